@@ -1,0 +1,181 @@
+"""What a tool is given when it runs: the session's rights, and this call's own handles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.capabilities import Capability
+from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.ports import (
+    Channel,
+    Memory,
+    MemoryWriter,
+    Reader,
+    Sessions,
+    Shell,
+    Status,
+    UpdateCallback,
+    Web,
+    Writer,
+)
+
+H = TypeVar("H")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRights:
+    """Everything a session's tools can reach. What is None here does not exist for the session.
+
+    Built once per adoption by kind (``kernel/rights.py``); never widened afterwards.
+    """
+
+    session_id: str
+    agent_id: str
+    kind: SessionKind
+    workspace_root: Path
+    config: AgentConfig
+    status: Status
+    reader: Reader | None = None
+    memory: Memory | None = None
+    web: Web | None = None
+    writer: Writer | None = None
+    shell: Shell | None = None
+    channel: Channel | None = None
+    memory_writer: MemoryWriter | None = None
+    sessions: Sessions | None = None
+
+
+class CallSignals:
+    """The moving part of one call: its deadline, whether it was cancelled, and where progress goes."""
+
+    __slots__ = ("cancelled", "deadline", "on_update")
+
+    def __init__(self, deadline: float, on_update: UpdateCallback | None = None) -> None:
+        """Keep the monotonic deadline and the progress callback."""
+        self.deadline = deadline
+        self.cancelled = False
+        self.on_update = on_update
+
+
+class ToolContext:
+    """The context of one tool call.
+
+    ``call_id`` names the call within its tree and stays the same when the call is repeated after a crash.
+    """
+
+    __slots__ = ("_rights", "_signals", "call_id")
+
+    def __init__(self, rights: SessionRights, call_id: str, signals: CallSignals) -> None:
+        """Join the session's rights with one call's signals."""
+        self._rights = rights
+        self._signals = signals
+        self.call_id = call_id
+
+    @property
+    def session_id(self) -> str:
+        """Path of the session, such as ``main/b2/w7``."""
+        return self._rights.session_id
+
+    @property
+    def agent_id(self) -> str:
+        """Name of the session's agent."""
+        return self._rights.agent_id
+
+    @property
+    def kind(self) -> SessionKind:
+        """Kind of the session."""
+        return self._rights.kind
+
+    @property
+    def workspace_root(self) -> Path:
+        """The directory all file tools work beneath."""
+        return self._rights.workspace_root
+
+    @property
+    def config(self) -> AgentConfig:
+        """The agent's configuration."""
+        return self._rights.config
+
+    @property
+    def status(self) -> Status:
+        """The session's own standing."""
+        return self._rights.status
+
+    @property
+    def reader(self) -> Reader | None:
+        """Reads beneath the workspace, or None."""
+        return self._rights.reader
+
+    @property
+    def memory(self) -> Memory | None:
+        """Searches memory, or None."""
+        return self._rights.memory
+
+    @property
+    def web(self) -> Web | None:
+        """Reads the web, or None."""
+        return self._rights.web
+
+    @property
+    def writer(self) -> Writer | None:
+        """Writes beneath the workspace; None for a Worker."""
+        return self._rights.writer
+
+    @property
+    def shell(self) -> Shell | None:
+        """Runs confined commands; None for a Worker."""
+        return self._rights.shell
+
+    @property
+    def channel(self) -> Channel | None:
+        """Says something to the human; None for a Worker."""
+        return self._rights.channel
+
+    @property
+    def memory_writer(self) -> MemoryWriter | None:
+        """Adds to memory; None for a Worker."""
+        return self._rights.memory_writer
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """Spawns children; None for a Worker."""
+        return self._rights.sessions
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call was cancelled or its deadline passed; long loops in threads look at it."""
+        return self._signals.cancelled or time.monotonic() > self._signals.deadline
+
+    @property
+    def deadline(self) -> float:
+        """When the call times out, on ``time.monotonic``'s scale, in seconds."""
+        return self._signals.deadline
+
+    def update(self, progress: JsonValue) -> None:
+        """Report progress to whoever watches; lossy, never journaled, callable from any thread."""
+        if self._signals.on_update is not None:
+            self._signals.on_update(progress)
+
+    def require(self, capability: Capability[H]) -> H:
+        """Return the handle behind a capability.
+
+        Raises:
+            PermissionDenied: this session has none.
+        """
+        handle: H | None = getattr(self._rights, capability.name)
+        if handle is None:
+            raise PermissionDenied(
+                capability.tier,
+                f"session {self.session_id!r} is a {self.kind} and holds no {capability.name}",
+            )
+        return handle
+
+
+ContextFactory = Callable[[str, CallSignals], ToolContext]

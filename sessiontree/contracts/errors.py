@@ -1,0 +1,271 @@
+"""Every error that leaves this library, in one tree.
+
+Room: the exceptions themselves. Fields are positional and all reach ``Exception.args``, so each error
+survives pickling between processes; the text comes from ``__str__``.
+
+::
+
+    SessionTreeError
+    ├─ ToolError                  the model reads it as a tool result; the session goes on
+    │  ├─ ValidationError           arguments do not fit; costs one validation attempt   (alias ToolInputError)
+    │  ├─ ExecutionError            the tool tried and failed; never retried
+    │  ├─ PermissionDenied          not allowed here; never retried                      (alias ToolAuthorizationError)
+    │  └─ Timeout                   the deadline passed; retried only when harmless
+    ├─ ModelError                 a model call failed
+    ├─ SessionError               this session cannot do that
+    │  ├─ SessionNotFound · SessionClosed · SessionFailed · SessionCrashed
+    │  └─ SpawnRefused              a kind, right or name forbids the child
+    │     └─ LimitExceeded          a number forbids it: limit, used, allowed
+    ├─ ApprovalClosed             the request was already decided, expired or cancelled
+    ├─ JournalError               the record of a tree cannot be used
+    │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
+    │  └─ JournalTooNew             written by a later release
+    └─ ConfigError                raised at start, before any session exists
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sessiontree.contracts.tiers import PermissionTier
+
+
+class SessionTreeError(Exception):
+    """Root of every error this library raises on purpose."""
+
+
+class ToolError(SessionTreeError):
+    """A tool call failed in a way the model should read about.
+
+    Args:
+        message: What was tried and why it failed.
+    """
+
+    code: ClassVar[str] = "tool_error"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str) -> None:
+        """Keep the message."""
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        """Return the message alone."""
+        return self.message
+
+
+class ValidationError(ToolError):
+    """The arguments do not fit the tool's schema; costs one of three attempts.
+
+    Args:
+        message: What is wrong with the value.
+        field: JSON pointer of the failing field, or None when the whole object fails.
+    """
+
+    code: ClassVar[str] = "validation_error"
+    status: ClassVar[int] = 400
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        """Keep message and field."""
+        SessionTreeError.__init__(self, message, field)
+        self.message = message
+        self.field = field
+
+
+class ExecutionError(ToolError):
+    """The tool ran and failed, for instance because a file is missing. Never retried by the runtime."""
+
+    code: ClassVar[str] = "execution_error"
+
+
+class PermissionDenied(ToolError):
+    """The session may not do this. Never retried.
+
+    Args:
+        tier: The tier the call needed.
+        reason: Why it was refused, and who refused it.
+    """
+
+    code: ClassVar[str] = "permission_denied"
+    status: ClassVar[int] = 403
+
+    def __init__(self, tier: PermissionTier, reason: str) -> None:
+        """Keep tier and reason."""
+        SessionTreeError.__init__(self, tier, reason)
+        self.tier = tier
+        self.reason = reason
+        self.message = reason
+
+    def __str__(self) -> str:
+        """Name the tier and the reason."""
+        return f"permission denied ({self.tier.label}): {self.reason}"
+
+
+class Timeout(ToolError):
+    """The deadline of a tool call passed.
+
+    Args:
+        elapsed: Seconds the call had run.
+    """
+
+    code: ClassVar[str] = "timeout"
+    status: ClassVar[int] = 504
+
+    def __init__(self, elapsed: float) -> None:
+        """Keep the elapsed seconds."""
+        SessionTreeError.__init__(self, elapsed)
+        self.elapsed = elapsed
+        self.message = f"timed out after {elapsed:g} s"
+
+
+ToolInputError = ValidationError
+ToolAuthorizationError = PermissionDenied
+
+
+class ModelError(SessionTreeError):
+    """A model call failed.
+
+    Args:
+        message: What the model or its transport said.
+        retryable: Whether asking again may help.
+    """
+
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        """Keep message and retryability."""
+        super().__init__(message, retryable)
+        self.message = message
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        """Return the message alone."""
+        return self.message
+
+
+class SessionError(SessionTreeError):
+    """A session cannot do what was asked of it.
+
+    Args:
+        session_id: Path of the session, such as ``main/b2/w7``.
+        reason: Why, and what to do next.
+    """
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        """Keep session and reason."""
+        super().__init__(session_id, reason)
+        self.session_id = session_id
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Name the session and the reason."""
+        return f"session {self.session_id!r}: {self.reason}"
+
+
+class SessionNotFound(SessionError):
+    """No session of that path exists in the tree."""
+
+
+class SessionClosed(SessionError):
+    """The session has ended and takes no more input."""
+
+
+class SessionFailed(SessionError):
+    """The session ended without the result that was asked of it."""
+
+
+class SessionCrashed(SessionError):
+    """The runtime itself failed inside the session; its journal is kept up to that point."""
+
+
+class SpawnRefused(SessionError):
+    """A child may not be created: its kind, its name or its rights do not fit the parent."""
+
+
+class LimitExceeded(SpawnRefused):
+    """A number is used up.
+
+    Args:
+        session_id: The session that asked.
+        limit: Name of the limit, such as ``max_depth``.
+        used: What it would have come to.
+        allowed: The limit's value.
+    """
+
+    def __init__(self, session_id: str, limit: str, used: float, allowed: float) -> None:
+        """Keep the numbers."""
+        SessionTreeError.__init__(self, session_id, limit, used, allowed)
+        self.session_id = session_id
+        self.limit = limit
+        self.used = used
+        self.allowed = allowed
+        self.reason = f"{limit} is {allowed:g} and this would make {used:g}; raise it with Limits({limit}=…)"
+
+
+class ApprovalClosed(SessionTreeError):
+    """An approval request was decided before this answer came.
+
+    Args:
+        request_id: The request.
+        state: How it ended: ``approved``, ``denied``, ``expired`` or ``cancelled``.
+    """
+
+    def __init__(self, request_id: str, state: str) -> None:
+        """Keep request and state."""
+        super().__init__(request_id, state)
+        self.request_id = request_id
+        self.state = state
+
+    def __str__(self) -> str:
+        """Say that the answer came too late."""
+        return f"approval {self.request_id} is already {self.state}; the answer changes nothing"
+
+
+class JournalError(SessionTreeError):
+    """The journal of a tree cannot be used.
+
+    Args:
+        path: The file or directory concerned.
+        reason: What was found, and what to do next.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Keep path and reason."""
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Name the path and the reason."""
+        return f"journal {self.path!r}: {self.reason}"
+
+
+class JournalCorrupt(JournalError):
+    """The file is damaged beyond the tail that may be cut off."""
+
+
+class JournalLocked(JournalError):
+    """Another process writes this journal."""
+
+
+class JournalUnwritable(JournalError):
+    """The state directory cannot be written: permissions, a full disk or a failing one."""
+
+
+class JournalTooNew(JournalError):
+    """A later release wrote this journal."""
+
+
+class TreeNotFound(JournalError):
+    """The journal holds no tree of that id."""
+
+
+class ConfigError(SessionTreeError):
+    """A setting is wrong; raised before any session exists.
+
+    Args:
+        message: The setting, its value and what would be accepted.
+    """
+
+    def __init__(self, message: str) -> None:
+        """Keep the message."""
+        super().__init__(message)
+        self.message = message

@@ -1,0 +1,55 @@
+"""JSON values: their type, one spelling of their text, and the digest approvals are bound to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+
+_COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+_READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
+
+
+def dump_json(value: object) -> str:
+    """Return compact ASCII JSON; lone surrogates survive as escapes.
+
+    Raises:
+        ValueError: a float is not finite (JSON has no word for it).
+        TypeError: a value has no JSON form.
+    """
+    return _COMPACT.encode(value)
+
+
+def dump_readable(value: object) -> str:
+    """Return compact JSON with letters of every script left as they are, as a model reads it."""
+    return _READABLE.encode(value)
+
+
+def digest_of(tool: str, arguments: Mapping[str, object], place: str = "") -> str:
+    """Return the SHA-256 (hex) that names a call: tool, final arguments with sorted keys, and place."""
+    text = _CANONICAL.encode([tool, arguments, place])
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def to_json_value(value: object) -> JsonValue:
+    """Return a value that has a JSON form, as near to the given one as JSON allows.
+
+    Tuples and other sequences become lists, keys become text, floats that are not finite become their
+    name (``"NaN"``), bytes and unknown objects become their ``repr``. Never raises for acyclic input.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_json_value(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [to_json_value(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((to_json_value(item) for item in value), key=repr)
+    return repr(value)

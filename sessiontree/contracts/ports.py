@@ -1,0 +1,208 @@
+"""What lower floors need from above, as protocols: the handles a tool may hold, and the runtime's seams.
+
+An implementer of a handle must never expose a Ray handle, a path outside its root, or a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, Literal, Protocol, TypeAlias
+
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.usage import Usage
+
+EntryType: TypeAlias = Literal["file", "directory", "link", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name beneath the workspace root."""
+
+    path: str
+    """Relative to the root, ``/`` between parts, ``.`` for the root itself."""
+    type: EntryType
+    """Links are reported as links, not followed."""
+    size: int
+    """Bytes."""
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did."""
+
+    path: str
+    """Relative to the root."""
+    bytes: int
+    created: bool
+    """False where a file of that name was replaced."""
+
+
+class Reader(Protocol):
+    """Reads files beneath one root. All methods block: call them from a thread when much is read.
+
+    Every path may be relative to the root or absolute beneath it. Links are followed while their target
+    stays beneath the root. Nothing but regular files is ever opened.
+
+    Raises (every method):
+        PermissionDenied: the path, or a link on the way, leads outside the root, or into a hidden place.
+        ExecutionError: it does not exist, is of another type, or the system refused; the text says which.
+    """
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a regular file for reading bytes; the caller closes it."""
+        ...
+
+    def stat(self, path: str) -> Entry:
+        """Return what stands at the path, links followed."""
+        ...
+
+    def list(self, path: str = ".") -> list[Entry]:
+        """Return a directory's entries sorted by name, links not followed."""
+        ...
+
+    def walk(self, path: str = ".") -> Iterator[Entry]:
+        """Yield files and links below a directory, depth first, names sorted, directory links not entered."""
+        ...
+
+
+class Writer(Protocol):
+    """Changes files beneath one root; raises as :class:`Reader` does."""
+
+    def write(self, path: str, data: bytes, *, expect_mtime_ns: int | None = None) -> Written:
+        """Write a whole file in one step: readers see the old content or the new, never a part.
+
+        Missing parent directories are made. Mode bits of a replaced file are kept.
+
+        Args:
+            path: The file.
+            data: Its whole content.
+            expect_mtime_ns: Refuse when the file's ``mtime_ns`` is another one by now.
+        """
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete one regular file or link (the link itself)."""
+        ...
+
+
+class Shell(Protocol):
+    """Runs a confined command beneath the workspace."""
+
+    async def run(self, command: str, *, timeout_s: float) -> tuple[int, bytes]:
+        """Return exit code and combined output."""
+        ...
+
+
+class Channel(Protocol):
+    """Says something to the human at the other end."""
+
+    async def send(self, text: str) -> None:
+        """Deliver a message; returns when it is handed over."""
+        ...
+
+
+class Memory(Protocol):
+    """Searches remembered records."""
+
+    async def search(self, query: str, *, limit: int) -> JsonValue:
+        """Return hits, best first."""
+        ...
+
+
+class MemoryWriter(Protocol):
+    """Adds records to memory."""
+
+    async def store(self, text: str, *, record_type: str) -> str:
+        """Return the new record's id once it is durable."""
+        ...
+
+
+class Web(Protocol):
+    """Reads the web under the runtime's address rules."""
+
+    async def get(self, url: str) -> bytes:
+        """Return the body of a GET."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """What a tool may ask for when it spawns a child."""
+
+    kind: SessionKind
+    task: str
+    label: str | None = None
+    agent: str | None = None
+    """Name of an agent given to the tree; None = the parent's."""
+    result_schema: Mapping[str, JsonValue] | None = None
+    """JSON Schema the child's final text must satisfy."""
+    budget: Budget | None = None
+    """None = draws on what the parent has left."""
+
+
+class Sessions(Protocol):
+    """Controls sessions below this one. Offers no way to wait for a child: its result comes as a message."""
+
+    async def spawn(self, request: SpawnRequest, *, key: str) -> str:
+        """Start a child and return its id at once.
+
+        Args:
+            request: What to start.
+            key: Names this spawn; asking again with the same key returns the same child.
+
+        Raises:
+            SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """A session's own standing."""
+
+    session_id: str
+    kind: SessionKind
+    status: SessionStatus
+    depth: int
+    model: str
+    turns: int
+    usage: Usage
+    children: tuple[str, ...]
+    """Ids of its children that still live, in spawn order."""
+    pending_approvals: int
+    budget_left: Mapping[str, float]
+    """What is left by name, where a cap is set."""
+    expires_at_ms: int | None
+    confinement: str
+    """Level in force for this session's process, such as ``structural``."""
+
+
+class Status(Protocol):
+    """Tells a session how it stands."""
+
+    async def report(self) -> SessionReport:
+        """Return the session's standing now."""
+        ...
+
+
+UpdateCallback: TypeAlias = Callable[[JsonValue], None]
+"""Takes one progress value of a running call."""
+
+
+class Clock(Protocol):
+    """Tells time and waits; tests hand in one that jumps."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once at or after a time; returns what cancels it."""
+        ...
+
+
+AsyncStep: TypeAlias = Callable[[], Awaitable[None]]

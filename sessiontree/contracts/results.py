@@ -1,0 +1,126 @@
+"""What tools and sessions hand back.
+
+``output`` is for the model, ``display`` for people, ``details`` for the journal and the screen only.
+Source: ADR-0004, ToolResult; seed 000, section 7; ADR-0002, SessionResult.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.usage import Usage
+
+ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Something a tool or session produced: a file, inline data, or a reference to a record."""
+
+    kind: ArtifactKind
+    description: str
+    path: str | None = None
+    """Workspace-relative path of a file."""
+    uri: str | None = None
+    """Where a reference points."""
+    data: str | None = None
+    """Inline text, below 64 KB."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the members that are set."""
+        members = {
+            "kind": self.kind,
+            "description": self.description,
+            "path": self.path,
+            "uri": self.uri,
+            "data": self.data,
+        }
+        return {name: value for name, value in members.items() if value is not None}
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> Artifact:
+        """Return the artifact of a wire object."""
+        return cls(wire["kind"], wire["description"], wire.get("path"), wire.get("uri"), wire.get("data"))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool returns.
+
+    Args:
+        output: JSON for the model; a plain string is sent as it stands, anything else as compact JSON.
+        display: One line for people; empty means: derived from the output.
+        artifacts: Files or records made or changed.
+        details: JSON for journal and screen, never sent to the model.
+        images: Pictures for the model, in order.
+    """
+
+    output: JsonValue = None
+    display: str = ""
+    artifacts: tuple[Artifact, ...] = ()
+    details: JsonValue = None
+    images: tuple[ImageContent, ...] = ()
+
+    def text_for_model(self) -> str:
+        """Return the output as the one text block a model reads.
+
+        Raises:
+            ValueError, TypeError: the output has no JSON form.
+        """
+        return self.output if isinstance(self.output, str) else dump_readable(self.output)
+
+
+def json_result(value: object, *, display: str = "", artifacts: tuple[Artifact, ...] = ()) -> ToolResult:
+    """Return a result whose output and details are both ``value``, made JSON where it is not."""
+    payload = to_json_value(value)
+    return ToolResult(output=payload, display=display, artifacts=artifacts, details=payload)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult(Generic[T]):
+    """How a session ended.
+
+    Args:
+        status: One of the final states.
+        summary: Its last words, or why it ended.
+        output: The value its parent asked for (validated), else None.
+        artifacts: Everything its tools reported, in order.
+        memory_ids: Memory records written.
+        usage: What it used itself; its children's use is theirs.
+    """
+
+    status: SessionStatus
+    summary: str
+    output: T | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    memory_ids: tuple[str, ...] = ()
+    usage: Usage = Usage()
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the members under camelCase names."""
+        return {
+            "status": str(self.status),
+            "summary": self.summary,
+            "output": self.output,
+            "artifacts": [artifact.to_wire() for artifact in self.artifacts],
+            "memoryIds": list(self.memory_ids),
+            "usage": self.usage.to_wire(),
+        }
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> SessionResult[Any]:
+        """Return the result of a wire object; its output stays plain JSON."""
+        return SessionResult(
+            SessionStatus(wire["status"]),
+            wire["summary"],
+            wire["output"],
+            tuple(Artifact.from_wire(artifact) for artifact in wire["artifacts"]),
+            tuple(wire["memoryIds"]),
+            Usage.from_wire(wire["usage"]),
+        )

@@ -1,0 +1,142 @@
+"""Tools: what a tool declares about itself, and how it runs.
+
+Source: ADR-0004, Tool trait.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from sessiontree.contracts.capabilities import OBSERVING
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+
+P = TypeVar("P", bound=BaseModel)
+
+ALL_KINDS: frozenset[SessionKind] = frozenset(SessionKind)
+MAIN_AND_BRANCH: frozenset[SessionKind] = frozenset({SessionKind.MAIN, SessionKind.BRANCH})
+
+
+class Tool(ABC, Generic[P]):
+    """Base of every tool: declaration and execution in one place, so that neither drifts.
+
+    A subclass sets the class variables and implements :meth:`execute`. What it does not declare is
+    taken to be dangerous: the tier is Elevated and Workers do not get it.
+    """
+
+    name: ClassVar[str]
+    """Unique identifier, such as ``read``."""
+    description: ClassVar[str]
+    """What it does, for the model."""
+    Params: ClassVar[type[BaseModel]]
+    """The parameters' model; arguments arrive as an instance of it."""
+    label: ClassVar[str] = ""
+    """Short name for people; empty = the name."""
+    section: ClassVar[str] = "user"
+    """The group it belongs to, such as ``fs``."""
+    tier: ClassVar[PermissionTier] = PermissionTier.ELEVATED
+    """Tier every call needs at least."""
+    kinds: ClassVar[frozenset[SessionKind]] = MAIN_AND_BRANCH
+    """Kinds of session that may hold it."""
+    capabilities: ClassVar[frozenset[str]] = frozenset()
+    """Names of the handles it cannot work without."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Other names a model may call it by."""
+    param_aliases: ClassVar[Mapping[str, str]] = {}
+    """Other spellings of parameters, alias to name; camelCase and snake_case need no entry."""
+    timeout_s: ClassVar[float | None] = None
+    """Longest run of one call; None = the tree's limit."""
+    idempotent: ClassVar[bool] = False
+    """Whether repeating a call with the same ``ctx.call_id`` changes nothing more."""
+    sequential: ClassVar[bool] = False
+    """Whether its calls of one reply run one after another."""
+
+    def tier_for(self, params: P) -> PermissionTier:
+        """Return the tier of these final arguments; a lower one than ``tier`` has no effect."""
+        return self.tier
+
+    @abstractmethod
+    async def execute(self, params: P, ctx: ToolContext) -> ToolResult:
+        """Run the call.
+
+        Args:
+            params: Validated arguments.
+            ctx: The session's rights and this call's signals.
+
+        Returns:
+            The result; its output goes to the model.
+
+        Raises:
+            ToolError: what the model should read. Any other exception is wrapped into ExecutionError.
+
+        Contract: must not block the event loop; cancellation arrives as ``asyncio.CancelledError``.
+        """
+
+
+class RawTool(Tool[Any], ABC):
+    """A tool whose parameters are a JSON Schema instead of a model; ``params`` arrives as a plain dict."""
+
+    parameters: Mapping[str, JsonValue]
+    """JSON Schema of an object."""
+
+
+def check_tool(tool: Tool[Any]) -> None:
+    """Refuse a tool that is not well declared, before any session exists.
+
+    Raises:
+        ConfigError: says what is wrong and how to mend it.
+    """
+    kind = type(tool).__name__
+    name = getattr(tool, "name", None)
+    if not isinstance(name, str) or not _is_name(name):
+        raise ConfigError(
+            f"tool {kind}: name {name!r} must be 1 to 64 letters, digits, '_' or '-', starting with a letter"
+        )
+    if not getattr(tool, "description", ""):
+        raise ConfigError(f"tool {name!r}: has no description; the model chooses tools by it")
+    positional = [
+        parameter.name
+        for parameter in inspect.signature(tool.execute).parameters.values()
+        if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+    ]
+    if len(positional) != 2:  # noqa: PLR2004 - params and ctx
+        raise ConfigError(
+            f"tool {name!r}: execute takes {positional}; write `async def execute(self, params, ctx)`: "
+            "call id, progress and cancellation are ctx.call_id, ctx.update and ctx.cancelled"
+        )
+    if not inspect.iscoroutinefunction(tool.execute):
+        raise ConfigError(
+            f"tool {name!r}: execute must be `async def`; wrap blocking work in asyncio.to_thread"
+        )
+    if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
+        raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
+    if SessionKind.WORKER in tool.kinds:
+        _check_worker_tool(tool)
+
+
+def _check_worker_tool(tool: Tool[Any]) -> None:
+    excess = tool.capabilities - OBSERVING
+    if tool.tier is not PermissionTier.READ_ONLY or excess:
+        needs = f" and needs {', '.join(sorted(excess))}" if excess else ""
+        raise ConfigError(
+            f"tool {tool.name!r}: declared for Workers but its tier is {tool.tier.label}{needs}; "
+            "a Worker only observes: make it ReadOnly or drop SessionKind.WORKER from kinds"
+        )
+
+
+def _is_model(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseModel)
+
+
+def _is_name(name: str) -> bool:
+    body = name.replace("_", "").replace("-", "")
+    return 0 < len(name) <= 64 and name[0].isalpha() and name.isascii() and (not body or body.isalnum())  # noqa: PLR2004
