@@ -1,0 +1,204 @@
+"""One codec for everything that is journaled: facts, and the stimuli facts carry.
+
+A value class is registered with :func:`recorded` under a kind and a version. ``pack`` gives its compact
+JSON text, ``unpack`` the value again; each field is converted once, by a table made from the class's
+annotations. Members that a later version adds are given by upcasters, never guessed here.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.messages import (
+    AssistantMessage,
+    ImageContent,
+    Message,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    message_from_wire,
+)
+from sessiontree.contracts.results import Artifact, SessionResult
+from sessiontree.contracts.usage import Usage
+
+C = TypeVar("C", bound=type[Any])
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(slots=True)
+class _Shape:
+    cls: type[Any]
+    version: int
+    encode: list[tuple[str, Convert | None]] | None = None
+    decode: list[tuple[str, Convert | None]] | None = None
+
+
+_SHAPES: dict[str, _Shape] = {}
+_KIND_OF: dict[type[Any], str] = {}
+_MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage)
+
+
+def recorded(kind: str, version: int = 1) -> Callable[[C], C]:
+    """Register a frozen dataclass under a kind (unique, stable for ever) and its current version."""
+
+    def register(cls: C) -> C:
+        if kind in _SHAPES:
+            raise ValueError(f"two classes are recorded as {kind!r}")
+        _SHAPES[kind] = _Shape(cls, version)
+        _KIND_OF[cls] = kind
+        return cls
+
+    return register
+
+
+def kind_of(value: object) -> str:
+    """Return the kind a value is recorded as."""
+    return _KIND_OF[type(value)]
+
+
+def current_versions() -> dict[str, int]:
+    """Return every kind's current version."""
+    return {kind: shape.version for kind, shape in _SHAPES.items()}
+
+
+def to_wire(value: object) -> dict[str, Any]:
+    """Return the JSON object of a recorded value: ``kind``, ``v``, then its fields."""
+    kind = _KIND_OF[type(value)]
+    shape = _SHAPES[kind]
+    plan = shape.encode
+    if plan is None:
+        plan = _plan(shape)
+    wire: dict[str, Any] = {"kind": kind, "v": shape.version}
+    for name, convert in plan:
+        item = getattr(value, name)
+        wire[name] = item if convert is None else convert(item)
+    return wire
+
+
+def from_wire(wire: Mapping[str, Any]) -> Any:
+    """Return the value of a wire object of the current version.
+
+    Raises:
+        ValueError: the kind or version is not known here.
+        KeyError: a member is missing.
+    """
+    shape = _SHAPES.get(wire["kind"])
+    if shape is None or wire["v"] != shape.version:
+        raise ValueError(f"this release knows no {wire['kind']!r} of version {wire['v']}")
+    if shape.decode is None:
+        _plan(shape)
+    assert shape.decode is not None  # noqa: S101 - _plan sets it
+    return shape.cls(
+        *[wire[name] if convert is None else convert(wire[name]) for name, convert in shape.decode]
+    )
+
+
+def pack(value: object) -> str:
+    """Return the compact ASCII JSON text of a recorded value.
+
+    Raises:
+        ValueError, TypeError: a member has no JSON form.
+    """
+    return dump_json(to_wire(value))
+
+
+def _plan(shape: _Shape) -> list[tuple[str, Convert | None]]:
+    hints = get_type_hints(shape.cls)
+    names = [field.name for field in fields(shape.cls)]
+    pairs = [(name, *_converters(hints[name])) for name in names]
+    shape.encode = [(name, encode) for name, encode, _ in pairs]
+    shape.decode = [(name, decode) for name, _, decode in pairs]
+    return shape.encode
+
+
+def _converters(hint: Any) -> tuple[Convert | None, Convert | None]:
+    origin = get_origin(hint)
+    if origin in {Union, types.UnionType}:
+        return _union(hint)
+    if origin is tuple:
+        encode, decode = _converters(get_args(hint)[0])
+        return _listed(encode), _tupled(decode)
+    if isinstance(origin, type) and issubclass(origin, SessionResult):
+        return SessionResult.to_wire, SessionResult.from_wire
+    if isinstance(hint, type):
+        return _class_converters(hint)
+    return None, None
+
+
+def _union(hint: Any) -> tuple[Convert | None, Convert | None]:
+    members = [member for member in get_args(hint) if member is not type(None)]
+    if members and all(member in _MESSAGES for member in members):
+        encode: Convert | None = _message_to_wire
+        decode: Convert | None = message_from_wire
+    elif len(members) == 1:
+        encode, decode = _converters(members[0])
+    else:
+        return None, None
+    return _optional(encode), _optional(decode)
+
+
+def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
+    if hint in _MESSAGES:
+        return _message_to_wire, message_from_wire
+    if hint in {Usage, Artifact, SessionResult}:
+        return hint.to_wire, hint.from_wire
+    if hint is ToolCall:
+        return ToolCall.to_wire, lambda wire: ToolCall(wire["id"], wire["name"], wire["arguments"])
+    if hint in {TextContent, ImageContent}:
+        raise TypeError(f"record the message, not its {hint.__name__}")
+    if issubclass(hint, BaseModel):
+        return lambda model: model.model_dump(mode="json"), hint.model_validate
+    if issubclass(hint, Enum):
+        return lambda member: member.value, hint
+    if hint is Recorded or hint in _KIND_OF:
+        return to_wire, from_wire
+    return None, None
+
+
+def _message_to_wire(message: Message) -> dict[str, Any]:
+    return message.to_wire()
+
+
+def _optional(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda item: None if item is None else convert(item)
+
+
+def _listed(convert: Convert | None) -> Convert:
+    if convert is None:
+        return list
+    return lambda items: [convert(item) for item in items]
+
+
+def _tupled(convert: Convert | None) -> Convert:
+    if convert is None:
+        return tuple
+    return lambda items: tuple(convert(item) for item in items)
+
+
+class Recorded:
+    """Annotation for a field that holds any recorded value."""
+
+
+Outcome: TypeAlias = Literal[
+    "ok",
+    "error",
+    "invalid",
+    "denied",
+    "blocked",
+    "skipped",
+    "aborted",
+    "timeout",
+    "unknown",
+    "pending",
+]
+"""How a tool call ended, as seen by the journal."""

@@ -1,0 +1,257 @@
+"""Facts of one session: what happened, as journaled. They hold no rules.
+
+Facts are stored with their session, their cause and their time; the fields here are the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sessiontree.contracts.codec import Outcome, recorded
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
+from sessiontree.contracts.results import Artifact
+
+
+@recorded("opened")
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The session was adopted for the first time: its system prompt and tools stand from now on."""
+
+    system_prompt: str
+    tools: tuple[str, ...]
+    model: str
+
+
+@recorded("heard")
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message waits for the next turn."""
+
+    message_id: str
+    message: UserMessage
+    steer: bool
+    wakes: bool
+    """Whether it starts a turn by itself."""
+
+
+@recorded("turn_started")
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """The model is asked; the first ``took`` waiting messages joined the transcript."""
+
+    turn: int
+    took: int
+    fresh_run: bool
+    """Whether a new message begins a new count of turns."""
+
+
+@recorded("turn_replied")
+@dataclass(frozen=True, slots=True)
+class TurnReplied:
+    """The model replied; its calls are keyed ``<turn>.<index>``."""
+
+    turn: int
+    message: AssistantMessage
+
+
+@recorded("turn_failed")
+@dataclass(frozen=True, slots=True)
+class TurnFailed:
+    """The model could not reply."""
+
+    turn: int
+    reason: str
+
+
+@recorded("call_asked")
+@dataclass(frozen=True, slots=True)
+class CallOpened:
+    """The creating program asked for a call outside the transcript."""
+
+    key: str
+    call_id: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+
+
+@recorded("call_intended")
+@dataclass(frozen=True, slots=True)
+class CallIntended:
+    """A call above ReadOnly is about to run; without a result it may or may not have run."""
+
+    key: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    digest: str
+    tier: int
+    repeatable: bool
+
+
+@recorded("approval_wanted")
+@dataclass(frozen=True, slots=True)
+class ApprovalWanted:
+    """A call waits for an approval."""
+
+    key: str
+    request_id: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    digest: str
+    tier: int
+    repeatable: bool
+    at_ms: int
+
+
+@recorded("approval_settled")
+@dataclass(frozen=True, slots=True)
+class ApprovalSettled:
+    """The answer to an approval reached the session."""
+
+    key: str
+    request_id: str
+    decision: str
+    by: str
+    reason: str
+
+
+@recorded("call_parked")
+@dataclass(frozen=True, slots=True)
+class CallParked:
+    """The model goes on: the pending envelope is this call's one result, the outcome comes as a notice."""
+
+    key: str
+    message: ToolResultMessage
+
+
+@recorded("arguments_rejected")
+@dataclass(frozen=True, slots=True)
+class ArgumentsRejected:
+    """A call's arguments did not fit."""
+
+    key: str
+    tool: str
+    attempt: int
+    """1 to 3; failures of one tool within one reply share an attempt."""
+    field: str | None
+    reason: str
+    digest: str
+    final: bool
+    """Whether the tool is refused from now until the next incoming message."""
+
+
+@recorded("call_resolved")
+@dataclass(frozen=True, slots=True)
+class CallResolved:
+    """A call has its result."""
+
+    key: str
+    outcome: Outcome
+    message: ToolResultMessage
+    artifacts: tuple[Artifact, ...] = ()
+    resets: str | None = None
+    """Name of the tool whose attempts start again at zero."""
+
+
+@recorded("tool_given_up")
+@dataclass(frozen=True, slots=True)
+class ToolGivenUp:
+    """The model could not make a valid call; the parent is told."""
+
+    tool: str
+    attempts: int
+    field: str | None
+    reason: str
+
+
+@recorded("child_trouble_noted")
+@dataclass(frozen=True, slots=True)
+class ChildTroubleNoted:
+    """A child gave a tool up; this session was told."""
+
+    child: str
+    tool: str
+    attempts: int
+    field: str | None
+    reason: str
+
+
+@recorded("approver_consulted")
+@dataclass(frozen=True, slots=True)
+class ApproverConsulted:
+    """This session's approver function was asked."""
+
+    request_id: str
+    requester: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    tier: str
+
+
+@recorded("approver_answered")
+@dataclass(frozen=True, slots=True)
+class ApproverReplied:
+    """This session's approver function answered ``approve``, ``deny`` or ``escalate``."""
+
+    request_id: str
+    answer: str
+    reason: str
+
+
+@recorded("result_rejected")
+@dataclass(frozen=True, slots=True)
+class ResultRejected:
+    """The final text does not fit the type the parent asked for."""
+
+    attempt: int
+    field: str | None
+    reason: str
+
+
+@recorded("rested")
+@dataclass(frozen=True, slots=True)
+class Rested:
+    """The model said its last word for now."""
+
+    text: str
+    answers: tuple[str, ...]
+    """Ids of the messages this answers, in order."""
+    error: str | None
+    """Why the run stopped short, or None."""
+    result: JsonValue
+    """The validated value, where a type was asked for."""
+    has_result: bool
+
+
+@recorded("stopping")
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The session was told to stop; it starts nothing more."""
+
+    reason: str
+    status: str
+
+
+SessionFact: TypeAlias = (
+    Opened
+    | Heard
+    | TurnStarted
+    | TurnReplied
+    | TurnFailed
+    | CallOpened
+    | CallIntended
+    | ApprovalWanted
+    | ApprovalSettled
+    | CallParked
+    | ArgumentsRejected
+    | CallResolved
+    | ToolGivenUp
+    | ChildTroubleNoted
+    | ApproverConsulted
+    | ApproverReplied
+    | ResultRejected
+    | Rested
+    | Stopping
+)

@@ -1,0 +1,50 @@
+"""What a session is made from, fixed at its spawn and never widened afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.limits import Budget
+
+Via: TypeAlias = Literal["root", "model", "handle"]
+"""Who spawned a session: nobody, a model through a tool, or the creating program through a handle."""
+
+
+@recorded("session_spec")
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """One session's identity, task and rights."""
+
+    session_id: str
+    """Path in the tree: ``main``, ``main/b2``, ``main/b2/w7``; numbers count per parent."""
+    kind: SessionKind
+    parent: str | None
+    depth: int
+    agent: str
+    """Name of its agent."""
+    task: str
+    """First message; empty for Main."""
+    label: str | None
+    via: Via
+    tools: tuple[str, ...]
+    """Names of the tools it may hold at most, sorted: what parent, kind and agent have in common."""
+    result_schema: Mapping[str, JsonValue] | None
+    """JSON Schema its final text must satisfy."""
+    rules: tuple[Rule, ...]
+    """Its approver as data."""
+    approver: str | None
+    """Its approver as an importable function, ``module:name``."""
+    owns_channel: bool
+    """Whether approvals can be shown here."""
+    budget: Budget | None
+    """What was set aside for it and everything below it; None = it draws on its parent's."""
+    expires_at_ms: int | None
+    """When its time to live ends."""
+    key: str | None
+    """Names the spawn; a repeat with the same key is the same child."""

@@ -1,0 +1,60 @@
+"""What a tree is made from; the first row of its journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.limits import Budget, Limits
+
+
+@recorded("tool_row")
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """One tool as the tree machine knows it."""
+
+    name: str
+    kinds: tuple[SessionKind, ...]
+    schema_digest: str
+
+
+@recorded("agent_row")
+@dataclass(frozen=True, slots=True)
+class AgentRow:
+    """One agent as the tree machine knows it."""
+
+    name: str
+    model: str
+    tools: tuple[str, ...] | None
+    """Tools its sessions may hold at most; None = all their kind allows."""
+
+
+@recorded("tree_config")
+@dataclass(frozen=True, slots=True)
+class TreeConfig:
+    """Everything fixed for the life of a tree."""
+
+    tree_id: str
+    workspace: str
+    """Absolute path of the workspace root."""
+    package_version: str
+    created_at_ms: int
+    model: str
+    """Name of the model; the model itself is given again on resume."""
+    limits: Limits
+    mode: ApprovalMode
+    rules: tuple[Rule, ...]
+    """The owner's approver for Main."""
+    smart_rules: tuple[Rule, ...]
+    """What mode ``smart`` answers before a person is asked."""
+    owns_channel: bool
+    """Whether Main can show approvals."""
+    budget: Budget | None
+    tools: tuple[ToolRow, ...]
+    """All tools of the tree, sorted by name."""
+    agents: tuple[AgentRow, ...]
+    """All agents; the first is Main's."""
+    purpose: str
+    """What the tree was made for, as shown in listings."""

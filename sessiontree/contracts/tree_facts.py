@@ -1,0 +1,216 @@
+"""Facts of a tree: who exists, who may what, who is asked, what is spent. They hold no rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sessiontree.contracts.codec import Recorded, recorded
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.usage import Usage
+
+
+@recorded("tree_created")
+@dataclass(frozen=True, slots=True)
+class TreeCreated:
+    """The tree exists; its Main follows as ``session_spawned``."""
+
+    config: TreeConfig
+
+
+@recorded("session_spawned")
+@dataclass(frozen=True, slots=True)
+class SessionSpawned:
+    """A session exists. ``account`` is the session whose budget it draws on (itself where it has its own)."""
+
+    spec: SessionSpec
+    account: str
+    number: int
+    """Its place among its parent's children of the same kind, from 1."""
+
+
+@recorded("spawn_denied")
+@dataclass(frozen=True, slots=True)
+class SpawnDenied:
+    """A spawn was refused before anything started."""
+
+    parent: str
+    kind: SessionKind
+    limit: str | None
+    """Name of the number that forbids it, or None for a rule."""
+    used: float
+    allowed: float
+    reason: str
+
+
+@recorded("session_stirred")
+@dataclass(frozen=True, slots=True)
+class SessionStirred:
+    """A suspended session is active again; an offered result is withdrawn."""
+
+    session: str
+
+
+@recorded("result_held")
+@dataclass(frozen=True, slots=True)
+class ResultHeld:
+    """A session said its last word but something of its own is still pending: it is suspended."""
+
+    session: str
+    result: SessionResult[Any]
+
+
+@recorded("session_ended")
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """A session reached a final state; what it had not spent went back to ``returned_to``."""
+
+    session: str
+    status: SessionStatus
+    result: SessionResult[Any]
+    at_ms: int
+    forced: bool
+    """Whether it was ended without its own wrap-up."""
+
+
+@recorded("approval_requested")
+@dataclass(frozen=True, slots=True)
+class ApprovalRequested:
+    """A call wants an approval and begins to climb."""
+
+    request_id: str
+    session: str
+    key: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    digest: str
+    tier: int
+    expires_at_ms: int
+
+
+@recorded("approval_hopped")
+@dataclass(frozen=True, slots=True)
+class ApprovalHopped:
+    """One session on the way up answered ``approve``, ``deny`` or ``escalate``."""
+
+    request_id: str
+    session: str
+    answer: str
+    by: str
+    """``rule``, ``function``, ``mode``, ``denial``, ``always`` or ``person``."""
+    reason: str
+
+
+@recorded("approval_waiting")
+@dataclass(frozen=True, slots=True)
+class ApprovalWaiting:
+    """The request rests at a session until its function (``consult``) or a person (``show``) answers."""
+
+    request_id: str
+    session: str
+    how: str
+
+
+@recorded("approval_decided")
+@dataclass(frozen=True, slots=True)
+class ApprovalDecided:
+    """The one decision: ``approved``, ``denied``, ``expired`` or ``cancelled``. Final."""
+
+    request_id: str
+    decision: str
+    by: str
+    reason: str
+
+
+@recorded("digest_denied")
+@dataclass(frozen=True, slots=True)
+class DigestDenied:
+    """A person said no: the same call stays denied for these sessions and all that climb through them."""
+
+    digest: str
+    sessions: tuple[str, ...]
+
+
+@recorded("tool_always_allowed")
+@dataclass(frozen=True, slots=True)
+class ToolAlwaysAllowed:
+    """The owner allowed every later call of a tool in this tree."""
+
+    tool: str
+
+
+@recorded("posted")
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """Something is owed to a session until it took it."""
+
+    post_id: str
+    session: str
+    stimulus: Recorded
+
+
+@recorded("posts_taken")
+@dataclass(frozen=True, slots=True)
+class PostsTaken:
+    """The session took these; they are owed no more."""
+
+    session: str
+    post_ids: tuple[str, ...]
+
+
+@recorded("usage_charged")
+@dataclass(frozen=True, slots=True)
+class UsageCharged:
+    """A session used something up; it counts against its account."""
+
+    session: str
+    account: str
+    usage: Usage
+
+
+@recorded("budget_spent")
+@dataclass(frozen=True, slots=True)
+class BudgetSpent:
+    """An account reached its cap: the sessions drawing on it stop."""
+
+    account: str
+    limit: str
+    used: float
+    allowed: float
+
+
+@recorded("cancel_begun")
+@dataclass(frozen=True, slots=True)
+class CancelBegun:
+    """These sessions, deepest last, were told to stop; at ``force_at_ms`` they are ended without asking."""
+
+    sessions: tuple[str, ...]
+    reason: str
+    status: SessionStatus
+    force_at_ms: int
+
+
+TreeFact: TypeAlias = (
+    TreeCreated
+    | SessionSpawned
+    | SpawnDenied
+    | SessionStirred
+    | ResultHeld
+    | SessionEnded
+    | ApprovalRequested
+    | ApprovalHopped
+    | ApprovalWaiting
+    | ApprovalDecided
+    | DigestDenied
+    | ToolAlwaysAllowed
+    | Posted
+    | PostsTaken
+    | UsageCharged
+    | BudgetSpent
+    | CancelBegun
+)

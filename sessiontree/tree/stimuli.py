@@ -1,0 +1,173 @@
+"""Stimuli of the tree machine: everything that can happen to a tree, as values with their time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.spec import Via
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOpened:
+    """A new tree begins, with its Main."""
+
+    at_ms: int
+    config: TreeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnAsked:
+    """A session, or the creating program on its behalf, wants a child."""
+
+    at_ms: int
+    parent: str
+    kind: SessionKind
+    task: str
+    via: Via
+    label: str | None = None
+    agent: str | None = None
+    result_schema: Mapping[str, JsonValue] | None = None
+    budget: Budget | None = None
+    rules: tuple[Rule, ...] = ()
+    approver: str | None = None
+    owns_channel: bool = False
+    key: str | None = None
+    ttl_s: float | None = None
+    """Time to live; None = the kind's default. May only shorten it for a spawn via a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stirred:
+    """A session was given new input from outside the tree (a message, a call)."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOffered:
+    """A session said its last word. ``quiet``: no input for it is on its way."""
+
+    at_ms: int
+    session: str
+    result: SessionResult[Any]
+    quiet: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """A session cannot go on: its code failed or its host was taken away."""
+
+    at_ms: int
+    session: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """A call needs an approval. ``request_id`` was minted by the session."""
+
+    at_ms: int
+    session: str
+    request_id: str
+    key: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    digest: str
+    tier: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApproverReturned:
+    """The approver function of a session on the way up answered."""
+
+    at_ms: int
+    session: str
+    request_id: str
+    answer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A person (or the program that stands for one) answered a shown request."""
+
+    at_ms: int
+    request_id: str
+    approve: bool
+    always: bool
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleReported:
+    """A session's model gave a tool up; its parent is to know."""
+
+    at_ms: int
+    session: str
+    tool: str
+    attempts: int
+    field: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """A session used something up."""
+
+    at_ms: int
+    session: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class PostsConsumed:
+    """A session took what was posted to it."""
+
+    at_ms: int
+    session: str
+    post_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """A session and everything below it is to end."""
+
+    at_ms: int
+    session: str
+    reason: str
+    status: SessionStatus = SessionStatus.CANCELLED
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRang:
+    """A time the machine asked to be woken at has come."""
+
+    at_ms: int
+
+
+TreeStimulus: TypeAlias = (
+    TreeOpened
+    | SpawnAsked
+    | Stirred
+    | ResultOffered
+    | SessionLost
+    | ApprovalAsked
+    | ApproverReturned
+    | Decided
+    | TroubleReported
+    | UsageReported
+    | PostsConsumed
+    | StopAsked
+    | ClockRang
+)
