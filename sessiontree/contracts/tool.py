@@ -108,7 +108,7 @@ def check_tool(tool: Tool[Any]) -> None:
         for parameter in inspect.signature(tool.execute).parameters.values()
         if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
     ]
-    if len(positional) != 2:  # noqa: PLR2004 - params and ctx
+    if len(positional) != 2:
         raise ConfigError(
             f"tool {name!r}: execute takes {positional}; write `async def execute(self, params, ctx)`: "
             "call id, progress and cancellation are ctx.call_id, ctx.update and ctx.cancelled"
@@ -139,4 +139,4 @@ def _is_model(value: object) -> bool:
 
 def _is_name(name: str) -> bool:
     body = name.replace("_", "").replace("-", "")
-    return 0 < len(name) <= 64 and name[0].isalpha() and name.isascii() and (not body or body.isalnum())  # noqa: PLR2004
+    return 0 < len(name) <= 64 and name[0].isalpha() and name.isascii() and (not body or body.isalnum())
