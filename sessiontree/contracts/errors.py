@@ -7,9 +7,9 @@ survives pickling between processes; the text comes from ``__str__``.
 
     SessionTreeError
     ├─ ToolError                  the model reads it as a tool result; the session goes on
-    │  ├─ ValidationError           arguments do not fit; costs one attempt             (alias ToolInputError)
+    │  ├─ ValidationError           arguments do not fit; costs one attempt       (alias ToolInputError)
     │  ├─ ExecutionError            the tool tried and failed; never retried
-    │  ├─ PermissionDenied          not allowed here; never retried                (alias ToolAuthorizationError)
+    │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed
     ├─ SessionError               this session cannot do that

@@ -1,0 +1,156 @@
+"""Make ``.venv`` what requirements.lock and pyproject.toml say it is; do nothing where it already is.
+
+Run by path with any Python 3.11 to 3.14, standard library only: ``python -I .ci/setup.py [X.Y]``; ``X.Y``
+asks for an environment of that very version, without it the one that stands is kept.
+
+What was built is written down last, in ``.venv/.built``: an interrupted run leaves no such file, and the
+next one starts anew. A changed lock, a moved checkout or a vanished interpreter means anew as well; a
+changed pyproject.toml alone only installs the package again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+VENV = CHECKOUT / ".venv"
+PYTHON = VENV / "bin" / "python"
+BUILT = VENV / ".built"
+Plan = dict[str, str]
+
+
+class SetupFailed(Exception):
+    """The environment could not be made; the text is for the person at the terminal."""
+
+
+def wanted() -> Plan:
+    """Return what decides the environment: the place, the lock's digest and the project's digest."""
+    return {
+        "place": str(VENV),
+        "lock": _digest(CHECKOUT / "requirements.lock"),
+        "project": _digest(CHECKOUT / "pyproject.toml"),
+    }
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def standing(version: str) -> Plan:
+    """Return what the environment that stands was built from; empty where it is unfinished or unfit."""
+    try:
+        built = json.loads(BUILT.read_text("utf-8"))
+        found = subprocess.run(
+            [PYTHON, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.strip()
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return {}
+    if version not in {"", found}:
+        return {}
+    return built if isinstance(built, dict) else {}
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[int]:
+    """Hold the checkout's lock and hand out its descriptor; wait while another set-up runs.
+
+    The lock is on the directory itself, so it leaves no file. A file system without locks goes without.
+    """
+    descriptor = os.open(CHECKOUT, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def build(plan: Plan, built: Plan, lock: int) -> None:
+    """Bring the environment from what it was built from to what is wanted."""
+    without_project = {**plan, "project": ""}
+    if {**built, "project": ""} != without_project:
+        _say("making .venv from requirements.lock (once; it may take minutes)")
+        BUILT.unlink(missing_ok=True)
+        _make_venv(lock)
+        _pip(lock, "--require-hashes", "-r", "requirements.lock")
+    _note(without_project)
+    _say("installing the package itself")
+    _pip(lock, "--no-deps", "--no-build-isolation", "-e", ".")
+    _note(plan)
+
+
+def _note(plan: Plan) -> None:
+    fresh = BUILT.with_suffix(".new")
+    fresh.write_text(json.dumps(plan), "utf-8")
+    fresh.replace(BUILT)
+
+
+def _make_venv(lock: int) -> None:
+    if VENV.is_symlink():
+        VENV.unlink()
+    elif VENV.exists():
+        shutil.rmtree(VENV)
+    creator = getattr(sys, "_base_executable", sys.executable)
+    bare = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
+    _run(lock, creator, "-I", "-m", "venv", *bare, str(VENV))
+
+
+def _pip(lock: int, *arguments: str) -> None:
+    inside = importlib.util.find_spec("ensurepip") is not None
+    pip = [str(PYTHON), "-m", "pip"] if inside else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
+    _run(lock, *pip, "install", "--quiet", "--disable-pip-version-check", "--no-input", *arguments)
+
+
+def _run(lock: int, *command: str) -> None:
+    """Run a command that keeps the lock for as long as it lives, even where this process is killed."""
+    environment = {**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    if subprocess.run(command, cwd=CHECKOUT, env=environment, pass_fds=(lock,), check=False).returncode:
+        raise SetupFailed(f"set-up failed at: {' '.join(command)}\nIt starts anew the next time.")
+
+
+def _say(text: str) -> None:
+    print(f"set-up: {text}", file=sys.stderr, flush=True)
+
+
+def main(version: str = "") -> int:
+    """Make the environment; return the exit code."""
+    try:
+        plan = wanted()
+        if standing(version) == plan:
+            return 0
+        with alone() as lock:
+            built = standing(version)
+            if built != plan:
+                build(plan, built, lock)
+    except SetupFailed as failure:
+        print(failure, file=sys.stderr)
+    except PermissionError as failure:
+        print(
+            f"set-up: cannot change {failure.filename}: it belongs to another user. "
+            "Remove .venv as that user, or make a checkout of your own.",
+            file=sys.stderr,
+        )
+    except OSError as failure:
+        print(f"set-up: {failure}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("set-up: interrupted; it starts anew the next time", file=sys.stderr)
+    else:
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

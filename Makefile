@@ -1,0 +1,82 @@
+# The house's commands. `make demo` and `make test` need Python 3.11 to 3.14, pip and make, nothing else:
+# both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint floors types fast fix bench-quick lock clean
+
+# Another environment's modules must not leak into this one.
+unexport PYTHONPATH PYTHONHOME
+
+PYTHON ?=
+UV ?= uv
+ARGS ?=
+BIN := .venv/bin
+FIT := import sys, venv, importlib.util as u; \
+  sys.exit(not ((3, 11) <= sys.version_info[:2] <= (3, 14) and any(map(u.find_spec, ("ensurepip", "pip")))))
+LINTER_CACHE :=
+VERSION := import sys; print("%d.%d" % sys.version_info[:2])
+
+# Caches another user left here (a run as root, say) would stop every tool; then they lie in the home.
+CACHES := .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+ifneq ($(shell find . -maxdepth 0 ! -writable; find $(CACHES) -maxdepth 3 ! -writable -print -quit 2>/dev/null),)
+  OWN_CACHES := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sessiontree-checks
+  export RUFF_CACHE_DIR := $(OWN_CACHES)/ruff
+  export MYPY_CACHE_DIR := $(OWN_CACHES)/mypy
+  export HYPOTHESIS_STORAGE_DIRECTORY := $(OWN_CACHES)/hypothesis
+  export PYTEST_ADDOPTS := -o 'cache_dir=$(OWN_CACHES)/pytest'
+  LINTER_CACHE := --cache-dir '$(OWN_CACHES)/import-linter'
+endif
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name text; do \
+	  printf 'make %-12s %s\n' "$$name" "$$text"; done
+
+# Candidates are tried, not only looked up: a name on the PATH may be a shim with nothing behind it.
+setup: ## make .venv (demo, test and the rest do it themselves)
+	@for python in $(if $(PYTHON),"$(PYTHON)",python3.14 python3.13 python3.12 python3.11 python3); do \
+	  if "$$python" -c '$(FIT)' 2>/dev/null; then \
+	    exec "$$python" -I .ci/setup.py $(if $(PYTHON),"$$("$$python" -c '$(VERSION)')"); \
+	  fi; \
+	done; \
+	echo 'make: $(if $(PYTHON),PYTHON=$(PYTHON) is not,found no) Python 3.11 to 3.14 with pip;' \
+	  'install one or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1
+
+demo: setup ## survey this checkout twice, then show the trees
+	$(BIN)/sessiontree survey . --approve auto
+	$(BIN)/sessiontree survey . --approve auto
+	$(BIN)/sessiontree tree
+
+test: setup ## the whole suite
+	$(BIN)/pytest $(ARGS)
+
+check: setup ## lint, floors, types and the fast tests
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+floors: setup
+	$(BIN)/lint-imports --no-logo $(LINTER_CACHE)
+
+types: setup
+	$(BIN)/mypy
+	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py
+
+fast: setup
+	$(BIN)/pytest -m 'not slow' $(ARGS)
+
+fix: setup ## format, and repair what can be repaired
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench-quick: setup ## every benchmark in its quick form, one line of JSON each
+	$(BIN)/python .ci/bench_quick.py
+
+lock: ## resolve requirements.lock anew (needs uv: UV=/path/to/uv)
+	$(UV) pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --no-emit-find-links --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+
+clean: ## remove what can be made again
+	rm -rf .venv dist SURVEY.md $(CACHES)
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

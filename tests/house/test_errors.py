@@ -1,0 +1,182 @@
+"""Every error crosses processes whole, and the tree drawn in the errors' docstring is the real one."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+from typing import Any, get_type_hints
+
+import pytest
+
+from sessiontree.contracts import errors
+from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.tiers import PermissionTier
+
+SAMPLES: dict[object, object] = {
+    str: "what was tried – що сталося",
+    str | None: "/path/0",
+    float: 2.5,
+    int: 3,
+    bool: True,
+    PermissionTier: PermissionTier.ELEVATED,
+}
+
+DRAWN = re.compile(r"^(?P<rails>[ │├└─]*)(?P<names>[A-Z]\w*(?: · [A-Z]\w*)*)(?P<rest>.*)$")
+
+
+def all_errors() -> list[type[SessionTreeError]]:
+    """Return the root and every class below it that the errors' module defines, each once."""
+    classes = {value for value in vars(errors).values() if inspect.isclass(value)}
+    return sorted((cls for cls in classes if issubclass(cls, SessionTreeError)), key=lambda cls: cls.__name__)
+
+
+def sample_of(cls: type[SessionTreeError]) -> SessionTreeError:
+    """Return an instance with a value for every field, all given by position."""
+    if cls.__init__ is Exception.__init__:
+        return cls("text")
+    hints = get_type_hints(cls.__init__)
+    parameters = list(inspect.signature(cls).parameters.values())
+    named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    assert not named, f"{cls.__name__}: {named} are keyword-only and would be lost between processes"
+    given = tuple(SAMPLES[hints[parameter.name]] for parameter in parameters)
+    error = cls(*given)
+    assert error.args == given, f"{cls.__name__}: not all fields reach args"
+    return error
+
+
+def assert_crosses_processes(error: SessionTreeError) -> None:
+    """Every way of copying keeps type, fields, attributes and text."""
+    copies: list[Any] = [copy.copy(error), copy.deepcopy(error)]
+    copies += [
+        pickle.loads(pickle.dumps(error, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)
+    ]
+    for other in copies:
+        assert type(other) is type(error)
+        assert other.args == error.args
+        assert str(other) == str(error)
+        assert vars(other) == vars(error)
+
+
+def drawn_tree(text: str) -> dict[str, str]:
+    """Return child to parent as drawn with rails; several names on one line are siblings.
+
+    The root's parent is ``Exception``.
+    """
+    parents: dict[str, str] = {}
+    path: list[str] = []
+    for line in text.splitlines():
+        found = DRAWN.match(line.removeprefix("    ")) if line.startswith("    ") else None
+        if found is None:
+            continue
+        depth = len(found["rails"]) // 3
+        names = found["names"].split(" · ")
+        for name in names:
+            parents[name] = path[depth - 1] if depth else "Exception"
+        path[depth:] = [names[-1]]
+    return parents
+
+
+def real_tree() -> dict[str, str]:
+    """Return child to parent as the classes stand."""
+    return {cls.__name__: cls.__bases__[0].__name__ for cls in all_errors()}
+
+
+@pytest.mark.parametrize("cls", all_errors(), ids=lambda cls: cls.__name__)
+def test_error_crosses_processes_whole(cls: type[SessionTreeError]) -> None:
+    """Type, fields, attributes and text survive copying and pickling."""
+    error = sample_of(cls)
+    assert_crosses_processes(error)
+    assert str(error)
+
+
+@pytest.mark.parametrize("cls", all_errors(), ids=lambda cls: cls.__name__)
+def test_error_has_one_parent_and_says_what_it_is(cls: type[SessionTreeError]) -> None:
+    """The errors form a tree, and each has its own docstring."""
+    assert len(cls.__bases__) == 1
+    assert cls.__dict__["__doc__"].strip()
+
+
+def test_drawn_tree_is_the_real_one() -> None:
+    """The docstring's drawing names every class under its parent, and nothing else."""
+    assert drawn_tree(errors.__doc__ or "") == real_tree()
+
+
+def test_drawn_aliases_are_the_real_ones() -> None:
+    """Each alias in the drawing is another name of that very class, and every other name is drawn."""
+    drawn = dict(re.findall(r"(\w+) .*\(alias (\w+)\)", errors.__doc__ or ""))
+    real = {
+        value.__name__: name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, SessionTreeError) and value.__name__ != name
+    }
+    assert drawn == real
+    assert real == {"ValidationError": "ToolInputError", "PermissionDenied": "ToolAuthorizationError"}
+
+
+def test_no_permission_error_is_a_validation_error() -> None:
+    """A refusal is never retried as if arguments were wrong: no inheritance between the two (ADR-0004)."""
+    assert not issubclass(errors.PermissionDenied, errors.ValidationError)
+    assert not issubclass(errors.ValidationError, errors.PermissionDenied)
+    assert (errors.ValidationError.status, errors.PermissionDenied.status) == (400, 403)
+
+
+class KeywordOnly(SessionTreeError):
+    """Planted: a field that only a keyword can give."""
+
+    def __init__(self, message: str, *, field: str = "x") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Forgetful(SessionTreeError):
+    """Planted: a field that does not reach ``args``."""
+
+    def __init__(self, message: str, field: str = "nothing") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Rewording(SessionTreeError):
+    """Planted: a text that pickling builds upon once more."""
+
+    def __init__(self, elapsed: str) -> None:
+        super().__init__(f"after {elapsed}")
+
+
+class Unpicklable(SessionTreeError):
+    """Planted: keeps its fields, but makes a copy from the first alone."""
+
+    def __init__(self, message: str, field: str = "nothing") -> None:
+        super().__init__(message, field)
+
+    def __reduce__(self) -> tuple[type[Unpicklable], tuple[str]]:
+        return Unpicklable, (self.args[0],)
+
+
+def test_planted_keyword_only_field_is_found() -> None:
+    """The sampler refuses an error whose field pickling would lose."""
+    with pytest.raises(AssertionError, match="keyword-only"):
+        sample_of(KeywordOnly)
+
+
+@pytest.mark.parametrize("cls", [Forgetful, Rewording])
+def test_planted_field_outside_args_is_found(cls: type[SessionTreeError]) -> None:
+    """The sampler refuses an error that does not keep what it was given."""
+    with pytest.raises(AssertionError, match="args"):
+        sample_of(cls)
+
+
+def test_planted_lossy_error_is_found() -> None:
+    """The property fails on an error that does not survive pickling."""
+    with pytest.raises(AssertionError):
+        assert_crosses_processes(sample_of(Unpicklable))
+
+
+def test_planted_drawing_is_read_as_drawn() -> None:
+    """The reader of the drawing tells a moved child from the right one."""
+    drawing = "    Root\n    ├─ A      text\n    │  ├─ B · C\n    │  └─ D   more\n    │     └─ E\n    └─ F"
+    right = {"Root": "Exception", "A": "Root", "B": "A", "C": "A", "D": "A", "E": "D", "F": "Root"}
+    assert drawn_tree(drawing) == right
+    assert drawn_tree(drawing.replace("    │     └─ E", "    ├─ E")) == {**right, "E": "Root"}

@@ -1,0 +1,109 @@
+"""Imports only go down: the contracts of pyproject.toml hold, and each of them can break."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+
+def lint(checkout: Path, cache: Path, *contracts: str) -> tuple[bool, str]:
+    """Run import-linter over a checkout; return whether everything held, and its report."""
+    chosen = [argument for contract in contracts for argument in ("--contract", contract)]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--cache-dir", cache, *chosen],
+        cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(checkout / "tools"), "COLUMNS": "300", "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The linter's cache, shared by the tests of this file."""
+    return tmp_path_factory.mktemp("import-linter")
+
+
+@pytest.fixture
+def scratch(checkout: Path, tmp_path: Path) -> Path:
+    """A copy of both packages and their configuration, to plant faults in."""
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in ("sessiontree", "tools"):
+        shutil.copytree(checkout / name, tmp_path / name, ignore=ignore)
+    shutil.copy(checkout / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_house_keeps_its_floors(checkout: Path, cache: Path) -> None:
+    """Every contract holds for the code as it stands."""
+    held, report = lint(checkout, cache)
+    assert held, report
+    assert "0 broken" in report
+
+
+FAULTS = [
+    ("floors", "sessiontree/contracts/planted.py", "import sessiontree.session"),
+    ("floors", "sessiontree/session/planted.py", "from sessiontree.kernel import __doc__"),
+    ("floors", "sessiontree/session/planted.py", "import sessiontree.tree"),
+    ("floors", "sessiontree/journal/planted.py", "import sessiontree.models"),
+    ("floors", "sessiontree/cli/planted.py", "import sessiontree.survey"),
+    ("floors", "sessiontree/kernel/planted.py", "import sessiontree.testing"),
+    ("floors", "sessiontree/attic/__init__.py", '"""A room without a floor."""'),
+    ("fakes", "sessiontree/testing/planted.py", "import sessiontree.runtime"),
+    ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.kernel"),
+    ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.schema"),
+    ("unnamed-tools", "sessiontree/survey/planted.py", "import sessiontree_tools"),
+    ("light", "sessiontree/kernel/planted.py", "import ray"),
+    ("light", "sessiontree/models/planted.py", "import httpx"),
+    ("light", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
+    ("pure", "sessiontree/session/planted.py", "import time"),
+    ("pure", "sessiontree/tree/planted.py", "from random import random"),
+]
+
+
+@pytest.mark.parametrize(("contract", "file", "line"), FAULTS)
+def test_planted_import_breaks_its_contract(
+    scratch: Path, cache: Path, contract: str, file: str, line: str
+) -> None:
+    """Each contract finds the fault it stands against."""
+    runtime = scratch / "sessiontree" / "runtime.py"
+    if not runtime.exists():
+        runtime.write_text('"""Planted."""\n')
+    held, report = lint(scratch, cache, contract)
+    assert held, report
+    planted = scratch / file
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text(f"{line}\n")
+    held, report = lint(scratch, cache, contract)
+    assert not held, f"{contract} does not see {line!r} in {file}"
+
+
+def test_every_room_but_the_contracts_is_closed_to_tools(checkout: Path) -> None:
+    """A new room is named in the contract that keeps the built-in tools out of it."""
+    rooms = {
+        f"sessiontree.{path.stem}"
+        for path in (checkout / "sessiontree").iterdir()
+        if (path.is_dir() or path.suffix == ".py") and not path.name.startswith(("_", "."))
+    }
+    configuration = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))
+    contracts = configuration["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["id"] == "tools"]
+    closed = {name.strip(" ()") for name in layers[0].split(":")}
+    assert rooms - {"sessiontree.contracts"} <= closed
+    assert layers[1:] == ["sessiontree_tools", "sessiontree.contracts"]
+
+
+def test_no_contract_has_exceptions(checkout: Path) -> None:
+    """The floors have no list of imports that do not count."""
+    configuration = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))
+    for contract in configuration["tool"]["importlinter"]["contracts"]:
+        assert not {key for key in contract if "ignore" in key}

@@ -1,0 +1,94 @@
+"""Importing the package is cheap and does nothing: no heavy module, no room before it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+
+HEAVY = {"ray", "lancedb", "pyarrow", "PIL", "httpx", "pydantic_ai", "rich", "typer"}
+RUNS = 5
+
+PROBE = """
+import json, sys, threading, time
+sys.path[:0] = json.loads(sys.argv[2])
+before = set(sys.modules)
+began = time.process_time()
+exec(sys.argv[1])
+spent_ms = (time.process_time() - began) * 1000
+print(json.dumps([spent_ms, sorted(set(sys.modules) - before), threading.active_count()]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import cost."""
+
+    spent_ms: float
+    """CPU time, median of the runs: how busy the machine is does not count."""
+    modules: frozenset[str]
+    threads: int
+
+    def top(self) -> set[str]:
+        """Return the distributions' own names of all that was loaded."""
+        return {name.partition(".")[0] for name in self.modules}
+
+
+def measure(line: str, *places: Path) -> Imported:
+    """Run one import in fresh interpreters, ``places`` first on the path."""
+    command = [sys.executable, "-c", PROBE, line, json.dumps([str(place) for place in places])]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("COV_")}
+    runs = [
+        json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+        for _ in range(RUNS)
+    ]
+    spent = statistics.median(run[0] for run in runs)
+    return Imported(spent, frozenset(runs[0][1]), max(run[2] for run in runs))
+
+
+def assert_light(imported: Imported, forbidden: set[str], at_most_ms: float) -> None:
+    """Nothing forbidden was loaded, no thread was started, and the time is within bounds."""
+    assert not imported.top() & forbidden, f"loads {sorted(imported.top() & forbidden)}"
+    assert imported.threads == 1
+    assert imported.spent_ms <= at_most_ms
+
+
+def test_importing_the_package_is_light() -> None:
+    """``import sessiontree`` takes at most 120 ms and loads nothing heavy, nor a database."""
+    assert_light(measure("import sessiontree"), HEAVY | {"sqlite3"}, 120)
+
+
+def test_importing_the_public_names_is_light() -> None:
+    """Every public name together takes at most 250 ms and loads nothing heavy."""
+    names = ", ".join(getattr(sessiontree, "__all__", ()))
+    assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 250)
+
+
+def test_importing_the_built_in_tools_is_light() -> None:
+    """The tools take at most 250 ms and load nothing heavy: each program pays for them at its start."""
+    assert_light(measure("import sessiontree_tools"), HEAVY, 250)
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        ("import pyarrow", "pyarrow"),
+        ("import sqlite3", "sqlite3"),
+        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "threads"),
+        ("import time\nwhile time.process_time() < 0.25: pass", "spent_ms"),
+    ],
+)
+def test_planted_weight_is_found(tmp_path: Path, body: str, complaint: str) -> None:
+    """A package that loads, starts or computes too much at import fails the property."""
+    (tmp_path / "planted.py").write_text(body)
+    imported = measure("import planted", tmp_path)
+    with pytest.raises(AssertionError, match=complaint):
+        assert_light(imported, HEAVY | {"sqlite3"}, 120)

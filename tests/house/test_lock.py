@@ -1,0 +1,105 @@
+"""requirements.lock holds everything pyproject.toml asks for, each with hashes, and no address."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ENTRY = re.compile(
+    r"(?P<pin>[A-Za-z0-9._-]+==[^\s;]+)(?P<marker> ; [^\\]+?)?(?P<hashes>(?: --hash=sha256:[0-9a-f]{64})+)"
+)
+
+
+def read_lock(text: str) -> dict[str, str]:
+    """Return normalised name to version.
+
+    Raises:
+        ValueError: a line is anything but a pinned name with hashes.
+    """
+    versions: dict[str, str] = {}
+    for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines():
+        found = ENTRY.fullmatch(line)
+        if found is None:
+            raise ValueError(f"not a pinned name with hashes: {line[:80]!r}")
+        name, version = found["pin"].split("==")
+        versions[canonicalize_name(name)] = version
+    return versions
+
+
+def asked_for(project: str) -> list[Requirement]:
+    """Return what pyproject.toml asks for: to run, to develop, and to build."""
+    table = tomllib.loads(project)
+    extras = table["project"].get("optional-dependencies", {})
+    lines = [*table["project"]["dependencies"], *table["build-system"]["requires"]]
+    lines += [line for extra in extras.values() for line in extra]
+    return [Requirement(line) for line in lines]
+
+
+def unmet(project: str, lock: str) -> list[str]:
+    """Return what the project asks for and the lock does not hold in a fitting version."""
+    versions = read_lock(lock)
+    return [
+        str(requirement)
+        for requirement in asked_for(project)
+        if not requirement.specifier.contains(versions.get(canonicalize_name(requirement.name), "0.0.dev0"))
+    ]
+
+
+@pytest.fixture
+def project(checkout: Path) -> str:
+    """The text of pyproject.toml."""
+    return (checkout / "pyproject.toml").read_text("utf-8")
+
+
+@pytest.fixture
+def lock(checkout: Path) -> str:
+    """The text of requirements.lock."""
+    return (checkout / "requirements.lock").read_text("utf-8")
+
+
+def test_lock_holds_everything_the_project_asks_for(project: str, lock: str) -> None:
+    """Every dependency, extra and build requirement is pinned in a version that fits."""
+    assert asked_for(project)
+    assert unmet(project, lock) == []
+
+
+def test_lock_can_install_the_package_itself(lock: str) -> None:
+    """The set-up installs the package without build isolation, so its builder is in the lock."""
+    assert {"hatchling", "editables"} <= set(read_lock(lock))
+
+
+@pytest.mark.parametrize("name", ["pydantic", "hatchling", "pytest"])
+def test_planted_missing_pin_is_found(project: str, lock: str, name: str) -> None:
+    """A lock made before a dependency was added is seen to be old."""
+    entries = re.split(r"\n(?=\S)", lock)
+    without = "\n".join(entry for entry in entries if not entry.startswith(f"{name}=="))
+    assert without != lock
+    assert {Requirement(line).name for line in unmet(project, without)} == {name}
+
+
+def test_planted_old_version_is_found(project: str, lock: str) -> None:
+    """A lock made before a floor was raised is seen to be old."""
+    old = re.sub(r"(?m)^pydantic==\S+", "pydantic==1.0", lock)
+    assert [Requirement(line).name for line in unmet(project, old)] == ["pydantic"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pydantic==2.13",
+        "pydantic>=2 --hash=sha256:" + "0" * 64,
+        "pydantic==2.13 --hash=sha256:00",
+        "pydantic @ https:" + "//example.org/pydantic.whl --hash=sha256:" + "0" * 64,
+        "--index" + "-url https:" + "//example.org",
+        "# made somewhere",
+    ],
+)
+def test_planted_loose_line_is_found(lock: str, line: str) -> None:
+    """A line without hash, exact version or plain name is refused."""
+    with pytest.raises(ValueError, match="not a pinned name"):
+        read_lock(f"{lock}{line}\n")

@@ -1,0 +1,210 @@
+"""``make setup`` chooses an interpreter and builds ``.venv`` once, whole, from any path; no network is used.
+
+The checkout is a small one: the real Makefile and set-up script, a lock with one pinned wheel, and a project
+that builds itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "builder"
+backend-path = ["."]
+[project]
+name = "sprout"
+version = "1"
+"""
+BUILDER = """
+import zipfile
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(f"{wheel_directory}/sprout-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("sprout.py", "")
+        wheel.writestr("sprout-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: sprout\\nVersion: 1\\n")
+        wheel.writestr("sprout-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr("sprout-1.dist-info/RECORD", "")
+    return "sprout-1-py3-none-any.whl"
+"""
+SHOW_INTERPRETER = "import sys\nprint('chosen', sys.executable, *sys.argv[1:])\n"
+
+
+@pytest.fixture
+def place(checkout: Path, tmp_path: Path) -> Path:
+    """A checkout in a path with spaces: the Makefile, and a set-up script that only shows what runs it."""
+    place = tmp_path / "a place" / "with spaces"
+    (place / ".ci").mkdir(parents=True)
+    shutil.copy(checkout / "Makefile", place)
+    (place / ".ci" / "setup.py").write_text(SHOW_INTERPRETER)
+    return place
+
+
+@pytest.fixture
+def sapling(checkout: Path, place: Path) -> Path:
+    """The same checkout with the real set-up script, a lock and a project."""
+    shutil.copy(checkout / ".ci" / "setup.py", place / ".ci")
+    wheels = place.parent / "wheels"
+    wheels.mkdir()
+    for version in ("1", "2"):
+        with zipfile.ZipFile(wheels / f"seed-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("seed.py", f"version = {version}")
+            entry = f"seed-{version}.dist-info"
+            wheel.writestr(f"{entry}/METADATA", f"Metadata-Version: 2.1\nName: seed\nVersion: {version}\n")
+            wheel.writestr(f"{entry}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{entry}/RECORD", "")
+    (place / "pyproject.toml").write_text(PROJECT)
+    (place / "builder.py").write_text(BUILDER)
+    write_lock(place, "1")
+    return place
+
+
+def write_lock(place: Path, version: str, digest: str | None = None) -> None:
+    """Pin the one dependency; a wrong digest makes the installation fail."""
+    wheel = place.parent / "wheels" / f"seed-{version}-py3-none-any.whl"
+    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (place / "requirements.lock").write_text(f"seed=={version} \\\n    --hash=sha256:{digest or right}\n")
+
+
+def environment(place: Path, path: str | None = None) -> dict[str, str]:
+    """Return an environment whose pip has its own configuration and no network."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PIP_", "MAKE", "PYTHON"))}
+    return {
+        **kept,
+        "PATH": path or f"{Path(sys.executable).resolve().parent}:{os.environ['PATH']}",
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": (place.parent / "wheels").as_uri(),
+        "PIP_USER": "1",
+    }
+
+
+def make(place: Path, *arguments: str, path: str | None = None) -> tuple[int, str]:
+    """Run ``make setup`` in a checkout; return exit code and everything it printed."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "setup", *arguments],
+        cwd=place,
+        env=environment(place, path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def shim(folder: Path, name: str, script: str) -> Path:
+    """Put a shell script of an interpreter's name on a path of its own."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_first_interpreter_that_runs_and_fits_is_chosen(place: Path, tmp_path: Path) -> None:
+    """A shim with nothing behind it and an interpreter that is too old are passed over."""
+    bin_ = tmp_path / "bin"
+    shim(bin_, "python3.14", "exit 127")
+    shim(bin_, "python3.13", "exit 1")
+    shim(bin_, "python3.12", f'exec "{sys.executable}" "$@"')
+    shim(bin_, "python3.11", "echo wrong")
+    code, report = make(place, path=f"{bin_}:/usr/bin:/bin")
+    assert code == 0, report
+    assert report.startswith("chosen")
+    assert "wrong" not in report
+
+
+def test_no_interpreter_is_a_clear_error(place: Path, tmp_path: Path) -> None:
+    """Without a fitting interpreter the text says which versions do, and how to name one."""
+    bin_ = tmp_path / "bin"
+    for name in ("python3.14", "python3.13", "python3.12", "python3.11", "python3"):
+        shim(bin_, name, "exit 1")
+    code, report = make(place, path=f"{bin_}:/usr/bin:/bin")
+    assert code != 0
+    assert "no Python 3.11 to 3.14" in report
+    assert "PYTHON=" in report
+
+
+def test_named_interpreter_is_taken_or_refused_never_replaced(place: Path, tmp_path: Path) -> None:
+    """``PYTHON=`` decides alone, spaces in it included; its version is asked for."""
+    good = shim(tmp_path / "my bin", "good", f'exec "{sys.executable}" "$@"')
+    code, report = make(place, f"PYTHON={good}")
+    assert code == 0, report
+    assert report.split()[-1] == f"{sys.version_info.major}.{sys.version_info.minor}"
+    old = shim(tmp_path / "my bin", "old", "exit 1")
+    code, report = make(place, f"PYTHON={old}")
+    assert code != 0
+    assert f"PYTHON={old} is not" in report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_environment_is_built_once_and_again_only_for_a_cause(sapling: Path) -> None:
+    """A second run does nothing; a changed project installs it again; a changed lock starts anew."""
+    built, kept = sapling / ".venv" / ".built", sapling / ".venv" / "kept"
+    code, report = make(sapling)
+    assert code == 0, report
+    assert "making .venv" in report
+    kept.touch()
+    before = built.stat().st_mtime_ns
+    assert make(sapling) == (0, "")
+    assert built.stat().st_mtime_ns == before
+
+    with (sapling / "pyproject.toml").open("a") as project:
+        project.write("# changed\n")
+    assert make(sapling) == (0, "set-up: installing the package itself\n")
+    assert kept.exists()
+
+    write_lock(sapling, "2")
+    code, report = make(sapling)
+    assert (code, kept.exists()) == (0, False), report
+    shown = subprocess.run(
+        [sapling / ".venv" / "bin" / "python", "-c", "import seed, sprout; print(seed.version)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout == "2\n"
+
+    moved = sapling.rename(sapling.with_name("moved"))
+    code, report = make(moved)
+    assert code == 0, report
+    assert "making .venv" in report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_broken_set_up_says_so_and_starts_anew(sapling: Path) -> None:
+    """A wheel that does not match its hash fails the set-up; the rest is never taken for whole."""
+    write_lock(sapling, "1", digest="0" * 64)
+    code, report = make(sapling)
+    assert code != 0
+    assert "set-up failed at:" in report
+    write_lock(sapling, "1")
+    code, report = make(sapling)
+    assert code == 0, report
+    assert "making .venv" in report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_two_set_ups_at_once_build_one_environment(sapling: Path) -> None:
+    """The second waits for the first and finds nothing left to do."""
+    both = [
+        subprocess.Popen(
+            ["make", "setup"], cwd=sapling, env=environment(sapling), stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    reports = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], reports
+    assert sorted(report.count("making .venv") for report in reports) == [0, 1]
+    assert make(sapling) == (0, "")
