@@ -19,6 +19,7 @@ def bench(checkout: Path, tmp_path: Path) -> Path:
     (tmp_path / ".ci").mkdir()
     (tmp_path / "benchmarks").mkdir()
     shutil.copy(checkout / ".ci" / "bench_quick.py", tmp_path / ".ci")
+    (tmp_path / "benchmarks" / "__init__.py").touch()
     (tmp_path / "benchmarks" / "good.py").write_text(GOOD)
     (tmp_path / "benchmarks" / "clock.py").write_text("raise SystemExit('not a benchmark')\n")
     return tmp_path
