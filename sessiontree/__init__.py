@@ -1,0 +1,159 @@
+"""A runtime for trees of LLM-agent sessions.
+
+Main talks to a human through a channel, Branch works on behalf of its parent, Worker is a read-only leaf.
+What a session may do is decided by what its context holds. Importing this package loads nothing but itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.version import VERSION
+
+if TYPE_CHECKING:
+    from sessiontree.channels.callback import CallbackChannel as CallbackChannel
+    from sessiontree.channels.queue import QueueChannel as QueueChannel
+    from sessiontree.channels.terminal import TerminalChannel as TerminalChannel
+    from sessiontree.contracts.agent import AgentConfig as AgentConfig
+    from sessiontree.contracts.agent import AgentSpec as AgentSpec
+    from sessiontree.contracts.approvals import ApprovalAnswer as ApprovalAnswer
+    from sessiontree.contracts.approvals import ApprovalRequest as ApprovalRequest
+    from sessiontree.contracts.approvals import Rule as Rule
+    from sessiontree.contracts.capabilities import CHANNEL as CHANNEL
+    from sessiontree.contracts.capabilities import MEMORY as MEMORY
+    from sessiontree.contracts.capabilities import MEMORY_WRITER as MEMORY_WRITER
+    from sessiontree.contracts.capabilities import READER as READER
+    from sessiontree.contracts.capabilities import SESSIONS as SESSIONS
+    from sessiontree.contracts.capabilities import SHELL as SHELL
+    from sessiontree.contracts.capabilities import WEB as WEB
+    from sessiontree.contracts.capabilities import WRITER as WRITER
+    from sessiontree.contracts.context import ToolContext as ToolContext
+    from sessiontree.contracts.decorator import tool as tool
+    from sessiontree.contracts.errors import ApprovalClosed as ApprovalClosed
+    from sessiontree.contracts.errors import ConfigError as ConfigError
+    from sessiontree.contracts.errors import ExecutionError as ExecutionError
+    from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
+    from sessiontree.contracts.errors import JournalError as JournalError
+    from sessiontree.contracts.errors import JournalLocked as JournalLocked
+    from sessiontree.contracts.errors import JournalTooNew as JournalTooNew
+    from sessiontree.contracts.errors import JournalUnwritable as JournalUnwritable
+    from sessiontree.contracts.errors import LimitExceeded as LimitExceeded
+    from sessiontree.contracts.errors import ModelError as ModelError
+    from sessiontree.contracts.errors import PermissionDenied as PermissionDenied
+    from sessiontree.contracts.errors import SessionClosed as SessionClosed
+    from sessiontree.contracts.errors import SessionCrashed as SessionCrashed
+    from sessiontree.contracts.errors import SessionError as SessionError
+    from sessiontree.contracts.errors import SessionFailed as SessionFailed
+    from sessiontree.contracts.errors import SessionNotFound as SessionNotFound
+    from sessiontree.contracts.errors import SessionTreeError as SessionTreeError
+    from sessiontree.contracts.errors import SpawnRefused as SpawnRefused
+    from sessiontree.contracts.errors import Timeout as Timeout
+    from sessiontree.contracts.errors import ToolAuthorizationError as ToolAuthorizationError
+    from sessiontree.contracts.errors import ToolError as ToolError
+    from sessiontree.contracts.errors import ToolInputError as ToolInputError
+    from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
+    from sessiontree.contracts.errors import ValidationError as ValidationError
+    from sessiontree.contracts.kinds import SessionKind as SessionKind
+    from sessiontree.contracts.kinds import SessionStatus as SessionStatus
+    from sessiontree.contracts.limits import Budget as Budget
+    from sessiontree.contracts.limits import Limits as Limits
+    from sessiontree.contracts.messages import AssistantMessage as AssistantMessage
+    from sessiontree.contracts.messages import ToolCall as ToolCall
+    from sessiontree.contracts.params import AllowEmpty as AllowEmpty
+    from sessiontree.contracts.params import Trimmed as Trimmed
+    from sessiontree.contracts.results import Artifact as Artifact
+    from sessiontree.contracts.results import SessionResult as SessionResult
+    from sessiontree.contracts.results import ToolResult as ToolResult
+    from sessiontree.contracts.results import json_result as json_result
+    from sessiontree.contracts.tiers import PermissionTier as PermissionTier
+    from sessiontree.contracts.tool import RawTool as RawTool
+    from sessiontree.contracts.tool import Tool as Tool
+    from sessiontree.contracts.usage import Usage as Usage
+    from sessiontree.handle import SessionHandle as SessionHandle
+    from sessiontree.models.answers import call as call
+    from sessiontree.models.port import ModelRequest as ModelRequest
+    from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
+    from sessiontree.models.scripted import FunctionModel as FunctionModel
+    from sessiontree.models.scripted import ScriptedModel as ScriptedModel
+    from sessiontree.runtime import Runtime as Runtime
+    from sessiontree.runtime import SessionTree as SessionTree
+
+__version__ = VERSION
+
+_ROOMS = {
+    "channels.callback": ("CallbackChannel",),
+    "channels.queue": ("QueueChannel",),
+    "channels.terminal": ("TerminalChannel",),
+    "contracts.agent": ("AgentConfig", "AgentSpec"),
+    "contracts.approvals": ("ApprovalAnswer", "ApprovalRequest", "Rule"),
+    "contracts.capabilities": (
+        "CHANNEL",
+        "MEMORY",
+        "MEMORY_WRITER",
+        "READER",
+        "SESSIONS",
+        "SHELL",
+        "WEB",
+        "WRITER",
+    ),
+    "contracts.context": ("ToolContext",),
+    "contracts.decorator": ("tool",),
+    "contracts.errors": (
+        "ApprovalClosed",
+        "ConfigError",
+        "ExecutionError",
+        "JournalCorrupt",
+        "JournalError",
+        "JournalLocked",
+        "JournalTooNew",
+        "JournalUnwritable",
+        "LimitExceeded",
+        "ModelError",
+        "PermissionDenied",
+        "SessionClosed",
+        "SessionCrashed",
+        "SessionError",
+        "SessionFailed",
+        "SessionNotFound",
+        "SessionTreeError",
+        "SpawnRefused",
+        "Timeout",
+        "ToolAuthorizationError",
+        "ToolError",
+        "ToolInputError",
+        "TreeNotFound",
+        "ValidationError",
+    ),
+    "contracts.kinds": ("SessionKind", "SessionStatus"),
+    "contracts.limits": ("Budget", "Limits"),
+    "contracts.messages": ("AssistantMessage", "ToolCall"),
+    "contracts.params": ("AllowEmpty", "Trimmed"),
+    "contracts.results": ("Artifact", "SessionResult", "ToolResult", "json_result"),
+    "contracts.tiers": ("PermissionTier",),
+    "contracts.tool": ("RawTool", "Tool"),
+    "contracts.usage": ("Usage",),
+    "handle": ("SessionHandle",),
+    "models.answers": ("call",),
+    "models.port": ("ModelRequest",),
+    "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel"),
+    "runtime": ("Runtime", "SessionTree"),
+}
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - one table says where each name lives; a test compares it with the above
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its room when it is first used."""
+    room = _HOMES.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

@@ -2,7 +2,8 @@
 
 A value class is registered with :func:`recorded` under a kind and a version. ``pack`` gives its compact
 JSON text, ``unpack`` the value again; each field is converted once, by a table made from the class's
-annotations. Members that a later version adds are given by upcasters, never guessed here.
+annotations. Members that a later version adds are given by upcasters, never guessed here. A wire object
+keeps ``kind`` and ``v`` for itself: a field of that name is written with an underscore behind it.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ Convert: TypeAlias = Callable[[Any], Any]
 class _Shape:
     cls: type[Any]
     version: int
-    encode: list[tuple[str, Convert | None]] | None = None
+    encode: list[tuple[str, str, Convert | None]] | None = None
+    """Per field its name, its member's name, and its conversion."""
     decode: list[tuple[str, Convert | None]] | None = None
+    """Per field its member's name and its conversion."""
 
 
 _SHAPES: dict[str, _Shape] = {}
 _KIND_OF: dict[type[Any], str] = {}
+_OWN_MEMBERS = {"kind", "v"}
 _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
@@ -77,9 +81,9 @@ def to_wire(value: object) -> dict[str, Any]:
     if plan is None:
         plan = _plan(shape)
     wire: dict[str, Any] = {"kind": kind, "v": shape.version}
-    for name, convert in plan:
+    for name, member, convert in plan:
         item = getattr(value, name)
-        wire[name] = item if convert is None else convert(item)
+        wire[member] = item if convert is None else convert(item)
     return wire
 
 
@@ -110,13 +114,17 @@ def pack(value: object) -> str:
     return dump_json(to_wire(value))
 
 
-def _plan(shape: _Shape) -> list[tuple[str, Convert | None]]:
+def _plan(shape: _Shape) -> list[tuple[str, str, Convert | None]]:
     hints = get_type_hints(shape.cls)
     names = [field.name for field in fields(shape.cls)]
-    pairs = [(name, *_converters(hints[name])) for name in names]
-    shape.encode = [(name, encode) for name, encode, _ in pairs]
-    shape.decode = [(name, decode) for name, _, decode in pairs]
+    rows = [(name, _member(name), *_converters(hints[name])) for name in names]
+    shape.encode = [(name, member, encode) for name, member, encode, _ in rows]
+    shape.decode = [(member, decode) for _, member, _, decode in rows]
     return shape.encode
+
+
+def _member(name: str) -> str:
+    return f"{name}_" if name in _OWN_MEMBERS else name
 
 
 def _converters(hint: Any) -> tuple[Convert | None, Convert | None]:

@@ -77,6 +77,15 @@ class CallOpened:
     arguments: Mapping[str, JsonValue]
 
 
+@recorded("call_held")
+@dataclass(frozen=True, slots=True)
+class CallHeld:
+    """A call from outside that changes things waits for the end of the turn, or waits no longer."""
+
+    key: str
+    held: bool
+
+
 @recorded("call_intended")
 @dataclass(frozen=True, slots=True)
 class CallIntended:
@@ -241,6 +250,7 @@ SessionFact: TypeAlias = (
     | TurnReplied
     | TurnFailed
     | CallOpened
+    | CallHeld
     | CallIntended
     | ApprovalWanted
     | ApprovalSettled

@@ -192,7 +192,7 @@ class CancelAsked:
 
     at_ms: int
     reason: str
-    status: Literal["cancelled", "expired", "failed"]
+    status: Literal["completed", "cancelled", "expired", "failed"]
 
 
 @dataclass(frozen=True, slots=True)

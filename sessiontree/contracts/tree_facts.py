@@ -32,6 +32,8 @@ class SessionSpawned:
     account: str
     number: int
     """Its place among its parent's children of the same kind, from 1."""
+    at_ms: int = 0
+    """When; its times to live count from here."""
 
 
 @recorded("spawn_denied")
@@ -51,7 +53,7 @@ class SpawnDenied:
 @recorded("session_stirred")
 @dataclass(frozen=True, slots=True)
 class SessionStirred:
-    """A suspended session is active again; an offered result is withdrawn."""
+    """A suspended session is active again; the result it had offered is withdrawn."""
 
     session: str
 
@@ -59,16 +61,21 @@ class SessionStirred:
 @recorded("result_held")
 @dataclass(frozen=True, slots=True)
 class ResultHeld:
-    """A session said its last word but something of its own is still pending: it is suspended."""
+    """A session said its last word but does not end yet: it is suspended.
+
+    Something of its own is still pending, or it is Main, which never completes by itself.
+    """
 
     session: str
     result: SessionResult[Any]
+    quiet: bool = True
+    """Whether no input was on its way to it; if some was, only a new offer can end it."""
 
 
 @recorded("session_ended")
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """A session reached a final state; what it had not spent went back to ``returned_to``."""
+    """A session reached a final state; what it had not spent goes back to its parent's account."""
 
     session: str
     status: SessionStatus
@@ -91,6 +98,8 @@ class ApprovalRequested:
     digest: str
     tier: int
     expires_at_ms: int
+    at_ms: int = 0
+    """When it was asked."""
 
 
 @recorded("approval_hopped")
@@ -102,7 +111,8 @@ class ApprovalHopped:
     session: str
     answer: str
     by: str
-    """``rule``, ``function``, ``mode``, ``denial``, ``always`` or ``person``."""
+    """``rule`` or ``function`` of that session, ``mode`` (the owner's smart rules at its channel), ``denial``
+    (a person said no to the same call), ``always`` (the owner allowed the tool), or ``person``."""
     reason: str
 
 
@@ -124,6 +134,8 @@ class ApprovalDecided:
     request_id: str
     decision: str
     by: str
+    """As of the hop that settled it, a person's name instead of ``person``; else ``nobody`` (no session
+    above could answer), ``time`` (it expired) or ``stop`` (its session stops or has ended)."""
     reason: str
 
 
@@ -184,6 +196,17 @@ class BudgetSpent:
     allowed: float
 
 
+@recorded("channel_said")
+@dataclass(frozen=True, slots=True)
+class ChannelSaid:
+    """A session said something on a channel: its own or the nearest above it."""
+
+    session: str
+    channel: str
+    """The session that owns the channel."""
+    text: str
+
+
 @recorded("cancel_begun")
 @dataclass(frozen=True, slots=True)
 class CancelBegun:
@@ -212,5 +235,6 @@ TreeFact: TypeAlias = (
     | PostsTaken
     | UsageCharged
     | BudgetSpent
+    | ChannelSaid
     | CancelBegun
 )

@@ -58,6 +58,13 @@ class RefuseDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class RefuseSay:
+    """Tell who wanted to say something why nobody hears it."""
+
+    error: SessionTreeError
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseSession:
     """The session is over: free its host (``force``: whatever it is doing) and tell who waits for it."""
 
@@ -80,6 +87,7 @@ TreeInstruction: TypeAlias = (
     | ShowApproval
     | HideApproval
     | RefuseDecision
+    | RefuseSay
     | ReleaseSession
     | WakeAt
 )

@@ -150,6 +150,15 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class SayAsked:
+    """A session wants to say something on the nearest channel at or above it."""
+
+    at_ms: int
+    session: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClockRang:
     """A time the machine asked to be woken at has come."""
 
@@ -169,5 +178,6 @@ TreeStimulus: TypeAlias = (
     | UsageReported
     | PostsConsumed
     | StopAsked
+    | SayAsked
     | ClockRang
 )

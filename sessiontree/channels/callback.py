@@ -1,0 +1,52 @@
+"""A channel made of functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.errors import ConfigError
+
+AnswerLike: TypeAlias = ApprovalAnswer | bool | None
+Approver: TypeAlias = Callable[[ApprovalRequest], AnswerLike | Awaitable[AnswerLike]]
+Listener: TypeAlias = Callable[[str], Awaitable[None] | None]
+
+
+class CallbackChannel:
+    """Messages and requests go to functions, plain or async; they run on the event loop and must not block.
+
+    Args:
+        approver: Gets each request; returns an ApprovalAnswer, True, False, or None to leave it pending.
+        listener: Gets each message.
+    """
+
+    def __init__(self, approver: Approver | None = None, listener: Listener | None = None) -> None:
+        """Keep the functions."""
+        self._approver = approver
+        self._listener = listener
+
+    async def send(self, text: str) -> None:
+        """Hand a message to the listener."""
+        if self._listener is not None:
+            said = self._listener(text)
+            if inspect.isawaitable(said):
+                await said
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Hand a request to the approver.
+
+        Raises:
+            ConfigError: it answered something else.
+        """
+        if self._approver is None:
+            return None
+        answer = self._approver(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, bool):
+            return ApprovalAnswer(answer)
+        if answer is None or isinstance(answer, ApprovalAnswer):
+            return answer
+        raise ConfigError(f"an approver answered {answer!r}; return True, False, None or an ApprovalAnswer")

@@ -1,0 +1,43 @@
+"""How a request is shown to a person: all of it, and nothing that could deceive an eye or a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.jsonable import dump_readable
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_BLANK = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800", "\u034f"}
+
+
+def visible(text: str) -> str:
+    r"""Return text with every control, bidirectional, invisible and unassigned character as ``\\u{…}``.
+
+    Spaces other than U+0020 are escaped too; letters, marks, digits, punctuation and symbols stay.
+    """
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character == " " or (character.isascii() and character.isprintable()):
+        return character
+    category = unicodedata.category(character)
+    if category in _HIDDEN or category == "Zs" or character in _BLANK or _is_variation(character):
+        return f"\\u{{{ord(character):x}}}"
+    return character
+
+
+def _is_variation(character: str) -> bool:
+    code = ord(character)
+    return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F
+
+
+def prompt_of(request: ApprovalRequest) -> str:
+    """Return the text a person decides on: who asks, for which tool and tier, with the full arguments."""
+    arguments = visible(dump_readable(request.arguments))
+    return (
+        f"{visible(request.session_id)} wants to call {visible(request.tool)} ({request.tier})\n"
+        f"  arguments: {arguments}\n"
+        f"  request:   {request.request_id}"
+    )

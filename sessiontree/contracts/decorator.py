@@ -1,0 +1,209 @@
+"""Tools from functions: the signature becomes the parameters, the docstring what a model reads."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
+from typing import Any, overload
+
+from pydantic import BaseModel
+
+from sessiontree.contracts.capabilities import CAPABILITIES, Capability
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.docstring import read_docstring
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.results import ToolResult, json_result
+from sessiontree.contracts.signature import CONTEXT, Function, field_names, parameters_model, resolved_hints
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to make a tool of a function, here or in another process."""
+
+    function: Function
+    settings: Mapping[str, Any]
+    """The tool's class variables."""
+    hints: Mapping[str, Any]
+    """Parameter to resolved annotation, the context left out."""
+
+
+class FunctionTool(Tool[BaseModel]):
+    """A tool made of a function; :func:`tool` makes a subclass for each.
+
+    It travels between processes as the function and its settings, so a tool defined in a notebook cell may.
+    """
+
+    def __init__(self, plan: _Plan, fields: Mapping[str, str]) -> None:
+        """Keep the function and how to call it: parameter to field of the model."""
+        self.function = plan.function
+        """The function as written, for tests."""
+        self._plan = plan
+        self._fields = fields
+        self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
+        self._is_async = inspect.iscoroutinefunction(plan.function)
+
+    def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool], tuple[_Plan]]:
+        """Return how to make it again: its class exists only in the process that made it."""
+        return _made, (self._plan,)
+
+    async def execute(self, params: BaseModel, ctx: ToolContext) -> ToolResult:
+        """Call the function, in a thread where it is not ``async``; what it returns becomes JSON."""
+        arguments = {name: getattr(params, field) for name, field in self._fields.items()}
+        if self._takes_context:
+            arguments[CONTEXT] = ctx
+        if self._is_async:
+            value = await self.function(**arguments)
+        else:
+            value = await asyncio.to_thread(self.function, **arguments)
+            if inspect.isawaitable(value):  # a plain wrapper around an async function
+                value = await value
+        return value if isinstance(value, ToolResult) else json_result(_without_classes(value))
+
+
+@overload
+def tool(function: Function, /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    tier: PermissionTier = PermissionTier.ELEVATED,
+    kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
+    capabilities: Iterable[str | Capability[Any]] = (),
+    timeout_s: float | None = None,
+    idempotent: bool = False,
+    sequential: bool = False,
+    aliases: Iterable[str] = (),
+) -> Callable[[Function], FunctionTool]: ...
+
+
+def tool(  # noqa: PLR0913 - each is one thing a tool declares
+    function: Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    tier: PermissionTier = PermissionTier.ELEVATED,
+    kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
+    capabilities: Iterable[str | Capability[Any]] = (),
+    timeout_s: float | None = None,
+    idempotent: bool = False,
+    sequential: bool = False,
+    aliases: Iterable[str] = (),
+) -> FunctionTool | Callable[[Function], FunctionTool]:
+    """Make a tool of a typed function with a docstring: ``@tool`` or ``@tool(tier=…)``.
+
+    The parameters' types become the schema and unknown parameters are refused; descriptions come from the
+    docstring's ``Args:``, the tool's own from the text before. A parameter named ``ctx`` receives the
+    :class:`~sessiontree.contracts.context.ToolContext` and is no part of the schema. A function that is not
+    ``async`` runs in a thread. A :class:`ToolResult` is returned as it is, anything else as JSON.
+
+    Args:
+        function: The function, where the decorator stands without brackets.
+        name: The tool's name; None = the function's.
+        tier: Tier every call needs at least; a tool that says nothing is Elevated.
+        kinds: Kinds of session that may hold it.
+        capabilities: Handles it cannot work without, or their names.
+        timeout_s: Longest run of one call; None = the tree's limit.
+        idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
+        sequential: Whether its calls of one reply run one after another.
+        aliases: Other names a model may call it by.
+
+    Returns:
+        The tool; the function itself is its ``function``.
+
+    Raises:
+        ConfigError: an annotation or the docstring is missing, or a setting is wrong; says the fix.
+    """
+    settings = {
+        "name": name,
+        "tier": tier,
+        "kinds": frozenset(kinds),
+        "capabilities": frozenset(one.name if isinstance(one, Capability) else one for one in capabilities),
+        "timeout_s": timeout_s,
+        "idempotent": idempotent,
+        "sequential": sequential,
+        "aliases": tuple(aliases),
+    }
+    if function is not None:
+        return _declared(function, settings, inspect.currentframe())
+
+    def decorate(decorated: Function) -> FunctionTool:
+        return _declared(decorated, settings, inspect.currentframe())
+
+    return decorate
+
+
+def _declared(function: Function, settings: dict[str, Any], frame: FrameType | None) -> FunctionTool:
+    """Return the tool of a function; ``frame`` is the decorator's, called from where the function stands."""
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise ConfigError(f"@tool takes a function, not {function!r}; derive a class from Tool instead")
+    name = settings["name"] or function.__name__
+    try:
+        hints = resolved_hints(function, frame.f_back if frame else None)
+        settings = {**settings, "name": name, "description": _description(function, hints)}
+        _check_settings(function, settings)
+        made = _made(_Plan(function, settings, hints))
+    except ConfigError as error:
+        raise ConfigError(f"tool {name!r}: {error}") from error
+    check_tool(made)
+    return made
+
+
+def _made(plan: _Plan) -> FunctionTool:
+    """Return the tool of a plan: the one instance of a subclass with the settings as class variables."""
+    documented = read_docstring(plan.function.__doc__ or "")
+    fields = field_names(plan.hints)
+    body = {
+        **plan.settings,
+        "Params": parameters_model(plan.function, plan.hints, fields, documented.parameters),
+        "__doc__": documented.description,
+        "__module__": plan.function.__module__,
+    }
+    made: FunctionTool = type(plan.function.__name__, (FunctionTool,), body)(plan, fields)
+    return made
+
+
+def _description(function: Function, hints: Mapping[str, Any]) -> str:
+    documented = read_docstring(function.__doc__ or "")
+    if not documented.description:
+        raise ConfigError("has no docstring; its first lines tell the model what the tool does")
+    unknown = documented.parameters.keys() - hints.keys() - {CONTEXT}
+    if unknown:
+        raise ConfigError(
+            f"the docstring describes {', '.join(sorted(unknown))}, but the function takes "
+            f"{', '.join(hints) or 'nothing'}; make the names agree"
+        )
+    return documented.description
+
+
+def _check_settings(function: Function, settings: Mapping[str, Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError("yields; return one value and report progress with ctx.update")
+    unknown = settings["capabilities"] - set(CAPABILITIES)
+    if unknown:
+        raise ConfigError(f"no capability is called {sorted(unknown)}; there are {', '.join(CAPABILITIES)}")
+    timeout_s = settings["timeout_s"]
+    if timeout_s is not None and not timeout_s > 0:
+        raise ConfigError(
+            f"timeout_s is {timeout_s}; it must be above 0 seconds, or None for the tree's limit"
+        )
+
+
+def _without_classes(value: object) -> object:
+    """Return the value with models and dataclasses inside it as plain mappings."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {part.name: _without_classes(getattr(value, part.name)) for part in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: _without_classes(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_classes(item) for item in value]
+    return value

@@ -1,0 +1,81 @@
+"""Results that no tool returned: the error, blocked and pending envelopes of the wire.
+
+Source: seed 000, sections 3.2 and 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sessiontree.contracts.errors import PermissionDenied, Timeout, ToolError, ValidationError
+from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.messages import TextContent, ToolResultMessage
+
+
+def error_message(
+    call_id: str,
+    tool: str,
+    error: ToolError,
+    at_ms: int,
+    *,
+    schema: Mapping[str, JsonValue] | None = None,
+    extra: Mapping[str, JsonValue] | None = None,
+) -> ToolResultMessage:
+    """Return ``{"status":"error","tool","error"}`` as a failed result.
+
+    A validation error adds the failing ``field`` and the tool's ``schema``, so that the model can mend the
+    call; the error's code and status stand in ``details``.
+    """
+    envelope: dict[str, JsonValue] = {"status": "error", "tool": tool, "error": error.message}
+    details: dict[str, JsonValue] = {"code": error.code, "status": error.status}
+    if isinstance(error, ValidationError):
+        envelope["field"] = details["field"] = error.field
+        if schema is not None:
+            envelope["schema"] = dict(schema)
+    if isinstance(error, PermissionDenied):
+        envelope["tier"] = details["tier"] = error.tier.label
+    if isinstance(error, Timeout):
+        details["elapsed"] = error.elapsed
+    if extra:
+        envelope.update(extra)
+    return _message(call_id, tool, envelope, details, at_ms, is_error=True)
+
+
+def blocked_message(call_id: str, tool: str, reason: str, at_ms: int) -> ToolResultMessage:
+    """Return ``{"status":"blocked","tool","reason"}``: a rule or hook stopped the call before it ran."""
+    envelope: dict[str, JsonValue] = {"status": "blocked", "tool": tool, "reason": reason}
+    return _message(call_id, tool, envelope, None, at_ms, is_error=True)
+
+
+def pending_message(call_id: str, tool: str, message: str, request_id: str, at_ms: int) -> ToolResultMessage:
+    """Return ``{"status":"pending","tool","message","requestId"}``: the outcome comes later, as a notice."""
+    envelope: dict[str, JsonValue] = {
+        "status": "pending",
+        "tool": tool,
+        "message": message,
+        "requestId": request_id,
+    }
+    return _message(call_id, tool, envelope, None, at_ms, is_error=False)
+
+
+def unknown_message(call_id: str, tool: str, at_ms: int) -> ToolResultMessage:
+    """Return ``{"status":"unknown","may_have_run":true}``: the call was begun and its host was lost."""
+    envelope: dict[str, JsonValue] = {
+        "status": "unknown",
+        "tool": tool,
+        "may_have_run": True,
+        "error": "the process running this call was lost; check what it did before you repeat it",
+    }
+    return _message(call_id, tool, envelope, None, at_ms, is_error=True)
+
+
+def _message(
+    call_id: str,
+    tool: str,
+    envelope: dict[str, JsonValue],
+    details: JsonValue,
+    at_ms: int,
+    *,
+    is_error: bool,
+) -> ToolResultMessage:
+    return ToolResultMessage(call_id, tool, (TextContent(dump_readable(envelope)),), details, is_error, at_ms)

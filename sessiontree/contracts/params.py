@@ -1,0 +1,47 @@
+"""Markers for parameters: what a tool may say about one parameter beyond its type.
+
+A marker rides in ``Annotated`` and travels as a keyword of the parameter's JSON Schema, so a tool that
+declares its parameters as a schema may write the keyword itself. No model ever sees the keywords.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+TRIMMED_KEYWORD = "x-trimmed"
+"""``true`` where strings are trimmed."""
+ALLOW_EMPTY_KEYWORD = "x-allow-empty"
+"""``true`` where an empty string counts as given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """Strings lose the white space around them before the call's digest is taken.
+
+    For names, ids, addresses and queries: ``Annotated[str, Trimmed()]``. Never for text, patches,
+    commands or paths, where white space means something.
+    """
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the type's schema with the keyword added."""
+        return {**handler(core_schema), TRIMMED_KEYWORD: True}
+
+
+@dataclass(frozen=True, slots=True)
+class AllowEmpty:
+    """An empty string is a value of this required parameter: ``Annotated[str, AllowEmpty()]``.
+
+    Without it, a required parameter given as ``""`` counts as missing.
+    """
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the type's schema with the keyword added."""
+        return {**handler(core_schema), ALLOW_EMPTY_KEYWORD: True}

@@ -1,0 +1,154 @@
+"""The approval desk of one tree: shows requests on the channels that own them, and takes answers by id.
+
+It reads the tree's facts like any other reader; what is shown and what is answered stands in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.channels.port import HumanChannel
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError
+from sessiontree.contracts.session_facts import ToolGivenUp
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
+from sessiontree.kernel.replay import fact_of
+from sessiontree.local.backend import LocalBackend
+from sessiontree.tree.receipt import request_of
+
+READ_AT_ONCE = 512
+READ_WAIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """One request that waits for a person."""
+
+    request: ApprovalRequest
+    _desk: ApprovalDesk
+
+    async def approve(self, *, always: bool = False, reason: str = "") -> None:
+        """Say yes: once, or to every later call of the tool in this tree.
+
+        Raises:
+            ApprovalClosed: it was decided meanwhile.
+        """
+        await self._desk.answer(self.request.request_id, ApprovalAnswer(True, reason, always))
+
+    async def deny(self, reason: str = "") -> None:
+        """Say no; the same call stays denied on this path until the tree ends.
+
+        Raises:
+            ApprovalClosed: it was decided meanwhile.
+        """
+        await self._desk.answer(self.request.request_id, ApprovalAnswer(False, reason))
+
+
+class ApprovalDesk:
+    """Shows requests and messages on channels while it is open."""
+
+    def __init__(self, backend: LocalBackend, tree_id: str) -> None:
+        """Bind a tree."""
+        self._backend = backend
+        self._tree_id = tree_id
+        self._channels: dict[str, HumanChannel] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._reader: asyncio.Task[None] | None = None
+
+    def attach(self, session: str, channel: HumanChannel) -> None:
+        """Let a session's requests and messages go to a channel."""
+        self._channels[session] = channel
+
+    def open(self) -> None:
+        """Begin: show what waits already, then follow the tree's facts."""
+        after = self._backend.last_seq(self._tree_id)
+        for pending in self.pending():
+            self._show(pending.request)
+        self._reader = asyncio.create_task(self._follow(after))
+
+    async def close(self) -> None:
+        """Take everything off the channels."""
+        tasks = [*self._asking.values()]
+        if self._reader is not None:
+            tasks.append(self._reader)
+        self._asking.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def pending(self) -> list[PendingApproval]:
+        """Return the requests that wait for a person, oldest first."""
+        state = self._backend.state(self._tree_id)
+        requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
+        return [PendingApproval(request, self) for request in requests if request is not None]
+
+    async def answer(self, request_id: str, answer: ApprovalAnswer, by: str = "person") -> None:
+        """Answer a request by its id.
+
+        Raises:
+            ApprovalClosed: it was decided before.
+        """
+        await self._backend.decide(self._tree_id, request_id, answer, by)
+
+    async def _follow(self, after: int) -> None:
+        while True:
+            records = await self._backend.read(self._tree_id, after, READ_AT_ONCE, READ_WAIT_S)
+            for record in records:
+                after = record.seq
+                await self._note(record.session, record.text)
+
+    async def _note(self, session: str, text: str) -> None:
+        if session == "main":
+            if '"kind":"tool_given_up"' in text:
+                fact = fact_of(text)
+                assert isinstance(fact, ToolGivenUp)  # noqa: S101 - the kind says so
+                await self._say(session, f"gave up {fact.tool} after {fact.attempts} attempts: {fact.reason}")
+            return
+        if session:
+            return
+        fact: Any = fact_of(text)
+        if isinstance(fact, ApprovalWaiting) and fact.how == "show":
+            request = request_of(self._backend.state(self._tree_id), fact.request_id)
+            if request is not None:
+                self._show(request)
+        elif isinstance(fact, ApprovalDecided):
+            task = self._asking.pop(fact.request_id, None)
+            if task is not None:
+                task.cancel()
+        elif isinstance(fact, ChannelSaid):
+            await self._say(fact.channel, fact.text)
+
+    async def _say(self, session: str, text: str) -> None:
+        channel = self._channels.get(session)
+        if channel is not None:
+            try:
+                await channel.send(text)
+            except Exception as error:  # noqa: BLE001 - a channel is the user's; its failure must not stop the desk
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"the channel of {session} failed", "exception": error}
+                )
+
+    def _show(self, request: ApprovalRequest) -> None:
+        channel = self._channels.get(request.asked)
+        if channel is not None and request.request_id not in self._asking:
+            task = asyncio.create_task(self._ask(channel, request))
+            self._asking[request.request_id] = task
+
+    async def _ask(self, channel: HumanChannel, request: ApprovalRequest) -> None:
+        try:
+            answer = await channel.ask(request)
+        except Exception as error:  # noqa: BLE001 - an approver that fails has said no
+            answer = ApprovalAnswer(False, f"the approver failed: {type(error).__name__}: {error}")
+        finally:
+            self._asking.pop(request.request_id, None)
+        if answer is not None:
+            try:
+                await self.answer(request.request_id, answer)
+            except ApprovalClosed:
+                return
+            except SessionTreeError:
+                if self._backend.is_open(self._tree_id):
+                    raise

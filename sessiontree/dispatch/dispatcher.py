@@ -1,0 +1,173 @@
+"""The one way a tool call takes: prepare → (approval, intent: decided elsewhere) → execute → finalize.
+
+Order within prepare, fixed: name → spellings → coercion → validation → before-hooks → validation of what they
+changed → policy (does the session still hold the tool) → tier. Nothing reaches ``execute`` around this class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.envelopes import blocked_message, error_message
+from sessiontree.contracts.errors import (
+    ExecutionError,
+    PermissionDenied,
+    Timeout,
+    ToolError,
+    ValidationError,
+)
+from sessiontree.contracts.jsonable import JsonValue, digest_of, to_json_value
+from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.dispatch.finalize import result_message
+from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
+from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
+
+
+class Dispatcher:
+    """Prepares and runs the calls of one adopted session."""
+
+    def __init__(
+        self,
+        table: ToolTable,
+        held: frozenset[str],
+        rights: SessionRights,
+        *,
+        tool_timeout_s: float,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Bind a session's rights and the names of the tools it holds."""
+        self._table = table
+        self._held = held
+        self._rights = rights
+        self._tool_timeout_s = tool_timeout_s
+        self._now_ms = now_ms
+        self._max_chars = rights.config.max_result_chars
+        self._place = str(rights.workspace_root)
+
+    def prepare(self, key: str, call: ToolCall) -> PreparedCall | RejectedCall | ImmediateOutcome:
+        """Check one call. Never raises for anything a model sent."""
+        entry = self._table.get(call.name)
+        if entry is None or entry.name not in self._held:
+            return self._unknown(key, call, entry)
+        try:
+            params, arguments = entry.compiled.validate(call.arguments)
+        except ValidationError as error:
+            digest = _digest_of_invalid(entry.name, call.arguments)
+            return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
+        return self._judge(key, call.id, entry, params, arguments)
+
+    def _judge(
+        self, key: str, call_id: str, entry: ToolEntry, params: Any, arguments: Mapping[str, JsonValue]
+    ) -> PreparedCall | ImmediateOutcome:
+        tool = entry.tool
+        tier = tool.tier
+        try:
+            tier = max(tier, tool.tier_for(params))
+        except Exception as error:  # noqa: BLE001 - a tool that cannot tell its tier counts as the highest
+            tier = PermissionTier.ELEVATED
+            arguments = {**arguments, "tier_problem": f"{type(error).__name__}: {error}"}
+        needs_approval = tier is PermissionTier.ELEVATED
+        if tier is PermissionTier.SYSTEM:
+            setting = self._rights.config.system_tier
+            if setting == "deny":
+                reason = f"agent {self._rights.agent_id!r} may make no System calls"
+                return self._error(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
+            needs_approval = setting == "ask"
+        digest = ""
+        if tier is not PermissionTier.READ_ONLY or needs_approval:
+            digest = digest_of(tool.name, arguments, self._place)
+        return PreparedCall(key, call_id, entry, params, arguments, int(tier), digest, needs_approval)
+
+    def _unknown(self, key: str, call: ToolCall, entry: ToolEntry | None) -> ImmediateOutcome:
+        held = ", ".join(sorted(self._held)) or "none"
+        if entry is None:
+            error: ToolError = ExecutionError(f"there is no tool {call.name!r}; this session holds: {held}")
+            return self._error(key, call.id, call.name, error, "error")
+        reason = f"session {self._rights.session_id!r} does not hold {entry.name}; it holds: {held}"
+        return self._error(key, call.id, entry.name, PermissionDenied(entry.tool.tier, reason), "denied")
+
+    def again(
+        self, key: str, call_id: str, tool: str, arguments: Mapping[str, JsonValue]
+    ) -> PreparedCall | ImmediateOutcome:
+        """Prepare a call from its journaled final arguments, on a host that did not prepare it itself."""
+        prepared = self.prepare(key, ToolCall(call_id, tool, arguments))
+        if isinstance(prepared, RejectedCall):
+            message = blocked_message(
+                call_id, tool, f"its journaled arguments no longer fit: {prepared.message}", self._now_ms()
+            )
+            return ImmediateOutcome(key, "blocked", message)
+        return prepared
+
+    async def execute(
+        self, prepared: PreparedCall, call_id: str, digest: str, signals: CallSignals
+    ) -> ImmediateOutcome:
+        """Run a prepared call to its one result.
+
+        Args:
+            prepared: The call.
+            call_id: Names the call within the tree, for the tool.
+            digest: What was approved or intended; anything else is not run.
+            signals: The call's deadline and progress.
+
+        Contract: a task cancelled from outside with ``signals.cancelled`` set gives an ``aborted`` outcome;
+        any other cancellation is passed on. No exception of the tool's gets out.
+        """
+        tool = prepared.entry.tool
+        if digest and digest != digest_of(tool.name, prepared.arguments, self._place):
+            reason = "its arguments are not the ones that were allowed"
+            message = blocked_message(prepared.provider_id, tool.name, reason, self._now_ms())
+            return ImmediateOutcome(prepared.key, "blocked", message)
+        started = time.monotonic()
+        try:
+            result = await tool.execute(prepared.params, ToolContext(self._rights, call_id, signals))
+            message = result_message(
+                prepared.provider_id, tool.name, result, self._now_ms(), max_chars=self._max_chars
+            )
+        except ToolError as error:
+            outcome: Outcome = "denied" if isinstance(error, PermissionDenied) else "error"
+            return self._error(prepared.key, prepared.provider_id, tool.name, error, outcome)
+        except asyncio.CancelledError:
+            if not signals.cancelled:
+                raise
+            return self.stopped(prepared, signals, time.monotonic() - started)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, SystemExit too; the session goes on
+            wrapped = ExecutionError(f"{tool.name} failed: {type(error).__name__}: {error}")
+            return self._error(prepared.key, prepared.provider_id, tool.name, wrapped, "error")
+        artifacts = result.artifacts if isinstance(result, ToolResult) else ()
+        return ImmediateOutcome(prepared.key, "ok", message, artifacts)
+
+    def stopped(self, prepared: PreparedCall, signals: CallSignals, elapsed_s: float) -> ImmediateOutcome:
+        """Return the outcome of a call that was cut short: by its deadline, or by somebody."""
+        if time.monotonic() >= signals.deadline:
+            error: ToolError = Timeout(round(elapsed_s, 3))
+            outcome: Outcome = "timeout"
+        else:
+            error = ExecutionError("aborted while it ran; it may have done part of its work")
+            outcome = "aborted"
+        return self._error(prepared.key, prepared.provider_id, prepared.entry.name, error, outcome)
+
+    def timeout_of(self, prepared: PreparedCall) -> float:
+        """Return the longest run of a call, in seconds."""
+        return prepared.entry.tool.timeout_s or self._tool_timeout_s
+
+    def _error(
+        self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome
+    ) -> ImmediateOutcome:
+        return ImmediateOutcome(key, outcome, error_message(call_id, tool, error, self._now_ms()))
+
+
+def _digest_of_invalid(tool: str, arguments: Any) -> str:
+    try:
+        value = to_json_value(arguments)
+    except RecursionError:
+        value = "nested too deeply"
+    return digest_of(tool, {"arguments": value})

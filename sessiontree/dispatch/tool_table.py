@@ -1,0 +1,73 @@
+"""The tools of one tree, compiled once and found by any of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.tool import Tool, check_tool
+from sessiontree.schema.compiled import CompiledTool, compile_tool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEntry:
+    """One tool with its compiled schema."""
+
+    tool: Tool[Any]
+    compiled: CompiledTool
+
+    @property
+    def name(self) -> str:
+        """The canonical name."""
+        return self.tool.name
+
+
+class ToolTable:
+    """Tools by name. Names and aliases are compared without case and with ``-`` for ``_``.
+
+    Raises:
+        ConfigError: a tool is badly declared, or two tools claim one name.
+    """
+
+    def __init__(self, tools: Iterable[Tool[Any]]) -> None:
+        """Check and compile every tool."""
+        self._by_name: dict[str, ToolEntry] = {}
+        self._by_spelling: dict[str, ToolEntry] = {}
+        for tool in tools:
+            check_tool(tool)
+            entry = ToolEntry(tool, compile_tool(tool))
+            for spelling in (tool.name, *tool.aliases):
+                self._claim(spelling, entry)
+            self._by_name[tool.name] = entry
+
+    def _claim(self, spelling: str, entry: ToolEntry) -> None:
+        folded = fold(spelling)
+        other = self._by_spelling.setdefault(folded, entry)
+        if other is not entry:
+            both = f"{_where(other.tool)} and {_where(entry.tool)}"
+            raise ConfigError(f"two tools are called {spelling!r}: {both}; rename one")
+
+    def __iter__(self) -> Iterator[ToolEntry]:
+        """Iterate over the entries, sorted by name."""
+        return iter(sorted(self._by_name.values(), key=lambda entry: entry.name))
+
+    def get(self, name: str) -> ToolEntry | None:
+        """Return the tool of a name or alias, in any case."""
+        return self._by_name.get(name) or self._by_spelling.get(fold(name))
+
+    def held_by(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
+        """Return which of the named tools a session of a kind may hold."""
+        entries = (self._by_name.get(name) for name in names)
+        return frozenset(entry.name for entry in entries if entry is not None and kind in entry.tool.kinds)
+
+
+def fold(name: str) -> str:
+    """Return the form in which names are compared."""
+    return name.strip().casefold().replace("-", "_")
+
+
+def _where(tool: Tool[Any]) -> str:
+    return f"{type(tool).__module__}.{type(tool).__qualname__}"

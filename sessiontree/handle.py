@@ -1,0 +1,365 @@
+"""A session as the creating program holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from sessiontree.channels.callback import Approver, CallbackChannel
+from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.errors import (
+    ConfigError,
+    ExecutionError,
+    PermissionDenied,
+    SessionFailed,
+    Timeout,
+    ToolError,
+    ValidationError,
+)
+from sessiontree.contracts.events import TextDelta
+from sessiontree.contracts.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.messages import Message, ToolResultMessage
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool_reply import ToolReply
+from sessiontree.desk import ApprovalDesk
+from sessiontree.kernel.approver_function import load_approver
+from sessiontree.kernel.keeper import CallReply, Reply
+from sessiontree.kernel.replay import fact_of
+from sessiontree.local.backend import LocalBackend
+from sessiontree.schema.result import result_schema_of, result_value
+from sessiontree.session.evolve import evolve
+from sessiontree.session.state import initial
+from sessiontree.tree import stimuli as tree_stimuli
+from sessiontree.tree.receipt import ReceiptLine
+
+OnError: TypeAlias = Literal["return", "raise", "first"]
+ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
+T = TypeVar("T")
+
+
+class PendingReply:
+    """The reply to a message on its way: await it for the text, or iterate over it for the text's pieces."""
+
+    def __init__(self, task: asyncio.Task[Reply], session: str, backend: LocalBackend, tree_id: str) -> None:
+        """Watch the session until the reply is there."""
+        self._task = task
+        self._session = session
+        self._progress = backend.watch(tree_id, session)
+
+    def __await__(self) -> Generator[Any, None, str]:
+        """Return the last word.
+
+        Raises:
+            SessionFailed: the run stopped short; says why.
+            SessionClosed: the session ended first.
+        """
+        return self._wait().__await__()
+
+    async def _wait(self) -> str:
+        try:
+            reply = await self._task
+        finally:
+            self._progress.close()
+        if reply.error is not None:
+            raise SessionFailed(self._session, reply.error)
+        return reply.text
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Yield pieces of the replies' text as they come; ends when the last word is there."""
+        try:
+            while not self._task.done():
+                news = asyncio.ensure_future(self._progress.next())
+                await asyncio.wait((news, self._task), return_when=asyncio.FIRST_COMPLETED)
+                if news.done():
+                    event = news.result().event
+                    if isinstance(event, TextDelta):
+                        yield event.delta
+                else:
+                    news.cancel()
+            for progress in self._progress.drain():
+                if isinstance(progress.event, TextDelta):
+                    yield progress.event.delta
+        finally:
+            self._progress.close()
+        await self._wait()
+
+
+class SessionHandle:
+    """One session of a tree. Cheap; several may stand for the same session."""
+
+    def __init__(
+        self,
+        backend: LocalBackend,
+        desk: ApprovalDesk,
+        tree_id: str,
+        session_id: str,
+        result_type: Any = None,
+    ) -> None:
+        """Bind a session."""
+        self.session_id = session_id
+        self._backend = backend
+        self._desk = desk
+        self._tree_id = tree_id
+        self._result_type = result_type
+
+    def __repr__(self) -> str:
+        """Name tree and session."""
+        return f"<session {self.session_id} of tree {self._tree_id}>"
+
+    async def spawn(
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = None,
+        agent: str | None = None,
+        result_type: Any = None,
+        budget: Budget | None = None,
+        approver: ApproverLike = None,
+        ttl_s: float | None = None,
+    ) -> SessionHandle:
+        """Start a child and return its handle.
+
+        Args:
+            kind: ``branch`` or ``worker``.
+            task: Its first message.
+            label: Name among its siblings.
+            agent: Agent it runs as; None = this session's.
+            result_type: Type its final text must fit: a pydantic model, dataclass, TypedDict, plain type, or
+                a JSON Schema as a mapping.
+            budget: What is set aside for it; None = it draws on what this session has left.
+            approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here.
+            ttl_s: Time to live; None = its kind's.
+
+        Raises:
+            SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
+            ConfigError: an argument is wrong.
+        """
+        rules, function, channel = split_approver(approver)
+        asked = tree_stimuli.SpawnAsked(
+            0,
+            self.session_id,
+            kind_of(kind),
+            _text(task, "task"),
+            "handle",
+            label=label,
+            agent=agent,
+            result_schema=_schema_of(result_type),
+            budget=budget,
+            rules=rules,
+            approver=function,
+            owns_channel=channel is not None,
+            ttl_s=ttl_s,
+        )
+        session_id = await self._backend.spawn(self._tree_id, asked)
+        if channel is not None:
+            self._desk.attach(session_id, channel)
+        return SessionHandle(self._backend, self._desk, self._tree_id, session_id, result_type)
+
+    async def map(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = 8,
+        on_error: OnError = "return",
+        agent: str | None = None,
+        result_type: Any = None,
+        budget: Budget | None = None,
+    ) -> list[SessionResult[Any]]:
+        """Run one child per task, some at a time, and return their results in the tasks' order.
+
+        Args:
+            kind: ``branch`` or ``worker``.
+            tasks: First messages.
+            concurrency: Most children at a time; the tree's ``max_children`` bounds it too.
+            on_error: ``return`` gives failed results like others; ``raise`` raises the first failure once all
+                have ended; ``first`` cancels the others at the first failure and raises it.
+            agent: Agent they run as.
+            result_type: Type each final text must fit.
+            budget: What is set aside for each.
+
+        Raises:
+            SessionFailed: a child did not complete (``raise``, ``first``).
+        """
+        if concurrency < 1:
+            raise ConfigError(f"concurrency is {concurrency}; it must be at least 1")
+        results: list[SessionResult[Any] | None] = [None] * len(tasks)
+        slots = asyncio.Semaphore(concurrency)
+
+        async def run(index: int) -> None:
+            async with slots:
+                child = await self.spawn(
+                    kind, tasks[index], agent=agent, result_type=result_type, budget=budget
+                )
+                try:
+                    result = await child.result()
+                except asyncio.CancelledError:
+                    await asyncio.shield(child.cancel("a sibling failed"))
+                    raise
+                results[index] = result
+                if on_error == "first":
+                    _raise_failure(child.session_id, result)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for index in range(len(tasks)):
+                    group.create_task(run(index))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        finished = [result for result in results if result is not None]
+        if on_error == "raise":
+            for result in finished:
+                _raise_failure(f"{self.session_id}/…", result)
+        return finished
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
+        """Make one tool call in the session, outside its transcript, through the same gates as a model's call.
+
+        ReadOnly calls run at once; others wait for the end of the session's turn. An approval climbs from here.
+
+        Raises:
+            ValidationError, PermissionDenied, Timeout, ExecutionError: as the call ended.
+            SessionClosed, SessionNotFound: the session takes no calls.
+        """
+        given = to_json_value(arguments or {})
+        if not isinstance(given, dict):
+            raise ConfigError(f"arguments of {tool!r} must be a mapping of names to values")
+        call_id = secrets.token_hex(16)
+        reply = await self._backend.call(self._tree_id, self.session_id, call_id, tool, given)
+        return _reply_of(reply)
+
+    def send(self, text: str, mode: SendMode = "follow_up") -> PendingReply:
+        """Say something to the session.
+
+        Args:
+            text: The message.
+            mode: ``follow_up`` waits for the end of the turn; ``steer`` stops running tools and forces the
+                next turn.
+
+        Returns:
+            The reply to come: await it, or iterate over its pieces.
+        """
+        message_id = secrets.token_hex(16)
+        words = _text(text, "text")
+        sending = self._backend.send(self._tree_id, self.session_id, words, mode, message_id)
+        task = asyncio.ensure_future(sending)
+        return PendingReply(task, self.session_id, self._backend, self._tree_id)
+
+    async def result(self) -> SessionResult[Any]:
+        """Return how the session ended, waiting for it; ``output`` is of the asked type."""
+        result = await self._backend.result(self._tree_id, self.session_id)
+        if self._result_type is None or result.output is None or _is_schema(self._result_type):
+            return result
+        value = result_value(self._result_type, result.output)
+        return SessionResult(
+            result.status, result.summary, value, result.artifacts, result.memory_ids, result.usage
+        )
+
+    async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
+        """End the session and everything below it.
+
+        Returns:
+            The receipt: every session of the subtree and how it ended.
+        """
+        return await self._backend.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+
+    def status(self) -> SessionReport:
+        """Return the session's standing now."""
+        return self._backend.report(self._tree_id, self.session_id)
+
+    def history(self) -> list[Message]:
+        """Return the session's transcript, oldest first, as far as it is durable."""
+        self.status()
+        state = self._backend.state(self._tree_id)
+        session = initial(state.sessions[self.session_id].spec, state.limits)
+        for record in self._backend.read_session(self._tree_id, self.session_id):
+            evolve(session, fact_of(record.text))
+        return session.transcript
+
+
+def kind_of(kind: SessionKind | str) -> SessionKind:
+    """Return the kind of a name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        return SessionKind(kind)
+    except ValueError:
+        raise ConfigError(f"kind {kind!r} is none of {', '.join(SessionKind)}") from None
+
+
+def split_approver(
+    approver: ApproverLike,
+) -> tuple[tuple[Rule, ...], str | None, CallbackChannel | None]:
+    """Return an approver as rules, function path and channel; at most one of them is given.
+
+    Raises:
+        ConfigError: it is of no known form, or its function can't be imported.
+    """
+    if approver is None:
+        return (), None, None
+    if isinstance(approver, str):
+        load_approver(approver)
+        return (), approver, None
+    if callable(approver):
+        return (), None, CallbackChannel(approver)
+    rules = tuple(approver)
+    if not all(isinstance(rule, Rule) for rule in rules):
+        raise ConfigError(f"approver {approver!r}: give Rules, 'module:name' or a callable")
+    return rules, None, None
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{name} must be text with something in it, not {value!r}")
+    return value
+
+
+def _is_schema(result_type: Any) -> bool:
+    return isinstance(result_type, Mapping)
+
+
+def _schema_of(result_type: Any) -> Mapping[str, JsonValue] | None:
+    if result_type is None or isinstance(result_type, Mapping):
+        return result_type
+    return result_schema_of(result_type)
+
+
+def _raise_failure(session: str, result: SessionResult[Any]) -> None:
+    if result.status is not SessionStatus.COMPLETED:
+        raise SessionFailed(session, f"it ended {result.status}: {result.summary}")
+
+
+def _reply_of(reply: CallReply) -> ToolReply:
+    message = reply.message
+    if not message.is_error:
+        text = message.text
+        try:
+            output = json.loads(text)
+        except ValueError:
+            output = text
+        return ToolReply(output, text, message.details, message.content)
+    raise _error_of(reply.outcome, message)
+
+
+def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
+    envelope = json.loads(message.text)
+    text = envelope.get("error") or envelope.get("reason") or message.text
+    if outcome == "invalid":
+        return ValidationError(text, envelope.get("field"))
+    if outcome in {"denied", "blocked"}:
+        tier = PermissionTier.from_label(envelope.get("tier", PermissionTier.ELEVATED.label))
+        return PermissionDenied(tier, text)
+    if outcome == "timeout" and isinstance(message.details, dict):
+        return Timeout(float(str(message.details["elapsed"])))
+    return ExecutionError(text)

@@ -1,0 +1,207 @@
+"""One commit: what waits for the disk, packed into rows and written as one statement."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.journal.blobs import BlobStore
+from sessiontree.journal.chain import Span
+from sessiontree.journal.reader import Advance, snapshot_hash
+from sessiontree.journal.record import Packed
+from sessiontree.journal.segment import (
+    MAX_BODY_BYTES,
+    MAX_INLINE_CHARS,
+    Segment,
+    Share,
+    build_segment,
+    write_line,
+)
+from sessiontree.journal.tables import INTAKE_COLUMNS
+
+Numbered: TypeAlias = tuple[str, int, tuple[Packed, ...]]
+"""A session, the seq of its first fact here, and its facts."""
+_Value: TypeAlias = str | int | bytes | None
+_MAX_ROWS = 400
+"""Rows of one statement; SQLite's smallest usual bound on variables allows for 2,700."""
+_WIDTH = len(INTAKE_COLUMNS.split(", "))
+_PLACES = f"({', '.join('?' * _WIDTH)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What the next commit of a damaged tree does before it appends."""
+
+    from_n: int
+    """Segments from this one on go into quarantine."""
+    reason: str
+    shares: tuple[Share, ...]
+    """Good records of the segment ``from_n`` itself, to be written anew."""
+    last_seq: int
+    """The last good record, those included."""
+    index: tuple[Span, ...] | None
+    """The session index of the good segments where it must be made anew."""
+
+
+@dataclass(slots=True)
+class Tail:
+    """The end of one tree, where facts are appended.
+
+    ``last_seq`` belongs to the event loop's thread, all else to the writer's.
+    """
+
+    tree_id: str
+    genesis: bytes
+    last_seq: int
+    n: int
+    head: bytes
+    repair: Repair | None = None
+
+
+@dataclass(slots=True)
+class Commit:
+    """Gathers trees, facts and snapshots, then writes them in one transaction.
+
+    Args:
+        blobs: Takes the texts too long for a segment.
+    """
+
+    blobs: BlobStore
+    _trees: list[tuple[_Value, ...]] = field(default_factory=list)
+    _facts: dict[str, tuple[Tail, list[Numbered]]] = field(default_factory=dict)
+    _snapshots: list[tuple[_Value, ...]] = field(default_factory=list)
+    _long: dict[str, str] = field(default_factory=dict)
+    advances: list[Advance] = field(default_factory=list)
+    """What is durable once :meth:`write` has returned."""
+    written_bytes: int = 0
+    """A rough measure of what the log grew by."""
+
+    def add_tree(self, tail: Tail, created_ms: int, row0: str) -> None:
+        """Add a new tree."""
+        at = (None, None, None, None, None)
+        self._trees.append(("tree", tail.tree_id, *at, tail.genesis, row0, created_ms, None, None))
+        self.advances.append(Advance(tail.tree_id, tail.genesis, 0, tail.genesis, 0))
+
+    def add_facts(self, tail: Tail, facts: Sequence[Numbered]) -> None:
+        """Add facts to a tree; call in seq order."""
+        if facts:
+            self._facts.setdefault(tail.tree_id, (tail, []))[1].extend(facts)
+
+    def add_snapshot(self, tree_id: str, session: str, seq: int, body: str) -> None:
+        """Add a session's snapshot; it replaces the one before."""
+        data = body.encode("utf-8", "surrogatepass")
+        own = snapshot_hash(tree_id, session, seq, data)
+        self._snapshots.append(
+            ("snapshot", tree_id, session, seq, None, None, None, own, data, None, None, None)
+        )
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write everything; when this returns, it is on the disk.
+
+        Raises:
+            sqlite3.Error, OSError: nothing of it was committed.
+        """
+        repairs = [tail for tail, _ in self._facts.values() if tail.repair is not None]
+        now_ms = time.time_ns() // 1_000_000
+        rows = list(self._trees)
+        for tail, facts in self._facts.values():
+            for segment in self._segments(tail, facts):
+                rows.append(_segment_row(tail.tree_id, segment, now_ms))
+                self.written_bytes += len(segment.body)
+            last_seq = facts[-1][1] + len(facts[-1][2]) - 1
+            self.advances.append(Advance(tail.tree_id, tail.genesis, tail.n, tail.head, last_seq))
+        rows += self._snapshots
+        self.written_bytes += len(rows) * 16_384
+        self.blobs.write(self._long)
+        if not repairs and len(rows) <= _MAX_ROWS:
+            _insert(connection, rows)
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for tail in repairs:
+                _cut_off(connection, tail, now_ms)
+            for start in range(0, len(rows), _MAX_ROWS):
+                _insert(connection, rows[start : start + _MAX_ROWS])
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        for tail in repairs:
+            tail.repair = None
+
+    def _segments(self, tail: Tail, facts: list[Numbered]) -> Iterator[Segment]:
+        """Yield the tree's new segments and move its tail past them."""
+        if tail.repair is not None and tail.repair.shares:
+            count = sum(len(share.lines) for share in tail.repair.shares)
+            yield _extend(tail, tail.repair.last_seq - count + 1, tail.repair.shares)
+        shares: dict[str, Share] = {}
+        size, first_seq = 0, facts[0][1]
+        for session, seq, packed in facts:
+            for place, fact in enumerate(packed):
+                if size >= MAX_BODY_BYTES:
+                    yield _extend(tail, first_seq, tuple(shares.values()))
+                    shares, size, first_seq = {}, 0, seq + place
+                share = shares.get(session)
+                if share is None:
+                    share = shares[session] = Share(session)
+                line = write_line(seq + place, fact, self._blob_of(fact.text, share))
+                share.lines.append(line)
+                size += len(line)
+        yield _extend(tail, first_seq, tuple(shares.values()))
+
+    def _blob_of(self, text: str, share: Share) -> str | None:
+        if len(text) <= MAX_INLINE_CHARS:
+            return None
+        digest = self.blobs.digest(text)
+        self._long[digest] = text
+        share.blobs.append(digest)
+        return digest
+
+
+def _extend(tail: Tail, first_seq: int, shares: tuple[Share, ...]) -> Segment:
+    segment = build_segment(tail.tree_id, tail.n + 1, tail.head, first_seq, shares)
+    tail.n, tail.head = segment.n, segment.hash
+    return segment
+
+
+def _segment_row(tree_id: str, segment: Segment, now_ms: int) -> tuple[_Value, ...]:
+    touched = dump_json([[chunk.session, chunk.offset, chunk.length] for chunk in segment.chunks])
+    blobs = dump_json([digest for chunk in segment.chunks for digest in chunk.blobs])
+    numbers = (segment.n, segment.first_seq, segment.count)
+    hashes = (segment.prev_hash, segment.hash)
+    return ("segment", tree_id, None, *numbers, *hashes, segment.body, now_ms, touched, blobs)
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[_Value, ...]]) -> None:
+    if rows:
+        places = ", ".join([_PLACES] * len(rows))
+        values = [value for row in rows for value in row]
+        connection.execute(f"INSERT INTO intake VALUES {places}", values)  # noqa: S608 - question marks only
+
+
+def _cut_off(connection: sqlite3.Connection, tail: Tail, now_ms: int) -> None:
+    """Move a tree's damaged end into quarantine, and everything made from it away."""
+    repair = tail.repair
+    if repair is None:
+        return
+    tree_id, from_n = tail.tree_id, repair.from_n
+    connection.execute(
+        "INSERT INTO quarantine SELECT tree_id, n, first_seq, count, prev_hash, hash, body, ?, ?"
+        " FROM segments WHERE tree_id = ? AND n >= ?",
+        (now_ms, repair.reason, tree_id, from_n),
+    )
+    connection.execute("DELETE FROM segments WHERE tree_id = ? AND n >= ?", (tree_id, from_n))
+    connection.execute("DELETE FROM touched WHERE tree_id = ? AND n >= ?", (tree_id, from_n))
+    connection.execute("DELETE FROM snapshots WHERE tree_id = ? AND seq > ?", (tree_id, repair.last_seq))
+    if repair.index is not None:
+        connection.execute("DELETE FROM touched WHERE tree_id = ?", (tree_id,))
+        connection.execute(
+            "INSERT INTO touched SELECT ?, json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
+            " json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?)",
+            (tree_id, dump_json(repair.index)),
+        )

@@ -1,0 +1,101 @@
+"""The state directory: which files stand in it, how it is made, and who may write."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from sessiontree.contracts.errors import JournalCorrupt, JournalError, JournalLocked
+from sessiontree.journal.blobs import sync_directory
+from sessiontree.journal.faults import write_error
+from sessiontree.journal.tables import create_tables, log_of
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A state directory.
+
+    Args:
+        directory: Holds one journal and nothing else of this room's.
+    """
+
+    directory: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.directory / "journal.db"
+
+    @property
+    def blobs(self) -> Path:
+        """Directory of long texts."""
+        return self.directory / "blobs"
+
+    @property
+    def lock(self) -> Path:
+        """The file a writer holds locked; it names the writer's process id."""
+        return self.directory / "journal.lock"
+
+    def prepare(self) -> None:
+        """Make directory (0700) and database (0600) where they are missing. Call it under the lock.
+
+        The database appears whole under its name or not at all, so an empty one is always damage.
+
+        Raises:
+            JournalCorrupt: the database is gone, but its log is still there.
+            OSError, sqlite3.Error: the system refused.
+        """
+        if self.database.exists():
+            return
+        if log_of(self.database).exists():
+            raise JournalCorrupt(str(self.database), "the file is gone but its log remains; restore both")
+        part = self.database.with_name("journal.db.part")
+        for leftover in (part, log_of(part), part.with_name(f"{part.name}-shm")):
+            leftover.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        create_tables(part)
+        part.replace(self.database)
+        sync_directory(self.directory)
+
+    def require(self) -> None:
+        """Raise JournalError where there is nothing to read."""
+        if not self.database.is_file():
+            raise JournalError(str(self.directory), "there is no journal here; check the path")
+
+
+class WriterLock:
+    """The lock that makes a process the only writer of a state directory; freed by the system if it dies.
+
+    Args:
+        place: The state directory; made (0700) if missing.
+
+    Raises:
+        JournalLocked: another process holds it; the text names its process id.
+        JournalUnwritable: directory or lock file can't be made.
+    """
+
+    def __init__(self, place: Place) -> None:
+        try:
+            place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise write_error(place.directory, error) from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._descriptor)
+            raise JournalLocked(
+                str(place.directory), f"process {holder or 'unknown'} writes it; end that one or read only"
+            ) from error
+        except OSError as error:
+            os.close(self._descriptor)
+            raise write_error(place.lock, error) from error
+
+    def release(self) -> None:
+        """Let another process write. The file stays: deleting it would let two processes in."""
+        os.close(self._descriptor)

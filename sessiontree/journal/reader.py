@@ -1,0 +1,297 @@
+"""Reading trees: every record handed out stands in an unbroken chain from its tree's row 0.
+
+A tree is checked once, as it is first read, and from then on only what is new; a later read of one
+session touches that session's bytes alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.journal.chain import Flaw, Progress, chunk_lines, read_records, to_record
+from sessiontree.journal.record import Record, TreeRow, Verdict
+from sessiontree.journal.rows import Rows, Walk
+from sessiontree.journal.segment import Chunk, DamageError, genesis_hash, read_chunks
+
+_TREES = (
+    "SELECT t.tree_id, t.created_ms, t.row0, t.hash, h.seq, h.written_ms"
+    " FROM trees t LEFT JOIN heads h USING (tree_id)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What this process's writer just made durable in one tree."""
+
+    tree_id: str
+    genesis: bytes
+    n: int
+    head: bytes
+    seq: int
+
+
+def snapshot_hash(tree_id: str, session: str, seq: int, body: bytes) -> bytes:
+    """Return the checksum (32 bytes) of a snapshot."""
+    return hashlib.sha256(f"{tree_id}\n{session}\n{seq}\n".encode() + body).digest()
+
+
+class Reader:
+    """All reads of one journal. Methods may be called from any thread; they wait for each other.
+
+    Args:
+        rows: The connection to read from.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._lock = threading.RLock()
+        self._known: dict[str, Progress] = {}
+        self._advances: deque[Advance] = deque()
+
+    def note(self, advance: Advance) -> None:
+        """Learn what the writer committed, so that it need not be checked again. Never waits."""
+        self._advances.append(advance)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._rows.close()
+
+    @property
+    def path(self) -> str:
+        """The database."""
+        return str(self._rows.path)
+
+    def forget(self, tree_ids: Sequence[str]) -> None:
+        """Forget trees that were erased."""
+        with self._lock:
+            self._drain()
+            for tree_id in tree_ids:
+                self._known.pop(tree_id, None)
+
+    def trees(self) -> list[TreeRow]:
+        """Return all trees, oldest first."""
+        with self._lock:
+            rows = self._rows.all(f"{_TREES} ORDER BY t.created_ms, t.tree_id")
+        return [_tree_row(*row) for row in rows]
+
+    def tree(self, tree_id: str) -> TreeRow:
+        """Return one tree, its row 0 whole."""
+        self.row0(tree_id)
+        with self._lock:
+            return _tree_row(*self._rows.all(f"{_TREES} WHERE t.tree_id = ?", tree_id)[0])
+
+    def has_tree(self, tree_id: str) -> bool:
+        """Tell whether anything is stored under the id, damaged or not."""
+        with self._lock:
+            return bool(
+                self._rows.all(
+                    "SELECT 1 FROM trees WHERE tree_id = ?1 UNION ALL"
+                    " SELECT 1 FROM segments WHERE tree_id = ?1 LIMIT 1",
+                    tree_id,
+                )
+            )
+
+    def row0(self, tree_id: str) -> dict[str, JsonValue]:
+        """Return a tree's row 0."""
+        row0 = self._whole_row0(tree_id)
+        if row0 is None:
+            raise JournalCorrupt(
+                self.path, f"row 0 of tree {tree_id!r} is altered; restore it from an export"
+            )
+        return row0
+
+    def records(self, tree_id: str, after_seq: int, max_n: int | None) -> list[Record]:
+        """Return records in seq order, from the one after ``after_seq`` on."""
+        with self._lock:
+            progress = self._progress(tree_id)
+            found: list[Record] = []
+            try:
+                for part in self._parts(progress, after_seq):
+                    found += [record for record in part if record.seq > after_seq]
+                    if max_n is not None and len(found) >= max_n:
+                        return found[:max_n]
+            except DamageError as error:
+                raise JournalCorrupt(self.path, f"tree {tree_id!r}: {error}") from error
+            return found
+
+    def session_records(self, tree_id: str, session: str, after_seq: int) -> list[Record]:
+        """Return one session's records in seq order."""
+        with self._lock:
+            progress = self._progress(tree_id)
+            if Walk(self._rows, progress).run() is None and self._rows.index_agrees(progress):
+                try:
+                    return self._indexed(progress, session, after_seq)
+                except DamageError:
+                    # It was good and no longer is: check again from the start, and stop where it breaks.
+                    self._known.pop(tree_id, None)
+            records = self.records(tree_id, after_seq, None)
+            return [record for record in records if record.session == session]
+
+    def sessions(self, tree_id: str) -> list[str]:
+        """Return the ids of sessions that have facts, in order of their first."""
+        with self._lock:
+            progress = self._progress(tree_id)
+            if Walk(self._rows, progress).run() is None and self._rows.index_agrees(progress):
+                rows = self._rows.all(
+                    "SELECT session, min(n), offset FROM touched WHERE tree_id = ? AND n <= ?"
+                    " GROUP BY session ORDER BY 2, 3",
+                    tree_id,
+                    progress.n,
+                )
+                return [row[0] for row in rows if row[0]]
+            found = dict.fromkeys(record.session for record in self.records(tree_id, 0, None))
+            return [session for session in found if session]
+
+    def snapshot(self, tree_id: str, session: str) -> tuple[int, str] | None:
+        """Return a session's snapshot where it is whole and no newer than the good records."""
+        with self._lock:
+            last_seq = self.last_seq(tree_id)
+            rows = self._rows.all(
+                "SELECT seq, body, hash FROM snapshots WHERE tree_id = ? AND session = ?", tree_id, session
+            )
+        for seq, body, own in rows:
+            whole = isinstance(seq, int) and isinstance(body, bytes)
+            if whole and seq <= last_seq and snapshot_hash(tree_id, session, seq, body) == own:
+                return seq, body.decode("utf-8", "surrogatepass")
+        return None
+
+    def last_seq(self, tree_id: str) -> int:
+        """Return the last good record's seq, 0 for none."""
+        with self._lock:
+            progress = self._progress(tree_id)
+            flaw = Walk(self._rows, progress).run()
+            return progress.seq if flaw is None else flaw.last_seq
+
+    def end(self, tree_id: str) -> tuple[Progress, Flaw | None]:
+        """Check a whole tree, its index included; return how far it is good and what stands in the way."""
+        with self._lock:
+            progress = self._progress(tree_id)
+            flaw = Walk(self._rows, progress).run()
+            self._rows.index_agrees(progress)
+            return progress, flaw
+
+    def chunks(self, tree_id: str, last_n: int) -> list[tuple[int, Chunk]]:
+        """Return the chunks of segments 1 to ``last_n``, which must be good, each with its segment."""
+        with self._lock, closing(self._rows.stored(tree_id, 1)) as rows:
+            return [(row.n, chunk) for row in rows if row.n <= last_n for chunk in read_chunks(row.body)]
+
+    def verify(self, tree_id: str) -> Verdict:
+        """Check a whole tree anew, whatever was checked before."""
+        with self._lock:
+            self._drain()
+            self._known.pop(tree_id, None)
+            if self._whole_row0(tree_id) is None:
+                return Verdict(tree_id, 0, 0, "row 0 is altered")
+            progress, flaw = self.end(tree_id)
+            good = progress.index_good is True
+            if flaw is None:
+                return Verdict(tree_id, progress.seq, index_good=good)
+            return Verdict(tree_id, flaw.last_seq, flaw.n, flaw.reason, good)
+
+    def _whole_row0(self, tree_id: str) -> dict[str, JsonValue] | None:
+        with self._lock:
+            rows = self._rows.all("SELECT created_ms, row0, hash FROM trees WHERE tree_id = ?", tree_id)
+        if not rows:
+            raise TreeNotFound(self.path, f"it holds no tree {tree_id!r}; list them with trees()")
+        return _row0(tree_id, *rows[0])
+
+    def _progress(self, tree_id: str) -> Progress:
+        self._drain()
+        rows = self._rows.all("SELECT hash FROM trees WHERE tree_id = ?", tree_id)
+        known = self._known.get(tree_id)
+        if known is None or not rows or rows[0][0] != known.genesis:
+            self.row0(tree_id)
+            known = self._known[tree_id] = Progress(tree_id, rows[0][0], rows[0][0])
+        return known
+
+    def _drain(self) -> None:
+        while self._advances:
+            new = self._advances.popleft()
+            known = self._known.get(new.tree_id)
+            if known is None or known.genesis != new.genesis:
+                known = self._known[new.tree_id] = Progress(new.tree_id, new.genesis, new.genesis)
+            if known.n < new.n:
+                known.n, known.head, known.seq = new.n, new.head, new.seq
+            known.index_good = True
+
+    def _parts(self, progress: Progress, after_seq: int) -> Iterator[list[Record]]:
+        """Yield the records of each good segment, from the one that holds ``after_seq + 1``."""
+        if after_seq < progress.seq:
+            try:
+                yield from self._parts_again(progress, after_seq)
+            except DamageError:
+                # It was good and no longer is: stop here, and let the next read check from the start.
+                self._known.pop(progress.tree_id, None)
+                return
+        walk = Walk(self._rows, progress)
+        for row, chunks in walk:
+            if row.first_seq + row.count - 1 > after_seq:
+                yield read_records(row, chunks, self._rows.blobs)[0]
+        if walk.flaw is not None:
+            yield list(walk.flaw.records)
+
+    def _parts_again(self, progress: Progress, after_seq: int) -> Iterator[list[Record]]:
+        """Yield records of segments known to be good, each checked by itself once more."""
+        tree_id, last_n, last_head = progress.tree_id, progress.n, progress.head
+        again: Progress | None = None
+        with closing(
+            self._rows.stored(tree_id, self._rows.segment_of(tree_id, after_seq + 1, last_n))
+        ) as rows:
+            for row in rows:
+                again = again or Progress(tree_id, b"", row.prev_hash, row.n - 1, row.first_seq - 1)
+                chunks = again.check(row)
+                again.accept(row, chunks)
+                records, reason = read_records(row, chunks, self._rows.blobs)
+                yield records
+                if reason is not None:
+                    raise DamageError(reason)
+                if row.n == last_n:
+                    break
+        if again is None or again.head != last_head:
+            raise DamageError("segments are missing")
+
+    def _indexed(self, progress: Progress, session: str, after_seq: int) -> list[Record]:
+        """Return a session's records by the index; each chunk is held against its own checksum."""
+        rows = self._rows.all(
+            "SELECT substr(s.body, t.offset + 1, t.length) FROM touched t JOIN segments s USING (tree_id, n)"
+            " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n",
+            progress.tree_id,
+            session,
+            self._rows.segment_of(progress.tree_id, after_seq + 1, progress.n),
+            progress.n,
+        )
+        found: list[Record] = []
+        for (body,) in rows:
+            chunks = read_chunks(body) if isinstance(body, bytes) else []
+            if [chunk.session for chunk in chunks] != [session]:
+                raise DamageError("the session index points elsewhere")
+            lines = [line for line in chunk_lines(body, chunks[0]) if line.seq > after_seq]
+            found += [to_record(line, session, self._rows.blobs) for line in lines]
+        return found
+
+
+def _tree_row(tree_id: str, created_ms: Any, row0: Any, own: Any, seq: Any, written_ms: Any) -> TreeRow:
+    whole = _row0(tree_id, created_ms, row0, own)
+    return TreeRow(tree_id, _number(created_ms), whole, _number(seq), _number(written_ms))
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _row0(tree_id: str, created_ms: Any, row0: Any, own: Any) -> dict[str, JsonValue] | None:
+    """Return the row 0 whose hash is ``own``, or None where it is another."""
+    if not isinstance(row0, str) or genesis_hash(tree_id, created_ms, row0) != own:
+        return None
+    value: dict[str, JsonValue] = json.loads(row0)
+    return value

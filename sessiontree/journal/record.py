@@ -1,0 +1,83 @@
+"""Facts on their way into the journal and as they come out of it, and what is told about a tree."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.contracts.errors import JournalCorrupt
+from sessiontree.contracts.jsonable import JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One fact on its way in."""
+
+    cause: str
+    """Id of the stimulus that caused it; any text."""
+    at_ms: int
+    """Milliseconds since the epoch, within 64 bits."""
+    text: str
+    """Compact ASCII JSON object on one line; kept letter by letter and not looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One fact as stored."""
+
+    seq: int
+    """Position in its tree, from 1, without gaps."""
+    session: str
+    """Session id, or empty for the tree itself."""
+    cause: str
+    at_ms: int
+    text: str
+
+    def fact(self) -> dict[str, Any]:
+        """Return the fact as a JSON object.
+
+        Raises:
+            JournalCorrupt: whoever appended it gave a text that is no JSON object.
+        """
+        try:
+            value = json.loads(self.text)
+        except ValueError as error:
+            raise JournalCorrupt(f"record {self.seq}", f"its text is no JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise JournalCorrupt(f"record {self.seq}", "its text is no JSON object")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """One tree of a journal, as listed."""
+
+    tree_id: str
+    created_ms: int
+    """Milliseconds since the epoch."""
+    row0: dict[str, JsonValue] | None
+    """The configuration it was created with; None where it is damaged."""
+    last_seq: int
+    """As last written; :meth:`Journal.verify` tells whether all of it still holds."""
+    written_ms: int
+    """When facts were last committed, or the tree created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a complete check of one tree found."""
+
+    tree_id: str
+    last_good_seq: int
+    """Every record up to here is as it was written; 0 = none."""
+    bad_segment: int | None = None
+    """Number of the first segment that is missing or altered; 0 = the tree's row 0; None = all good."""
+    reason: str | None = None
+    index_good: bool = True
+    """False: the session index differs from the segments; reads then go around it."""
+
+    @property
+    def ok(self) -> bool:
+        """True when nothing at all is damaged."""
+        return self.bad_segment is None and self.index_good

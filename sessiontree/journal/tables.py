@@ -1,0 +1,169 @@
+"""The tables of a journal, and connections to them.
+
+``segments`` is the truth; ``touched`` (which sessions stand where), ``heads`` (the last segment) and
+``blob_uses`` can be made from it, ``snapshots`` from the facts. ``quarantine`` keeps what was cut off.
+
+The writer inserts into ``intake``, a view of its own connection whose triggers fill the tables: a whole
+commit is then one statement, and the writer thread comes back for the interpreter once, not once per
+statement. Beside a busy event loop each time costs a switch interval.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
+
+SCHEMA_VERSION = 1
+_APPLICATION_ID = 0x73747265
+_BUSY_TIMEOUT_S = 5.0
+
+_TABLES = {
+    "trees": """CREATE TABLE trees(
+        tree_id TEXT PRIMARY KEY NOT NULL, created_ms INTEGER NOT NULL, row0 TEXT NOT NULL, hash BLOB NOT NULL
+    )""",
+    "segments": """CREATE TABLE segments(
+        tree_id TEXT NOT NULL, n INTEGER NOT NULL, first_seq INTEGER NOT NULL, count INTEGER NOT NULL,
+        prev_hash BLOB NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL, PRIMARY KEY(tree_id, n)
+    )""",
+    "touched": """CREATE TABLE touched(
+        tree_id TEXT NOT NULL, session TEXT NOT NULL, n INTEGER NOT NULL,
+        offset INTEGER NOT NULL, length INTEGER NOT NULL, PRIMARY KEY(tree_id, session, n)
+    ) WITHOUT ROWID""",
+    "heads": """CREATE TABLE heads(
+        tree_id TEXT PRIMARY KEY NOT NULL, n INTEGER NOT NULL, seq INTEGER NOT NULL,
+        written_ms INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    "blob_uses": """CREATE TABLE blob_uses(
+        digest TEXT NOT NULL, tree_id TEXT NOT NULL, PRIMARY KEY(digest, tree_id)
+    ) WITHOUT ROWID""",
+    "snapshots": """CREATE TABLE snapshots(
+        tree_id TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,
+        hash BLOB NOT NULL, PRIMARY KEY(tree_id, session)
+    )""",
+    "quarantine": """CREATE TABLE quarantine(
+        tree_id TEXT NOT NULL, n INTEGER NOT NULL, first_seq INTEGER, count INTEGER, prev_hash BLOB,
+        hash BLOB, body BLOB, found_ms INTEGER NOT NULL, reason TEXT NOT NULL
+    )""",
+}
+
+INTAKE_COLUMNS = "kind, tree_id, session, n, first_seq, count, prev_hash, hash, body, at_ms, touched, blobs"
+"""One row is a tree (its row 0 in ``body``), a segment, or a snapshot (its seq in ``n``)."""
+_INTAKE = (
+    f"CREATE TEMP VIEW intake({INTAKE_COLUMNS}) AS SELECT "
+    + ", ".join("NULL" for _ in INTAKE_COLUMNS.split(", ")),
+    """CREATE TEMP TRIGGER intake_tree INSTEAD OF INSERT ON intake WHEN new.kind = 'tree' BEGIN
+        INSERT INTO trees VALUES (new.tree_id, new.at_ms, new.body, new.hash);
+        INSERT INTO heads VALUES (new.tree_id, 0, 0, new.at_ms);
+    END""",
+    """CREATE TEMP TRIGGER intake_segment INSTEAD OF INSERT ON intake WHEN new.kind = 'segment' BEGIN
+        INSERT INTO segments VALUES (
+            new.tree_id, new.n, new.first_seq, new.count, new.prev_hash, new.hash, new.body);
+        INSERT INTO touched SELECT new.tree_id, json_extract(value, '$[0]'), new.n,
+            json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(new.touched);
+        INSERT INTO heads VALUES (new.tree_id, new.n, new.first_seq + new.count - 1, new.at_ms)
+            ON CONFLICT(tree_id) DO UPDATE SET n = excluded.n, seq = excluded.seq,
+                written_ms = excluded.written_ms;
+        INSERT OR IGNORE INTO blob_uses SELECT value, new.tree_id FROM json_each(new.blobs);
+    END""",
+    """CREATE TEMP TRIGGER intake_snapshot INSTEAD OF INSERT ON intake WHEN new.kind = 'snapshot' BEGIN
+        INSERT OR REPLACE INTO snapshots VALUES (new.tree_id, new.session, new.n, new.body, new.hash);
+    END""",
+)
+
+
+def create_tables(path: Path) -> None:
+    """Turn an empty file into a journal without trees; on return all of it is in that one file."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES.values():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """Open the one connection that writes; statements commit by themselves unless a BEGIN stands before.
+
+    Raises:
+        sqlite3.Error: the file can't be opened or is no database.
+        JournalCorrupt, JournalTooNew: it is a database, but not a journal of this release.
+    """
+    connection = _connect(path, "mode=rw")
+    try:
+        for pragma in ("synchronous=FULL", "wal_autocheckpoint=0", "temp_store=MEMORY", "secure_delete=ON"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        for statement in _INTAKE:
+            connection.execute(statement)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """Open a connection that only reads; raises as :func:`connect_writer` does.
+
+    Where the directory may not be written and no log of an open writer stands in it, the file is read as
+    one that nobody changes.
+    """
+    try:
+        return _connect(path, "mode=ro")
+    except sqlite3.OperationalError:
+        if log_of(path).exists() and log_of(path).stat().st_size > 0:
+            raise
+        return _connect(path, "mode=ro&immutable=1")
+
+
+def log_of(path: Path) -> Path:
+    """Return the path of a database's write-ahead log."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def _connect(path: Path, query: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{query}",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=512,
+    )
+    try:
+        connection.text_factory = _lenient_text
+        connection.execute("PRAGMA trusted_schema=OFF")
+        connection.execute("PRAGMA cell_size_check=ON")
+        _check_tables(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _lenient_text(data: bytes) -> str:
+    """Altered bytes must reach the checks above, not fail in the driver."""
+    return data.decode("utf-8", "replace")
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    if application != _APPLICATION_ID:
+        raise JournalCorrupt(
+            str(path), "it is no journal, or its header is damaged; restore it from an export"
+        )
+    if version > SCHEMA_VERSION:
+        raise JournalTooNew(
+            str(path), f"it has schema {version}, this release knows {SCHEMA_VERSION}; use a later release"
+        )
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
+    if version != SCHEMA_VERSION or mode != "wal" or found != _TABLES:
+        raise JournalCorrupt(str(path), "its header or its tables are damaged; restore it from an export")

@@ -1,0 +1,242 @@
+"""The thread that commits: it takes all that waits, makes it durable at once, and tells the event loop.
+
+After a failed commit nothing more is written: what the disk kept of it is unknown, and a second try
+could report as durable what the first one lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from sessiontree.contracts.errors import JournalError, JournalUnwritable
+from sessiontree.journal.blobs import BlobStore
+from sessiontree.journal.commit import Commit, Numbered, Tail
+from sessiontree.journal.erasure import empty_log
+from sessiontree.journal.faults import write_error
+from sessiontree.journal.reader import Advance
+
+_LOG_BYTES_IDLE = 4 * 1024 * 1024
+"""The log is emptied beyond this as soon as nothing waits."""
+_LOG_BYTES_BUSY = 16 * 1024 * 1024
+"""Beyond this even while something waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTree:
+    """A tree to be created."""
+
+    tail: Tail
+    created_ms: int
+    row0: str
+    done: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewFacts:
+    """Facts to be appended; without any it only waits for what came before."""
+
+    tail: Tail
+    facts: tuple[Numbered, ...]
+    done: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """A snapshot to be kept."""
+
+    tree_id: str
+    session: str
+    seq: int
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something else to be done with the connection, alone and in turn."""
+
+    run: Callable[[sqlite3.Connection], None]
+    done: Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of the thread."""
+
+    done: asyncio.Future[None]
+
+
+_New: TypeAlias = NewTree | NewFacts | NewSnapshot
+Item: TypeAlias = _New | Errand | Stop
+
+
+class Writer:
+    """The one that writes a journal. :meth:`put` and :meth:`stop` are the event loop's alone.
+
+    Args:
+        connection: The writing connection; closed by :meth:`stop`.
+        blobs: Takes long texts.
+        path: The database, for errors.
+        note: Called on the event loop for each tree a commit moved on, before its futures resolve.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, blobs: BlobStore, path: Path, note: Callable[[Advance], None]
+    ) -> None:
+        self._connection = connection
+        self._blobs = blobs
+        self._path = path
+        self._note = note
+        self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._log_bytes = 0
+        self.broken: JournalError | None = None
+        """Why nothing more is written; None while all is well."""
+
+    @property
+    def started(self) -> bool:
+        """True once there is a thread."""
+        return self._thread is not None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread; futures are resolved on ``loop``."""
+        self._loop = loop
+        self._thread = threading.Thread(target=self._run, name="sessiontree-journal", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what broke the journal, if anything did."""
+        if self.broken is not None:
+            raise type(self.broken)(self.broken.path, self.broken.reason)
+
+    def put(self, item: Item) -> None:
+        """Let something wait for the next commit."""
+        self._queue.put(item)
+
+    def do(self, run: Callable[[sqlite3.Connection], None]) -> None:
+        """Run an errand after everything that waits; blocks until it is done and raises as it does."""
+        errand = Errand(run, Future())
+        if self.started:
+            self._queue.put(errand)
+        else:
+            self._run_errand(errand)
+        errand.done.result()
+
+    async def stop(self) -> None:
+        """Commit what waits, then end the thread and close the connection."""
+        if self._thread is None or self._loop is None:
+            self.close()
+            return
+        stop = Stop(self._loop.create_future())
+        self._queue.put(stop)
+        await stop.done
+        self._thread.join()
+
+    def close(self) -> None:
+        """Close the connection of a writer whose thread was never started."""
+        if self.broken is None and self._log_bytes:
+            self._empty_log()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while True:
+            group: list[_New] = []
+            for item in self._waiting():
+                if isinstance(item, Errand | Stop):
+                    self._commit(group)
+                    group = []
+                if isinstance(item, Errand):
+                    self._run_errand(item)
+                elif isinstance(item, Stop):
+                    self.close()
+                    self._tell([item.done], [], None)
+                    return
+                else:
+                    group.append(item)
+            self._commit(group)
+            if self._log_bytes > (_LOG_BYTES_IDLE if self._queue.empty() else _LOG_BYTES_BUSY):
+                self._empty_log()
+
+    def _waiting(self) -> list[Item]:
+        """Return everything that waits, at least one item."""
+        items = [self._queue.get()]
+        while not self._queue.empty():
+            items.append(self._queue.get_nowait())
+        return items
+
+    def _commit(self, group: Sequence[_New]) -> None:
+        if not group:
+            return
+        futures = [item.done for item in group if not isinstance(item, NewSnapshot)]
+        commit = Commit(self._blobs)
+        if self.broken is None:
+            try:
+                for item in group:
+                    _add(commit, item)
+                commit.write(self._connection)
+                self._log_bytes += commit.written_bytes
+            except (sqlite3.Error, OSError) as error:
+                self.broken = write_error(self._path, error)
+            except Exception as error:  # noqa: BLE001 - the thread's edge: who waits must hear of it
+                self.broken = JournalUnwritable(str(self._path), f"a commit failed unexpectedly: {error!r}")
+        self._tell(futures, commit.advances if self.broken is None else [], self.broken)
+
+    def _run_errand(self, errand: Errand) -> None:
+        try:
+            self.check()
+            errand.run(self._connection)
+        except sqlite3.Error as error:
+            self.broken = write_error(self._path, error)
+            errand.done.set_exception(self.broken)
+        except OSError as error:
+            errand.done.set_exception(write_error(self._path, error))
+        except Exception as error:  # noqa: BLE001 - the thread's edge: who waits must hear of it
+            errand.done.set_exception(error)
+        else:
+            errand.done.set_result(None)
+
+    def _empty_log(self) -> None:
+        try:
+            empty_log(self._connection)
+            self._log_bytes = 0
+        except sqlite3.Error as error:
+            self.broken = write_error(self._path, error)
+
+    def _tell(
+        self, futures: list[asyncio.Future[None]], advances: list[Advance], error: JournalError | None
+    ) -> None:
+        if self._loop is None:
+            return
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._settle, futures, advances, error)
+
+    def _settle(
+        self, futures: list[asyncio.Future[None]], advances: list[Advance], error: JournalError | None
+    ) -> None:
+        for advance in advances:
+            self._note(advance)
+        for future in futures:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(type(error)(error.path, error.reason))
+
+
+def _add(commit: Commit, item: _New) -> None:
+    if isinstance(item, NewFacts):
+        commit.add_facts(item.tail, item.facts)
+    elif isinstance(item, NewTree):
+        commit.add_tree(item.tail, item.created_ms, item.row0)
+    else:
+        commit.add_snapshot(item.tree_id, item.session, item.seq, item.body)

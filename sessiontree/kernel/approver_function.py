@@ -1,0 +1,52 @@
+"""Approver functions: named by ``module:name``, imported where their session runs.
+
+A function takes an :class:`~sessiontree.contracts.approvals.ApprovalRequest` and returns ``"approve"``,
+``"deny"`` or ``"escalate"``; one that fails, or answers something else, escalates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.errors import ConfigError
+
+ANSWERS = ("approve", "deny", "escalate")
+
+
+def load_approver(path: str) -> Callable[[ApprovalRequest], Any]:
+    """Return the function of a path.
+
+    Raises:
+        ConfigError: the path is not ``module:name``, cannot be imported, or names no function.
+    """
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise ConfigError(f"approver {path!r} must be written module:name")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(f"approver {path!r} can't be imported: {error}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ConfigError(f"approver {path!r}: {module_name} has no function {name!r}")
+    return function  # type: ignore[no-any-return]
+
+
+async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
+    """Return (answer, reason) of an approver function; plain functions run in a thread."""
+    try:
+        function = load_approver(path)
+        if inspect.iscoroutinefunction(function):
+            answer = await function(request)
+        else:
+            answer = await asyncio.to_thread(function, request)
+    except Exception as error:  # noqa: BLE001 - a failing approver must leave the decision to somebody else
+        return "escalate", f"approver {path} failed: {type(error).__name__}: {error}"
+    if answer not in ANSWERS:
+        return "escalate", f"approver {path} answered {answer!r} instead of approve, deny or escalate"
+    return str(answer), f"approver {path}"

@@ -1,0 +1,38 @@
+"""What a tree needs besides its configuration: live objects that no journal can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.models.port import InstantModel, Model, WaitingModel
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSetup:
+    """Tools, agents and model of one tree; given again on resume."""
+
+    table: ToolTable
+    agents: Mapping[str, AgentConfig]
+    instant: InstantModel | None
+    waiting: WaitingModel | None
+
+    @classmethod
+    def of(cls, table: ToolTable, agents: Mapping[str, AgentConfig], model: Model) -> TreeSetup:
+        """Return the setup for a model of either sort.
+
+        Raises:
+            ConfigError: the object is no model.
+        """
+        instant: InstantModel | None = None
+        waiting: WaitingModel | None = None
+        if callable(getattr(model, "reply", None)):
+            instant = model  # type: ignore[assignment]
+        elif callable(getattr(model, "complete", None)):
+            waiting = model  # type: ignore[assignment]
+        else:
+            raise ConfigError(f"{model!r} is no model: it has neither reply (instant) nor complete (waiting)")
+        return cls(table, agents, instant, waiting)

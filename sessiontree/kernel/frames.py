@@ -1,0 +1,128 @@
+"""What supervisor and host say to each other. Frames are numbered per link; both sides drop repeats.
+
+A host hears ``Adopt``, ``Feed``, ``Release``, ``Kill`` and ``Reask``; it answers with ``Outcome``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.messages import Message
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.usage import Usage
+from sessiontree.journal.record import Packed
+from sessiontree.models.port import ToolSpec
+from sessiontree.session.instructions import SessionInstruction
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Embody a session: rebuild it from its facts, then take what is fed."""
+
+    tree_id: str
+    session: str
+    epoch: int
+    spec: SessionSpec
+    limits: Limits
+    config: AgentConfig
+    workspace: str
+    model: str
+    facts: tuple[str, ...]
+    """All its journaled facts as JSON texts, oldest first."""
+    recovered: bool
+    """Whether the last host was lost, so that what it owed must be done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """Take these stimuli in, in order; each is counted as taken once its facts are reported."""
+
+    session: str
+    epoch: int
+    causes: tuple[str, ...]
+    stimuli: tuple[Stimulus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let go of an idle session."""
+
+    session: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Let go of a session whatever it is doing; its work is stopped, nothing more of it is reported."""
+
+    session: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reask:
+    """Ask the model again, with the whole conversation: the gateway does not hold it."""
+
+    session: str
+    epoch: int
+    turn: int
+
+
+Frame: TypeAlias = Adopt | Feed | Release | Kill | Reask
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrompt:
+    """The part of a question that stays the same from turn to turn."""
+
+    system_prompt: str
+    tools: tuple[ToolSpec, ...]
+    result_schema: Mapping[str, JsonValue] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """A question for the gateway: the messages after the first ``base`` ones, which it holds already."""
+
+    turn: int
+    base: int
+    messages: tuple[Message, ...]
+    prompt: ModelPrompt | None
+    """Given with ``base`` 0."""
+
+
+HostInstruction: TypeAlias = SessionInstruction | AskModel
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a session's step, or of a part of it."""
+
+    session: str
+    epoch: int
+    taken: int
+    """Stimuli fed in this epoch whose facts are all reported by now."""
+    facts: tuple[Packed, ...]
+    instructions: tuple[HostInstruction, ...]
+    idle: bool
+    """Nothing of the session runs on the host: it could be released."""
+    usage: Usage | None
+    """Used since the last outcome."""
+    crash: str | None
+    """Why the session cannot go on, when its code failed; facts not yet reported are lost with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PollReply:
+    """What a host answers to a poll."""
+
+    received: int
+    """Number of the last frame taken, all earlier ones included."""
+    outcomes: tuple[tuple[int, Outcome], ...]
+    """Outcomes after the number asked for, in order, each with its number."""

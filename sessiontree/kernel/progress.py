@@ -1,0 +1,87 @@
+"""Progress: deltas and updates for whoever watches. Lossy by design, never journaled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from sessiontree.contracts.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One event of one session."""
+
+    tree_id: str
+    session: str
+    event: Event
+
+
+class ProgressReader:
+    """One watcher's ring: the newest events, and how many older ones were dropped."""
+
+    def __init__(self, hub: ProgressHub, tree_id: str, session: str | None, capacity: int) -> None:
+        """Watch a tree, or one session of it."""
+        self._hub = hub
+        self.tree_id = tree_id
+        self.session = session
+        self.dropped = 0
+        self._ring: deque[Progress] = deque(maxlen=capacity)
+        self._news = asyncio.Event()
+
+    def offer(self, progress: Progress) -> None:
+        """Take an event in, dropping the oldest when the ring is full."""
+        if len(self._ring) == self._ring.maxlen:
+            self.dropped += 1
+        self._ring.append(progress)
+        self._news.set()
+
+    async def next(self) -> Progress:
+        """Return the oldest event held, waiting for one."""
+        while not self._ring:
+            self._news.clear()
+            await self._news.wait()
+        return self._ring.popleft()
+
+    def drain(self) -> list[Progress]:
+        """Return all events held, without waiting."""
+        events = list(self._ring)
+        self._ring.clear()
+        return events
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._hub.forget(self)
+
+
+class ProgressHub:
+    """Hands events to the readers that watch them; costs nothing where nobody does."""
+
+    def __init__(self) -> None:
+        """Begin without readers."""
+        self._readers: dict[str, list[ProgressReader]] = {}
+
+    def watch(self, tree_id: str, session: str | None = None, capacity: int = 1024) -> ProgressReader:
+        """Return a new reader of a tree's events."""
+        reader = ProgressReader(self, tree_id, session, capacity)
+        self._readers.setdefault(tree_id, []).append(reader)
+        return reader
+
+    def forget(self, reader: ProgressReader) -> None:
+        """Drop a reader."""
+        readers = self._readers.get(reader.tree_id, [])
+        if reader in readers:
+            readers.remove(reader)
+        if not readers:
+            self._readers.pop(reader.tree_id, None)
+
+    def watched(self, tree_id: str) -> bool:
+        """Whether anybody watches a tree."""
+        return tree_id in self._readers
+
+    def emit(self, tree_id: str, session: str, event: Event) -> None:
+        """Hand an event to every reader that watches its session."""
+        for reader in self._readers.get(tree_id, ()):
+            if reader.session is None or reader.session == session:
+                reader.offer(Progress(tree_id, session, event))

@@ -1,0 +1,51 @@
+"""What a session asks its model: the request itself where the model is instant, else a delta for the gateway."""
+
+from __future__ import annotations
+
+from sessiontree.contracts.stimuli import ToolCard
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.frames import AskModel, ModelPrompt
+from sessiontree.models.port import InstantModel, ModelRequest, ToolSpec
+from sessiontree.session.state import SessionState
+
+
+class Questioner:
+    """Makes one session's questions; remembers how much of the conversation the gateway was given."""
+
+    def __init__(
+        self, table: ToolTable, held: frozenset[str], prompt: str, instant: InstantModel | None
+    ) -> None:
+        """Bind the tools the session holds and, where there is one, the model that runs here."""
+        self.instant = instant
+        self.prompt = prompt
+        entries = [entry for entry in table if entry.name in held]
+        self.cards = tuple(ToolCard(entry.name, entry.tool.description) for entry in entries)
+        self._specs = tuple(
+            ToolSpec(entry.name, entry.tool.description, entry.compiled.schema) for entry in entries
+        )
+        self._given = 0
+
+    def request(self, state: SessionState) -> ModelRequest:
+        """Return the whole question; its messages are the state's own list, read only."""
+        return ModelRequest(
+            state.spec.session_id,
+            state.spec.kind,
+            state.turn,
+            state.system_prompt or "",
+            self._specs,
+            state.transcript,
+            state.spec.result_schema,
+        )
+
+    def question(self, state: SessionState) -> AskModel:
+        """Return the question as a delta to what the gateway was given before."""
+        base = self._given
+        self._given = len(state.transcript)
+        prompt = None
+        if base == 0:
+            prompt = ModelPrompt(state.system_prompt or "", self._specs, state.spec.result_schema)
+        return AskModel(state.turn, base, tuple(state.transcript[base:]), prompt)
+
+    def forget(self) -> None:
+        """Begin the next question from the first message."""
+        self._given = 0

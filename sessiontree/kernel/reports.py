@@ -1,0 +1,35 @@
+"""How sessions stand, read from the tree's state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.tree.budgets import remaining
+
+if TYPE_CHECKING:
+    from sessiontree.kernel.keeper import TreeKeeper
+
+CONFINEMENT = "structural"
+"""Level in force where sessions share the program's own process."""
+
+
+def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
+    """Return one session's standing."""
+    state = keeper.state
+    node = state.sessions[session]
+    agent = node.spec.agent
+    return SessionReport(
+        session_id=session,
+        kind=node.spec.kind,
+        status=node.status,
+        depth=node.spec.depth,
+        model=keeper.model_of(agent),
+        turns=node.usage.turns,
+        usage=node.usage,
+        children=tuple(state.children.members(session)),
+        pending_approvals=node.pending,
+        budget_left=remaining(state, session),
+        expires_at_ms=node.spec.expires_at_ms,
+        confinement=CONFINEMENT,
+    )

@@ -1,0 +1,54 @@
+"""Building a session's rights: the one place that decides which handles a kind of session holds.
+
+Source: ADR-0004, "Enforcement mechanism": rights are what a context contains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.context import SessionRights
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.ports import Channel, Reader, Sessions, Status, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """Everything a host could hand out; ``build_rights`` picks what a kind may hold."""
+
+    reader: Reader
+    writer: Writer
+    channel: Channel
+    sessions: Sessions
+    status: Status
+
+
+def build_rights(
+    session_id: str, kind: SessionKind, workspace: Path, config: AgentConfig, handles: Handles
+) -> SessionRights:
+    """Return the rights of one session. A Worker gets nothing that could change anything, whatever is given."""
+    observing = SessionRights(
+        session_id=session_id,
+        agent_id=config.agent_id,
+        kind=kind,
+        workspace_root=workspace,
+        config=config,
+        status=handles.status,
+        reader=handles.reader,
+    )
+    if kind is SessionKind.WORKER:
+        return observing
+    return SessionRights(
+        session_id=session_id,
+        agent_id=config.agent_id,
+        kind=kind,
+        workspace_root=workspace,
+        config=config,
+        status=handles.status,
+        reader=handles.reader,
+        writer=handles.writer,
+        channel=handles.channel,
+        sessions=handles.sessions,
+    )

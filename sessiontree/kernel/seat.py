@@ -1,0 +1,53 @@
+"""A session's seat at its supervisor: what is on its way to it, and which host embodies it, if any."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sessiontree.contracts.stimuli import Stimulus
+
+if TYPE_CHECKING:
+    from sessiontree.kernel.keeper import TreeKeeper
+    from sessiontree.kernel.link import HostLink
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A stimulus for a session, the id of its cause, and of the post that owes it, if one does."""
+
+    cause: str
+    stimulus: Stimulus
+    post_id: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """One live session. Lost with the supervisor; everything it owes stands in the journal."""
+
+    keeper: TreeKeeper
+    session: str
+    epoch: int = 0
+    """Counts adoptions; an outcome of another epoch is ignored."""
+    link: HostLink | None = None
+    waiting: deque[Input] = field(default_factory=deque)
+    """Not sent yet."""
+    sent: deque[Input] = field(default_factory=deque)
+    """Sent, not yet reported as taken."""
+    taken: int = 0
+    """Inputs reported as taken in this epoch."""
+    idle: bool = True
+    """Nothing of it runs on its host."""
+    commits: int = 0
+    """Its facts on their way to the disk."""
+    journaled: bool = False
+    """Whether the journal holds facts of it."""
+    recovered: bool = False
+    """Whether the next adoption must do again what is owed."""
+    over: bool = False
+
+    @property
+    def restful(self) -> bool:
+        """Whether it could be passivated now: nothing runs, nothing is on its way."""
+        return self.idle and not self.waiting and not self.sent and self.commits == 0

@@ -1,0 +1,97 @@
+"""The handles that lead from a tool back to the supervisor, and what the supervisor must offer for them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sessiontree.contracts.errors import SessionClosed
+from sessiontree.contracts.ports import SessionReport, SpawnRequest
+
+
+class Services(Protocol):
+    """What a host may ask its supervisor while a call executes. Stale epochs are refused."""
+
+    async def spawn(self, tree_id: str, session: str, epoch: int, request: SpawnRequest, key: str) -> str:
+        """Spawn a child of a session; returns its id."""
+        ...
+
+    async def say(self, tree_id: str, session: str, epoch: int, text: str) -> None:
+        """Say something on the nearest channel at or above a session."""
+        ...
+
+    async def report(self, tree_id: str, session: str, epoch: int) -> SessionReport:
+        """Return a session's standing."""
+        ...
+
+
+class Link:
+    """One adoption's way to the supervisor: dead as soon as the host lets the session go."""
+
+    __slots__ = ("_alive", "_services", "epoch", "session", "tree_id")
+
+    def __init__(self, services: Services, tree_id: str, session: str, epoch: int) -> None:
+        """Bind session and epoch."""
+        self._services = services
+        self.tree_id = tree_id
+        self.session = session
+        self.epoch = epoch
+        self._alive = True
+
+    def cut(self) -> None:
+        """End the link; every later use is refused."""
+        self._alive = False
+
+    def services(self) -> Services:
+        """Return the supervisor's services.
+
+        Raises:
+            SessionClosed: the host has let the session go.
+        """
+        if not self._alive:
+            raise SessionClosed(self.session, "its host has let it go; nothing more is done for it")
+        return self._services
+
+
+class ChannelHandle:
+    """Says something on the nearest channel at or above the session."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        """Keep the link."""
+        self._link = link
+
+    async def send(self, text: str) -> None:
+        """Deliver a message; durable when this returns."""
+        link = self._link
+        await link.services().say(link.tree_id, link.session, link.epoch, text)
+
+
+class SessionsHandle:
+    """Spawns children of the session."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        """Keep the link."""
+        self._link = link
+
+    async def spawn(self, request: SpawnRequest, *, key: str) -> str:
+        """Start a child and return its id at once; the same key gives the same child."""
+        link = self._link
+        return await link.services().spawn(link.tree_id, link.session, link.epoch, request, key)
+
+
+class StatusHandle:
+    """Tells the session how it stands."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        """Keep the link."""
+        self._link = link
+
+    async def report(self) -> SessionReport:
+        """Return the session's standing now."""
+        link = self._link
+        return await link.services().report(link.tree_id, link.session, link.epoch)

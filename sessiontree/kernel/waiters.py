@@ -1,0 +1,43 @@
+"""Who waits for what: futures by name, settled once, forgotten when nobody waits any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Waiters(Generic[T]):
+    """Futures by key; several may wait for one key."""
+
+    def __init__(self) -> None:
+        """Begin with nobody waiting."""
+        self._futures: dict[str, list[asyncio.Future[T]]] = {}
+
+    def wait(self, key: str) -> asyncio.Future[T]:
+        """Return a future for a key."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._futures.setdefault(key, []).append(future)
+        return future
+
+    def settle(self, key: str, value: T) -> None:
+        """Give everybody who waits for a key its value."""
+        for future in self._futures.pop(key, ()):
+            if not future.done():
+                future.set_result(value)
+
+    def fail(self, key: str, error: Exception) -> None:
+        """Give everybody who waits for a key an error."""
+        for future in self._futures.pop(key, ()):
+            if not future.done():
+                future.set_exception(error)
+
+    def fail_all(self, error: Exception) -> None:
+        """Give everybody an error."""
+        for key in list(self._futures):
+            self.fail(key, error)
+
+    def keys(self) -> tuple[str, ...]:
+        """What somebody waits for."""
+        return tuple(self._futures)

@@ -1,0 +1,105 @@
+"""The way to a host in the same process, with the faults a real one has, on purpose.
+
+``Faults`` makes frames and answers be lost, repeated, delayed and reordered, and hosts die; a tree must come out
+the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sessiontree.kernel.frames import Frame, PollReply
+from sessiontree.kernel.host import HostCore
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong, each as a chance per message from 0 to 1; the random source makes it repeatable."""
+
+    random: random.Random
+    lose: float = 0.0
+    repeat: float = 0.0
+    delay: float = 0.0
+    delay_s: float = 0.002
+    """Longest delay; delayed messages overtake each other."""
+    die: float = 0.0
+    """Chance per submit and poll that the host is gone from then on."""
+    deaths_left: int = 0
+    deaths: int = field(default=0, init=False)
+
+    def happens(self, chance: float) -> bool:
+        """Whether something of a chance happens now."""
+        return chance > 0 and self.random.random() < chance
+
+
+class LocalTransport:
+    """Calls the host directly; as bad as its faults make it."""
+
+    def __init__(
+        self, host: HostCore, faults: Faults | None, on_close: Callable[[LocalTransport], None]
+    ) -> None:
+        """Bind the host."""
+        self.host = host
+        self._faults = faults
+        self._on_close = on_close
+        self._dead = False
+
+    def submit(self, frames: Sequence[tuple[int, Frame]]) -> None:
+        """Hand frames over."""
+        faults = self._faults
+        if self._dead:
+            return
+        if faults is None:
+            self.host.receive(frames)
+            return
+        self._maybe_die(faults)
+        for frame in frames:
+            if faults.happens(faults.lose):
+                continue
+            for _ in range(2 if faults.happens(faults.repeat) else 1):
+                self._hand_over(frame, faults)
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Return the host's outcomes."""
+        faults = self._faults
+        if faults is None:
+            return await self.host.poll(after, wait_s)
+        self._maybe_die(faults)
+        reply = await self.host.poll(after, min(wait_s, faults.delay_s * 5))
+        if faults.happens(faults.delay):
+            await asyncio.sleep(faults.delay_s * faults.random.random())
+        if faults.happens(faults.lose):
+            raise TimeoutError
+        return reply
+
+    def kill(self) -> None:
+        """End the host at once; what it had not reported is lost."""
+        if not self._dead:
+            self._dead = True
+            self.host.close()
+            self._on_close(self)
+
+    def close(self) -> None:
+        """End the host."""
+        self.kill()
+
+    def _hand_over(self, frame: tuple[int, Frame], faults: Faults) -> None:
+        if faults.happens(faults.delay):
+            delay_s = faults.delay_s * faults.random.random()
+            asyncio.get_running_loop().call_later(delay_s, self._receive, frame)
+        else:
+            self._receive(frame)
+
+    def _receive(self, frame: tuple[int, Frame]) -> None:
+        if not self._dead:
+            self.host.receive((frame,))
+
+    def _maybe_die(self, faults: Faults) -> None:
+        if faults.deaths_left > 0 and faults.happens(faults.die):
+            faults.deaths_left -= 1
+            faults.deaths += 1
+            # Not from within the caller: a real host dies on its own time.
+            asyncio.get_running_loop().call_soon(self.kill)

@@ -1,0 +1,71 @@
+"""What a model is to the runtime: something that replies to a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sessiontree.contracts.events import ModelEvent
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.messages import AssistantMessage, Message
+
+EmitEvent = Callable[[ModelEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JsonValue]
+    """JSON Schema of an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One turn's question."""
+
+    session_id: str
+    kind: SessionKind
+    turn: int
+    """From 1."""
+    system_prompt: str
+    tools: Sequence[ToolSpec]
+    messages: Sequence[Message]
+    """The whole conversation, oldest first; read only, and valid only until the reply is given."""
+    result_schema: Mapping[str, JsonValue] | None
+    """JSON Schema the last word must fit, or None."""
+
+
+class InstantModel(Protocol):
+    """A model that replies at once, without waiting for anything (below 1 ms); runs where the session runs."""
+
+    name: str
+
+    def reply(self, request: ModelRequest) -> AssistantMessage:
+        """Return the reply.
+
+        Contract: must not block, and must depend on nothing but the request and what was given at its making:
+        after a crash the same turn is asked again.
+        """
+        ...
+
+
+class WaitingModel(Protocol):
+    """A model whose reply takes time; asked through the model gateway."""
+
+    name: str
+
+    async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
+        """Return the reply, reporting pieces of it as they come.
+
+        Raises:
+            ModelError: it failed; ``retryable`` says whether asking again may help.
+        """
+        ...
+
+
+Model = InstantModel | WaitingModel

@@ -1,0 +1,108 @@
+"""Models without a provider: a script, and a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError
+from sessiontree.contracts.events import Done, TextDelta
+from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.models.answers import Answer, message_of
+from sessiontree.models.port import EmitEvent, ModelRequest
+
+Script = Sequence[Answer]
+
+
+class ScriptedModel:
+    """Replies what a script says, one answer per turn.
+
+    Args:
+        script: Answers for every session, or a mapping from session id to its answers (``*`` for all others).
+        name: How the model is called in prompts and journals.
+
+    A session whose script is used up gets the last answer again where that is text, else a ModelError.
+    """
+
+    def __init__(self, script: Script | Mapping[str, Script], name: str = "scripted") -> None:
+        """Keep the script.
+
+        Raises:
+            ConfigError: the script is empty.
+        """
+        if not script:
+            raise ConfigError("a scripted model needs at least one answer")
+        self.name = name
+        self._scripts = dict(script) if isinstance(script, Mapping) else {"*": list(script)}
+
+    def reply(self, request: ModelRequest) -> AssistantMessage:
+        """Return the answer of the request's turn."""
+        script = self._scripts.get(request.session_id)
+        if script is None:
+            script = self._scripts.get("*")
+        if not script:
+            raise ModelError(f"no script for session {request.session_id!r}")
+        index = request.turn - 1
+        if index >= len(script):
+            if not isinstance(script[-1], str):
+                raise ModelError(f"the script of {request.session_id!r} ends after {len(script)} answers")
+            index = -1
+        return message_of(script[index], request.turn)
+
+
+class FunctionModel:
+    """Replies what a plain function returns; the function must be quick and depend on the request alone."""
+
+    def __init__(self, function: Callable[[ModelRequest], Answer], name: str = "function") -> None:
+        """Keep the function.
+
+        Raises:
+            ConfigError: the function is a coroutine function; use AsyncFunctionModel.
+        """
+        if inspect.iscoroutinefunction(function):
+            raise ConfigError(
+                "FunctionModel takes a plain function; use AsyncFunctionModel for one that waits"
+            )
+        self.name = name
+        self._function = function
+
+    def reply(self, request: ModelRequest) -> AssistantMessage:
+        """Return what the function says.
+
+        Raises:
+            ModelError: the function raised, or returned no answer.
+        """
+        try:
+            answer = self._function(request)
+        except SessionTreeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the function is the user's; its failure is the model's
+            raise ModelError(f"{self.name} raised {type(error).__name__}: {error}") from error
+        return message_of(answer, request.turn)
+
+
+class AsyncFunctionModel:
+    """Replies what a coroutine function returns; asked through the model gateway, so it may wait."""
+
+    def __init__(self, function: Callable[[ModelRequest], Awaitable[Answer]], name: str = "function") -> None:
+        """Keep the function."""
+        self.name = name
+        self._function = function
+
+    async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
+        """Return what the function says; its text is reported as one piece.
+
+        Raises:
+            ModelError: the function raised, or returned no answer.
+        """
+        try:
+            answer = await self._function(request)
+        except SessionTreeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the function is the user's; its failure is the model's
+            raise ModelError(f"{self.name} raised {type(error).__name__}: {error}") from error
+        message = message_of(answer, request.turn)
+        if message.text:
+            emit(TextDelta(message.text))
+        emit(Done(message.stop_reason))
+        return message

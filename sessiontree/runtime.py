@@ -1,0 +1,402 @@
+"""What programs import: a runtime that serves trees, and a tree.
+
+Room: floor 6, over a backend. Not here: a single rule about sessions; those are in ``session`` and ``tree``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from sessiontree.channels.port import HumanChannel
+from sessiontree.channels.queue import QueueChannel
+from sessiontree.contracts.agent import AgentConfig, AgentSpec
+from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
+from sessiontree.desk import ApprovalDesk
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.handle import ApproverLike, SessionHandle, split_approver
+from sessiontree.journal.record import Record
+from sessiontree.kernel.clock import machine_ms
+from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.kernel.progress import ProgressReader
+from sessiontree.local.backend import LocalBackend
+from sessiontree.models.port import Model
+from sessiontree.places import default_state_dir, workspace_root
+from sessiontree.plugins import installed_tools
+from sessiontree.tree.receipt import ReceiptLine, receipt
+from sessiontree.version import VERSION
+
+BackendName: TypeAlias = Literal["local"]
+READ_AT_ONCE = 512
+READ_WAIT_S = 20.0
+
+_BACKENDS = {"local": "sessiontree.local.backend:LocalBackend"}
+"""The one place that loads a backend, and only the one that is asked for."""
+
+
+class Runtime:
+    """Pools and supervisor over one state directory; serves many trees.
+
+    Args:
+        state_dir: Where the journal lies; locked while the runtime is open.
+        backend: ``local``: everything in this process.
+        slots: Most sessions embodied at a time; None = the backend's own number.
+    """
+
+    def __init__(
+        self, state_dir: str | Path, *, backend: BackendName = "local", slots: int | None = None
+    ) -> None:
+        """Open the state directory.
+
+        Raises:
+            ConfigError: there is no such backend, or ``slots`` is below 1.
+            JournalError: the state directory can't be used.
+        """
+        target = _BACKENDS.get(backend)
+        if target is None:
+            raise ConfigError(f"backend {backend!r} is none of {', '.join(_BACKENDS)}")
+        if slots is not None and slots < 1:
+            raise ConfigError(f"slots is {slots}; at least 1 session must be embodied to go on")
+        module, _, name = target.partition(":")
+        made = getattr(importlib.import_module(module), name)
+        options: dict[str, Any] = {} if slots is None else {"slots": slots}
+        self.state_dir = Path(state_dir).expanduser().absolute()
+        self.backend: LocalBackend = made(self.state_dir, **options)
+
+    async def close(self) -> None:
+        """End hosts and supervisor; trees stay in the journal and can be resumed."""
+        await self.backend.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the runtime."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()
+
+
+class Approvals:
+    """The requests of a tree that wait for a person."""
+
+    def __init__(self, desk: ApprovalDesk) -> None:
+        """Bind the desk."""
+        self._desk = desk
+        self.pending = desk.pending
+
+
+class SessionTree:
+    """A tree of sessions over one workspace. Use it as an async context manager.
+
+    Args:
+        workspace: Directory all file tools work beneath.
+        model: What answers for its sessions.
+        tools: Tools besides those of installed distributions.
+        limits: Bounds of the tree.
+        budget: What the whole tree may spend.
+        agents: Agents by name; ``default`` is Main's, and is made where it is missing.
+        approvals: ``auto`` answers yes and records it, ``smart`` lets ``smart_rules`` answer before a person,
+            ``always`` asks each time, ``never`` refuses.
+        approver: Who answers for Main: rules, or a callable; callables are channels.
+        smart_rules: What mode ``smart`` answers by itself.
+        channel: Where Main talks to a person; by default messages and requests wait in the tree until the
+            program looks. None = nobody can be asked.
+        state_dir: Where the journal lies; by default in the platform's state folder, by workspace.
+        backend: ``local``.
+        slots: Most sessions embodied at a time.
+        runtime: Serve the tree there instead of starting a private runtime.
+        purpose: What listings say the tree was for.
+        builtin_tools: False leaves out the tools of installed distributions.
+    """
+
+    def __init__(
+        self,
+        workspace: str | Path,
+        *,
+        model: Model,
+        tools: Iterable[Tool[Any]] = (),
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        agents: Mapping[str, AgentSpec] | None = None,
+        approvals: ApprovalMode = "always",
+        approver: ApproverLike = None,
+        smart_rules: Sequence[Rule] = (),
+        channel: HumanChannel | Literal["queue"] | None = "queue",
+        state_dir: str | Path | None = None,
+        backend: BackendName = "local",
+        slots: int | None = None,
+        runtime: Runtime | None = None,
+        purpose: str = "",
+        builtin_tools: bool = True,
+    ) -> None:
+        """Check everything that can be checked before anything is started.
+
+        Raises:
+            ConfigError: an argument is wrong; says which.
+        """
+        self._root = workspace_root(workspace)
+        self._model = model
+        self._tools = tuple(tools)
+        self._builtin_tools = builtin_tools
+        self._agents = _agents_of(agents)
+        rules, function, own_channel = split_approver(approver)
+        if function is not None:
+            raise ConfigError(
+                "Main's approver is rules or a callable; functions by name serve spawned sessions"
+            )
+        if approvals not in {"auto", "smart", "always", "never"}:
+            raise ConfigError(f"approvals {approvals!r} is none of auto, smart, always, never")
+        self._channel = _channel_of(channel, own_channel)
+        self._table = ToolTable(self._all_tools())
+        self._setup = TreeSetup.of(
+            self._table, {name: spec.config for name, spec in self._agents.items()}, model
+        )
+        self._config = TreeConfig(
+            tree_id=f"t{secrets.token_hex(8)}",
+            workspace=str(self._root),
+            package_version=VERSION,
+            created_at_ms=machine_ms(),
+            model=str(getattr(model, "name", type(model).__name__)),
+            limits=limits or Limits(),
+            mode=approvals,
+            rules=rules,
+            smart_rules=tuple(smart_rules),
+            owns_channel=self._channel is not None,
+            budget=budget,
+            tools=tuple(
+                ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest)
+                for entry in self._table
+            ),
+            agents=tuple(
+                AgentRow(name, spec.config.model, spec.tools) for name, spec in self._agents.items()
+            ),
+            purpose=purpose,
+        )
+        self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
+        self._backend_name: BackendName = backend
+        self._slots = slots
+        self._runtime = runtime
+        self._owns_runtime = runtime is None
+        self._desk: ApprovalDesk | None = None
+
+    def _all_tools(self) -> tuple[Tool[Any], ...]:
+        return (*installed_tools(), *self._tools) if self._builtin_tools else self._tools
+
+    @property
+    def tree_id(self) -> str:
+        """The tree's id, unguessable."""
+        return self._config.tree_id
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the journal lies."""
+        return self._runtime.state_dir if self._runtime is not None else self._state_dir
+
+    @property
+    def channel(self) -> HumanChannel | None:
+        """Where Main talks to a person."""
+        return self._channel
+
+    async def start(self) -> Self:
+        """Create the tree; durable when this returns.
+
+        Raises:
+            JournalError: the state directory can't be used.
+        """
+        if self._desk is not None:
+            raise ConfigError("the tree is open already")
+        backend = self._open_runtime().backend
+        try:
+            await backend.create(self._config, self._setup)
+        except BaseException:
+            await self._close_runtime()
+            raise
+        self._open_desk(backend)
+        return self
+
+    @classmethod
+    async def resume(
+        cls,
+        tree_id: str,
+        *,
+        model: Model,
+        tools: Iterable[Tool[Any]] = (),
+        state_dir: str | Path,
+        approver: ApproverLike = None,
+        channel: HumanChannel | Literal["queue"] | None = "queue",
+        agents: Mapping[str, AgentSpec] | None = None,
+        backend: BackendName = "local",
+        slots: int | None = None,
+        runtime: Runtime | None = None,
+        builtin_tools: bool = True,
+    ) -> SessionTree:
+        """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing runs twice.
+
+        Limits, rights, mode and rules are the journal's; tools and model are given again. Tools of the tree
+        that are not given are gone from it; new ones are not added.
+
+        Raises:
+            TreeNotFound, JournalError: the tree can't be read.
+        """
+        private = runtime is None
+        serving = runtime or Runtime(state_dir, backend=backend, slots=slots)
+        try:
+            config = serving.backend.config_of(tree_id)
+            tree = cls(
+                config.workspace,
+                model=model,
+                tools=tools,
+                agents=agents,
+                approver=approver if callable(approver) else None,
+                channel=channel if config.owns_channel else None,
+                runtime=serving,
+                builtin_tools=builtin_tools,
+            )
+            tree._owns_runtime = private
+            tree._config = config
+            missing = [row.name for row in config.agents if row.name not in tree._agents]
+            if missing:
+                raise ConfigError(f"tree {tree_id} has agents that are not given: {', '.join(missing)}")
+            await serving.backend.resume(tree_id, tree._setup)
+        except BaseException:
+            if private:
+                await serving.close()
+            raise
+        tree._open_desk(serving.backend)
+        return tree
+
+    def _open_runtime(self) -> Runtime:
+        if self._runtime is None:
+            self._runtime = Runtime(self._state_dir, backend=self._backend_name, slots=self._slots)
+        return self._runtime
+
+    def _open_desk(self, backend: LocalBackend) -> None:
+        self._desk = ApprovalDesk(backend, self.tree_id)
+        if self._channel is not None:
+            self._desk.attach("main", self._channel)
+        self._desk.open()
+
+    async def __aenter__(self) -> Self:
+        """Create the tree, unless it was resumed."""
+        return self if self._desk is not None else await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the tree; what lives stays in the journal and can be resumed."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Let the tree go in this process; it can be resumed."""
+        if self._desk is not None:
+            desk, self._desk = self._desk, None
+            await desk.close()
+            if self._owns_runtime:
+                await self._close_runtime()
+            else:
+                self._backend.release(self.tree_id)
+
+    async def _close_runtime(self) -> None:
+        if self._owns_runtime and self._runtime is not None:
+            runtime, self._runtime = self._runtime, None
+            await runtime.close()
+
+    @property
+    def _backend(self) -> LocalBackend:
+        if self._runtime is None:
+            raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
+        return self._runtime.backend
+
+    def _open(self) -> ApprovalDesk:
+        if self._desk is None:
+            raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
+        return self._desk
+
+    @property
+    def main(self) -> SessionHandle:
+        """The session that talks to the person."""
+        return self.session("main")
+
+    def session(self, session_id: str) -> SessionHandle:
+        """Return a handle of any session of the tree, by its path."""
+        return SessionHandle(self._backend, self._open(), self.tree_id, session_id)
+
+    @property
+    def approvals(self) -> Approvals:
+        """Requests that wait for a person."""
+        return Approvals(self._open())
+
+    async def events(self, *, after: int = 0) -> AsyncIterator[Record]:
+        """Yield the tree's durable facts in order, then wait for more; ends when Main has ended.
+
+        Args:
+            after: Number of the last fact known already.
+        """
+        while True:
+            state = self._backend.state(self.tree_id)
+            over = state.sessions["main"].status.is_final
+            wait_s = 0.0 if over else READ_WAIT_S
+            records = await self._backend.read(self.tree_id, after, READ_AT_ONCE, wait_s)
+            for record in records:
+                after = record.seq
+                yield record
+            if over and not records:
+                return
+
+    def progress(self, session_id: str | None = None) -> ProgressReader:
+        """Return a reader of what is not journaled: deltas, calls beginning and ending, progress of tools."""
+        return self._backend.watch(self.tree_id, session_id)
+
+    async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
+        """End the whole tree.
+
+        Returns:
+            The receipt: every session and how it ended.
+        """
+        return await self.main.cancel(reason)
+
+    async def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
+        """End the tree as completed, with Main's last word; whatever still runs is told to stop."""
+        return await self._backend.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+
+    def receipt(self) -> tuple[ReceiptLine, ...]:
+        """Return every session of the tree and how it stands."""
+        return receipt(self._backend.state(self.tree_id), "main")
+
+
+def _agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:
+    given = dict(agents or {})
+    default = given.pop("default", AgentSpec())
+    named = {"default": default, **given}
+    return {
+        name: spec.model_copy(update={"config": _named(spec.config, name)}) for name, spec in named.items()
+    }
+
+
+def _named(config: AgentConfig, name: str) -> AgentConfig:
+    return config.model_copy(update={"agent_id": name})
+
+
+def _channel_of(
+    channel: HumanChannel | Literal["queue"] | None, approver: HumanChannel | None
+) -> HumanChannel | None:
+    if approver is not None:
+        if channel != "queue":
+            raise ConfigError("give a channel or a callable approver, not both: a callable is a channel")
+        return approver
+    if channel == "queue":
+        return QueueChannel()
+    if isinstance(channel, str):
+        raise ConfigError(f"channel {channel!r} is none: give an object with send and ask, 'queue' or None")
+    return channel

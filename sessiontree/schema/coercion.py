@@ -1,0 +1,238 @@
+"""Slips of type put right where only one reading is possible.
+
+A value that fits its schema is left alone, but for two things that keep its meaning: marked strings are
+trimmed, and ``3.0`` where only whole numbers fit becomes ``3``. So what a schema accepts never changes
+kind, and normalising twice is normalising once.
+Source: seed 001, section 5.2; DESIGN section 9, trimming.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.params import TRIMMED_KEYWORD
+from sessiontree.schema.jsonform import NotJson, json_form
+from sessiontree.schema.keywords import Schema, subschemas
+
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_BOOLEANS = {"true": True, "false": False}
+_UNIONS = ("anyOf", "oneOf")
+MAX_NUMBER_CHARS = 400
+"""Longest text that is read as a number."""
+
+
+class Coercer:
+    """Coercion by one root schema, which holds the definitions its parts refer to."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+
+    def coerce(self, value: JsonValue, schema: JsonValue) -> JsonValue:
+        """Return the value as the schema wants it, or the very same object where nothing changes.
+
+        Args:
+            value: Pure JSON.
+            schema: The root or a part of it.
+
+        Contract: never mutates the value; total; idempotent.
+        """
+        if not isinstance(schema, dict):
+            return value
+        schema = self._resolved(schema)
+        if isinstance(value, str) and self.any_variant(schema, _is_trimmed):
+            value = value.strip()
+        types = self._types(schema)
+        if types is not None and not _is_one_of(value, types):
+            value = self._converted(value, types, schema)
+        elif isinstance(value, float) and types and "number" not in types and value.is_integer():
+            value = int(value)
+        if isinstance(value, dict | list):
+            part = self._variant(value, schema)
+            return self._members(value, part) if isinstance(value, dict) else self._items(value, part)
+        return value
+
+    def is_settled(self, schema: JsonValue) -> bool:
+        """Whether coercion leaves every value alone that fits the schema."""
+        if not isinstance(schema, dict):
+            return True
+        if "$ref" in schema or schema.get(TRIMMED_KEYWORD) is True:
+            return False
+        types = self._types(schema)
+        if types is not None and "integer" in types and "number" not in types:
+            return False
+        return all(self.is_settled(inner) for inner in subschemas(schema))
+
+    def accepts(self, value: JsonValue, schema: JsonValue) -> bool:
+        """Whether the value's type alone is one the schema takes."""
+        if not isinstance(schema, dict):
+            return schema is not False
+        types = self._types(self._resolved(schema))
+        return types is None or _is_one_of(value, types)
+
+    def takes_only(self, types: frozenset[str], schema: JsonValue) -> bool:
+        """Whether every value that fits the schema is of one of these types."""
+        taken = self._types(self._resolved(schema)) if isinstance(schema, dict) else None
+        return taken is not None and taken <= types
+
+    def any_variant(self, schema: JsonValue, asked: Callable[[Schema], bool]) -> bool:
+        """Whether something holds for the schema, or for one variant of its union."""
+        if not isinstance(schema, dict):
+            return False
+        schema = self._resolved(schema)
+        return asked(schema) or any(asked(self._resolved(variant)) for variant in _variants(schema))
+
+    def _resolved(self, schema: Schema) -> Schema:
+        while isinstance(ref := schema.get("$ref"), str):
+            definitions = self._root.get("$defs")
+            name = ref.removeprefix("#/$defs/")
+            target = definitions.get(name) if isinstance(definitions, dict) else None
+            if ref == "#":
+                target = self._root
+            beside = {keyword: item for keyword, item in schema.items() if keyword != "$ref"}
+            schema = {**(target if isinstance(target, dict) else {}), **beside}
+        return schema
+
+    def _types(self, schema: Schema) -> frozenset[str] | None:
+        """Return the types a schema takes, None where it takes all."""
+        named = schema.get("type")
+        if isinstance(named, str):
+            return frozenset({named})
+        if isinstance(named, list):
+            return frozenset(str(name) for name in named)
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list):
+            return frozenset(_type_of(item) for item in values)
+        return self._union_types(schema)
+
+    def _union_types(self, schema: Schema) -> frozenset[str] | None:
+        for union in _UNIONS:
+            variants = schema.get(union)
+            if isinstance(variants, list):
+                found: frozenset[str] = frozenset()
+                for variant in variants:
+                    types = self._types(self._resolved(variant)) if isinstance(variant, dict) else None
+                    if types is None:
+                        return None
+                    found |= types
+                return found
+        return None
+
+    def _variant(self, value: JsonValue, schema: Schema) -> Schema:
+        """Return the part of a union the value can only mean, or the schema itself."""
+        fitting = [variant for variant in _variants(schema) if self.accepts(value, variant)]
+        return self._resolved(fitting[0]) if len(fitting) == 1 else schema
+
+    def _members(self, value: dict[str, JsonValue], schema: Schema) -> JsonValue:
+        properties, required = schema.get("properties"), schema.get("required")
+        known = properties if isinstance(properties, dict) else {}
+        needed = required if isinstance(required, list) else []
+        other = None if "patternProperties" in schema else schema.get("additionalProperties")
+        members: dict[str, JsonValue] = {}
+        for name, item in value.items():
+            part = known.get(name, other)
+            if item is None and name in known and name not in needed and not self.accepts(None, part):
+                continue
+            members[name] = self.coerce(item, part)
+        same = len(members) == len(value) and all(members[name] is value[name] for name in members)
+        return value if same else members
+
+    def _items(self, value: list[JsonValue], schema: Schema) -> JsonValue:
+        first, rest = schema.get("prefixItems"), schema.get("items")
+        parts = first if isinstance(first, list) else []
+        items = [
+            self.coerce(item, parts[index] if index < len(parts) else rest)
+            for index, item in enumerate(value)
+        ]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+
+    def _converted(self, value: JsonValue, types: frozenset[str], schema: Schema) -> JsonValue:
+        if isinstance(value, str):
+            readings = list(self._readings(value, types, schema))
+            return readings[0] if len(readings) == 1 else value
+        if "string" in types and _has_one_spelling(value):
+            return str(value)
+        return value
+
+    def _readings(self, text: str, types: frozenset[str], schema: Schema) -> Iterator[JsonValue]:
+        """Yield what a text may mean where no text is wanted."""
+        if "boolean" in types and text in _BOOLEANS:
+            yield _BOOLEANS[text]
+        if types & {"integer", "number"}:
+            yield from _read_number(text, whole="number" not in types)
+        opened = text.lstrip()[:1]
+        if (opened == "{" and "object" in types) or (opened == "[" and "array" in types):
+            structure = _read_structure(text)
+            if structure is not None:
+                yield structure
+                return
+        # Empty text is a parameter not given, never a list of one empty item.
+        if text and "array" in types and self._takes_strings(schema):
+            yield [text]
+
+    def _takes_strings(self, schema: Schema) -> bool:
+        items = self._variant([], schema).get("items")
+        return isinstance(items, dict) and self._types(self._resolved(items)) == frozenset({"string"})
+
+
+def _variants(schema: Schema) -> Iterator[Schema]:
+    for union in _UNIONS:
+        variants = schema.get(union)
+        if isinstance(variants, list):
+            yield from (variant for variant in variants if isinstance(variant, dict))
+
+
+def _is_trimmed(schema: Schema) -> bool:
+    return schema.get(TRIMMED_KEYWORD) is True
+
+
+def _type_of(value: JsonValue) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _is_one_of(value: JsonValue, types: frozenset[str]) -> bool:
+    name = _type_of(value)
+    if name == "number" and "integer" in types:
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer()) or name in types
+    return name in types
+
+
+def _has_one_spelling(value: JsonValue) -> bool:
+    # 1.0 may have been meant as "1" or "1.0"; True as "true" or "True".
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int) or (isinstance(value, float) and not value.is_integer())
+
+
+def _read_number(text: str, *, whole: bool) -> Iterator[JsonValue]:
+    if len(text) > MAX_NUMBER_CHARS or not _NUMBER.fullmatch(text):
+        return
+    number: int | float = json.loads(text)
+    if isinstance(number, float) and not math.isfinite(number):
+        return
+    if whole and isinstance(number, float):
+        if not number.is_integer():
+            return
+        number = int(number)
+    yield number
+
+
+def _read_structure(text: str) -> JsonValue:
+    """Return the object or list a text spells, or None."""
+    try:
+        return json_form(json.loads(text))
+    except (ValueError, NotJson, RecursionError):
+        return None

@@ -1,0 +1,171 @@
+"""Definitions of a schema written out where they are used, as models read them best.
+
+Only what refers to itself stays a definition. Every ``$ref`` must point inside its own schema: nothing
+is ever fetched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.schema.jsonform import MAX_DEPTH
+from sessiontree.schema.keywords import ANNOTATIONS, DEFINITIONS, IN_PLACE, Schema, replace_inside, subschemas
+
+MAX_SCHEMAS = 5_000
+"""Most schemas that writing out may make; definitions that double each other grow without this."""
+
+_OLD_DRAFT = re.compile(r"draft-0[3467]")
+_FOREIGN = ("$dynamicRef", "$recursiveRef")
+
+
+def write_out(root: Schema) -> Schema:
+    """Return the schema with every reference replaced by what it refers to.
+
+    A definition that contains itself stays, under ``$defs`` and sorted by name, and is referred to by
+    ``#/$defs/<name>`` (the root itself by ``#``). Never mutates its input.
+
+    Raises:
+        ConfigError: a reference leaves the schema, leads nowhere or only to itself, or the result is larger
+            than :data:`MAX_SCHEMAS`.
+    """
+    return _Writer(root).root()
+
+
+class _Writer:
+    """One schema on its way out: the targets met, and the definitions that must stay."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._names: dict[str, str] = {}
+        self._recursive: dict[str, bool] = {}
+        self._made = 0
+        # Up to draft 7 what stands beside a $ref asks nothing of a value.
+        self._beside_counts = not _OLD_DRAFT.search(str(root.get("$schema", "")))
+
+    def root(self) -> Schema:
+        schema = self._root
+        beside: Schema = {}
+        while isinstance(ref := schema.get("$ref"), str):
+            self._refuse_endless(ref)
+            beside = {**self._beside(schema), **beside}
+            schema = self._target(ref)
+        written = _joined(self._children(schema, 0), self._children(beside, 0))
+        written.pop("$id", None)
+        kept: Schema = {}
+        while waiting := [pointer for pointer, name in self._names.items() if name not in kept]:
+            for pointer in waiting:
+                kept[self._names[pointer]] = self._children(self._target(pointer), 1)
+        if kept:
+            written["$defs"] = dict(sorted(kept.items()))
+        return written
+
+    def _written(self, schema: Schema, depth: int) -> Schema:
+        ref = schema.get("$ref")
+        if not isinstance(ref, str):
+            return self._children(schema, depth)
+        self._refuse_endless(ref)
+        if self._is_recursive(ref):
+            found: Schema = {"$ref": self._kept(ref)}
+        else:
+            found = self._written(self._target(ref), depth + 1)
+        return _joined(found, self._children(self._beside(schema), depth))
+
+    def _children(self, schema: Schema, depth: int) -> Schema:
+        self._made += 1
+        if self._made > MAX_SCHEMAS:
+            raise ConfigError(
+                f"its definitions written out make more than {MAX_SCHEMAS} schemas; nest them less"
+            )
+        if depth > MAX_DEPTH:
+            raise ConfigError(f"its definitions written out are nested more than {MAX_DEPTH} levels deep")
+        for keyword in _FOREIGN:
+            if keyword in schema:
+                raise ConfigError(
+                    f"{keyword} is not understood; use $ref with a pointer such as #/$defs/Name"
+                )
+        if depth and isinstance(schema.get("$id"), str):
+            raise ConfigError("an $id inside the schema is not understood; keep definitions under $defs")
+        own = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
+        return replace_inside(own, lambda inner: self._written(inner, depth + 1))
+
+    def _beside(self, schema: Schema) -> Schema:
+        return {
+            keyword: value
+            for keyword, value in schema.items()
+            if keyword != "$ref"
+            and keyword not in DEFINITIONS
+            and (self._beside_counts or keyword in ANNOTATIONS)
+        }
+
+    def _target(self, ref: str) -> Schema:
+        if ref != "#" and not ref.startswith("#/"):
+            raise ConfigError(f"$ref {ref!r} leaves the schema; put the definition under $defs")
+        place: JsonValue = self._root
+        for part in _parts(ref):
+            if isinstance(place, dict) and part in place:
+                place = place[part]
+            elif isinstance(place, list) and part.isdecimal() and int(part) < len(place):
+                place = place[int(part)]
+            else:
+                raise ConfigError(f"$ref {ref!r} leads nowhere in this schema")
+        if isinstance(place, bool):
+            return {} if place else {"not": {}}
+        if not isinstance(place, dict):
+            raise ConfigError(f"$ref {ref!r} does not lead to a schema")
+        return place
+
+    def _is_recursive(self, ref: str) -> bool:
+        if ref not in self._recursive:
+            self._recursive[ref] = self._reaches_itself(ref, None)
+        return self._recursive[ref]
+
+    def _refuse_endless(self, ref: str) -> None:
+        if self._is_recursive(ref) and self._reaches_itself(ref, IN_PLACE):
+            raise ConfigError(f"$ref {ref!r} refers to itself for the same value and so says nothing")
+
+    def _reaches_itself(self, ref: str, keywords: frozenset[str] | None) -> bool:
+        seen: set[str] = set()
+        waiting = list(_refs(self._target(ref), keywords))
+        while waiting:
+            found = waiting.pop()
+            if found == ref:
+                return True
+            if found not in seen:
+                seen.add(found)
+                waiting += _refs(self._target(found), keywords)
+        return False
+
+    def _kept(self, ref: str) -> str:
+        if ref == "#":
+            return ref
+        if ref not in self._names:
+            parts = [part for part in _parts(ref) if part not in DEFINITIONS]
+            name = wanted = re.sub(r"[^A-Za-z0-9_.-]", "_", ".".join(parts)) or "definition"
+            number = 2
+            while name in self._names.values():
+                name, number = f"{wanted}_{number}", number + 1
+            self._names[ref] = name
+        return f"#/$defs/{self._names[ref]}"
+
+
+def _joined(found: Schema, beside: Schema) -> Schema:
+    """Return one schema that asks what both ask; annotations beside a reference win."""
+    clash = [keyword for keyword in beside if keyword in found and keyword not in ANNOTATIONS]
+    if clash:
+        return {"allOf": [found], **beside}
+    return {**found, **beside}
+
+
+def _parts(ref: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in ref.split("/")[1:]]
+
+
+def _refs(schema: Schema, keywords: frozenset[str] | None) -> Iterator[str]:
+    ref = schema.get("$ref")
+    if isinstance(ref, str):
+        yield ref
+    for inner in subschemas(schema, keywords):
+        yield from _refs(inner, keywords)

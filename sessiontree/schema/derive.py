@@ -1,0 +1,164 @@
+"""The JSON Schema of a tool's parameters, as a model sees it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
+from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.schema.definitions import write_out
+from sessiontree.schema.jsonform import NotJson, json_form
+from sessiontree.schema.keywords import Schema, ordered, rewrite
+
+_MARKERS = (TRIMMED_KEYWORD, ALLOW_EMPTY_KEYWORD)
+
+
+def derive_schema(tool: Tool[Any]) -> Schema:
+    """Return the JSON Schema of a tool's parameters.
+
+    The root is an object with ``properties``. Definitions are written out unless they refer to
+    themselves. From a model, titles and the null of optional parameters are left out (an absent parameter
+    says the same) and unknown parameters are forbidden unless the model allows them; a
+    :class:`~sessiontree.contracts.tool.RawTool`'s schema means exactly what its author wrote.
+
+    Returns:
+        A fresh dict; keywords in one fixed order, properties in the order of declaration.
+
+    Raises:
+        ConfigError: the root is a union or no object, or the parameters have no JSON Schema.
+
+    Contract: pure; never mutates what the tool declares.
+    """
+    try:
+        return without_markers(marked_schema(tool))
+    except ConfigError as error:
+        raise ConfigError(f"tool {tool.name!r}: {error}") from error
+
+
+def marked_schema(tool: Tool[Any]) -> Schema:
+    """Return the same schema with the markers of :mod:`sessiontree.contracts.params` left in.
+
+    Raises:
+        ConfigError: as :func:`derive_schema`.
+    """
+    if isinstance(tool, RawTool):
+        return _object_root(copied(getattr(tool, "parameters", None)))
+    return _of_model(tool.Params)
+
+
+def without_markers(schema: Schema) -> Schema:
+    """Return a copy in the house's keyword order, without the markers."""
+    return rewrite(schema, _unmarked)
+
+
+def schema_digest(schema: Mapping[str, JsonValue]) -> str:
+    """Return the SHA-256 (hex) of the schema's JSON text with sorted keys."""
+    text = json.dumps(schema, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def copied(schema: object) -> Schema:
+    """Return a deep copy of a schema, checked to be a JSON object.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        copy = json_form(schema)
+    except NotJson as error:
+        place = "/".join(str(part) for part in reversed(error.path)) or "it"
+        raise ConfigError(f"the schema is not JSON: {place} {error.reason}") from error
+    if not isinstance(copy, dict):
+        raise ConfigError(f"the schema must be a JSON object, not {type(schema).__name__}")
+    return copy
+
+
+def generated(generate: Callable[..., dict[str, Any]], what: str, **settings: bool) -> Schema:
+    """Return the schema pydantic makes, checked to be JSON.
+
+    Args:
+        generate: ``model_json_schema`` of a model or ``json_schema`` of a type adapter.
+        what: What it is made of, for the error.
+        settings: Further arguments of ``generate``.
+
+    Raises:
+        ConfigError: it has no JSON Schema.
+    """
+    try:
+        schema = generate(schema_generator=_Generator, **settings)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        raise ConfigError(f"{what} has no JSON Schema: {str(error).partition(chr(10))[0]}") from error
+    return copied(schema)
+
+
+def untitled(schema: Schema) -> Schema:
+    """Return a schema without the titles pydantic makes of names; for :func:`rewrite`."""
+    # A discriminator maps tags to definitions, which are written out by now.
+    return {keyword: value for keyword, value in schema.items() if keyword not in {"title", "discriminator"}}
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's own generator, silent about defaults and choices that JSON has no word for."""
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """Say nothing: the schema is right without what was left out."""
+
+
+def _of_model(model: type[BaseModel]) -> Schema:
+    by_alias = model.model_config.get("validate_by_alias") is not False
+    schema = generated(model.model_json_schema, model.__name__, by_alias=by_alias)
+    return {"additionalProperties": False, **rewrite(_object_root(schema), _tidied)}
+
+
+def _object_root(schema: Schema) -> Schema:
+    written = write_out(schema)
+    for union in ("anyOf", "oneOf"):
+        if union in written:
+            raise ConfigError(
+                f"the root is a union ({union}); give the variants one object with optional properties, "
+                "or put the union into a property"
+            )
+    root_type = written.setdefault("type", "object")
+    if root_type != "object":
+        raise ConfigError(f"the root must be of type 'object', not {root_type!r}")
+    if not isinstance(written.setdefault("properties", {}), dict):
+        raise ConfigError("properties must be an object")
+    return written
+
+
+def _tidied(schema: Schema) -> Schema:
+    schema = untitled(schema)
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if isinstance(properties, dict) and isinstance(required, list):
+        schema["properties"] = {
+            name: inner if name in required else _without_null(inner) for name, inner in properties.items()
+        }
+    return schema
+
+
+def _without_null(schema: JsonValue) -> JsonValue:
+    """Return an optional parameter's schema without null, where null is also what absence means."""
+    if not isinstance(schema, dict) or schema.get("default", None) is not None:
+        return schema
+    variants = schema.get("anyOf")
+    if not isinstance(variants, list) or {"type": "null"} not in variants:
+        return schema
+    rest = {keyword: value for keyword, value in schema.items() if keyword not in {"anyOf", "default"}}
+    left = [variant for variant in variants if variant != {"type": "null"}]
+    only = left[0] if len(left) == 1 else None
+    if isinstance(only, dict) and not (only.keys() & rest.keys() - {"description"}):
+        return {**only, **rest}
+    return {"anyOf": left, **rest}
+
+
+def _unmarked(schema: Schema) -> Schema:
+    return ordered({keyword: value for keyword, value in schema.items() if keyword not in _MARKERS})

@@ -1,0 +1,99 @@
+"""Keywords of JSON Schema that hold schemas, and walking through them.
+
+A walk follows keywords only, so a property, a default or an enum value that happens to be called
+``pattern``, ``$ref`` or ``properties`` is never mistaken for the keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from sessiontree.contracts.jsonable import JsonValue
+
+Schema: TypeAlias = dict[str, JsonValue]
+
+ONE_SCHEMA = frozenset(
+    {
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+"""Keywords whose value is a schema."""
+MANY_SCHEMAS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+"""Keywords whose value is a list of schemas."""
+NAMED_SCHEMAS = frozenset({"dependencies", "dependentSchemas", "patternProperties", "properties"})
+"""Keywords whose value maps names to schemas."""
+DEFINITIONS = frozenset({"$defs", "definitions"})
+"""Keywords that keep schemas for ``$ref`` and ask nothing of a value themselves."""
+IN_PLACE = frozenset(
+    {"allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
+)
+"""Keywords whose schemas apply to the same value as the schema that holds them."""
+ANNOTATIONS = frozenset(
+    {"default", "deprecated", "description", "examples", "readOnly", "title", "writeOnly"}
+    | {"x-allow-empty", "x-trimmed"}
+)
+"""Keywords that ask nothing of a value."""
+
+_FIRST = ("$schema", "type", "description", "properties", "required", "additionalProperties", "items", "enum")
+_PLACE = {keyword: place for place, keyword in enumerate(_FIRST)}
+
+
+def subschemas(schema: Mapping[str, JsonValue], keywords: frozenset[str] | None = None) -> Iterator[Schema]:
+    """Yield the schemas directly inside, definitions left out; only beneath ``keywords`` where given."""
+    for keyword, value in schema.items():
+        if keywords is None or keyword in keywords:
+            yield from _inside(keyword, value)
+
+
+def replace_inside(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a copy in which every schema directly inside, definitions too, is ``change(schema)``."""
+    return {keyword: _replaced(keyword, value, change) for keyword, value in schema.items()}
+
+
+def rewrite(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a copy in which every schema, innermost first, is ``change(schema)``.
+
+    ``change`` gets a fresh dict each time and may edit it. Order of keywords and names is kept.
+    """
+    return change(replace_inside(schema, lambda inner: rewrite(inner, change)))
+
+
+def ordered(schema: Schema) -> Schema:
+    """Return the schema with its keywords in this house's order; names of properties keep theirs."""
+    last = len(_FIRST)
+    return dict(
+        sorted(schema.items(), key=lambda item: (item[0] in DEFINITIONS, _PLACE.get(item[0], last), item[0]))
+    )
+
+
+def _inside(keyword: str, value: JsonValue) -> Iterator[Schema]:
+    if isinstance(value, dict):
+        if keyword in ONE_SCHEMA:
+            yield value
+        elif keyword in NAMED_SCHEMAS:
+            yield from (item for item in value.values() if isinstance(item, dict))
+    elif isinstance(value, list) and keyword in MANY_SCHEMAS:
+        yield from (item for item in value if isinstance(item, dict))
+
+
+def _replaced(keyword: str, value: JsonValue, change: Callable[[Schema], Schema]) -> JsonValue:
+    if isinstance(value, dict):
+        if keyword in ONE_SCHEMA:
+            return change(value)
+        if keyword in NAMED_SCHEMAS or keyword in DEFINITIONS:
+            return {name: change(item) if isinstance(item, dict) else item for name, item in value.items()}
+    if isinstance(value, list) and keyword in MANY_SCHEMAS:
+        return [change(item) if isinstance(item, dict) else item for item in value]
+    return value

@@ -1,0 +1,214 @@
+"""Results a session owes its parent: a schema of the type asked for, and a value of the last text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+
+from sessiontree.contracts.errors import ConfigError, ValidationError
+from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.schema.checker import Checker
+from sessiontree.schema.definitions import write_out
+from sessiontree.schema.derive import copied, generated, schema_digest, untitled, without_markers
+from sessiontree.schema.jsonform import NotJson, json_form
+from sessiontree.schema.keywords import Schema, rewrite
+from sessiontree.schema.pointer import json_pointer
+from sessiontree.schema.refusal import refusal
+
+_FENCE = "```"
+_CACHED = 256
+
+
+def compile_result(schema: Mapping[str, JsonValue]) -> ResultSchema:
+    """Return the schema of a result, compiled; the same text gives the same object while it is remembered.
+
+    Args:
+        schema: A JSON Schema with any root; references must stay inside.
+
+    Raises:
+        ConfigError: it is no valid JSON Schema, or refers to anything outside itself.
+
+    Contract: never mutates its input.
+    """
+    try:
+        return _compiled(dump_json(copied(schema)))
+    except ConfigError as error:
+        raise ConfigError(f"result schema: {error}") from error
+
+
+def result_schema_of(result_type: Any) -> Schema:
+    """Return the JSON Schema of any type pydantic knows: a model, dataclass, TypedDict or plain type.
+
+    Raises:
+        ConfigError: the type has no JSON Schema.
+    """
+    adapter = _adapter(result_type)
+    return without_markers(rewrite(write_out(generated(adapter.json_schema, repr(result_type))), untitled))
+
+
+def result_value(result_type: Any, value: JsonValue) -> Any:
+    """Return validated JSON as the type a parent asked for.
+
+    Args:
+        result_type: As for :func:`result_schema_of`.
+        value: JSON that fits the type's schema.
+
+    Raises:
+        ValidationError: the type's own checks refuse the value.
+        ConfigError: the type is none pydantic knows.
+    """
+    adapter = _adapter(result_type)
+    plain = _plain(value)
+    try:
+        return adapter.validate_json(dump_json(plain))
+    except ValidationError:
+        raise
+    except Exception as error:
+        # The type's own validators may raise anything; whatever it was, they did not accept the value.
+        raise refusal(error, plain) from error
+
+
+class ResultSchema:
+    """One result schema, compiled; made by :func:`compile_result`.
+
+    Args:
+        schema: The schema, pure JSON.
+
+    Raises:
+        ConfigError: as :func:`compile_result`.
+    """
+
+    __slots__ = ("_checker", "digest", "schema")
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = without_markers(write_out(schema))
+        """The schema as a model sees it; not to be changed."""
+        self.digest = schema_digest(self.schema)
+        """SHA-256 (hex) of the schema."""
+        self._checker = Checker(self.schema)
+
+    def validate_text(self, text: str) -> JsonValue:
+        """Return the value a session's last text holds.
+
+        The text is JSON, or holds JSON in its only fenced block (marked ``json`` or unmarked). Where the
+        schema's type is ``string`` it is a JSON string, or else the value itself.
+
+        Raises:
+            ValidationError: it holds no JSON, or the value does not fit; ``field`` points at the first
+                field that fails, None for the whole.
+        """
+        if self.schema.get("type") == "string":
+            return self._string(text)
+        return self.validate(_parsed(text))
+
+    def validate(self, value: JsonValue) -> JsonValue:
+        """Return a copy of a value that fits.
+
+        Raises:
+            ValidationError: it does not fit, or is not JSON.
+        """
+        plain = _plain(value)
+        self._checker.check(plain)
+        return plain
+
+    def _string(self, text: str) -> JsonValue:
+        for reading in _string_readings(text):
+            if self._checker.fits(_plain(reading)):
+                return reading
+        return self.validate(text)
+
+
+@lru_cache(maxsize=_CACHED)
+def _compiled(text: str) -> ResultSchema:
+    return ResultSchema(json.loads(text))
+
+
+def _adapter(result_type: Any) -> TypeAdapter[Any]:
+    try:
+        hash(result_type)
+    except TypeError:
+        return _new_adapter(result_type)
+    return _remembered_adapter(result_type)
+
+
+def _new_adapter(result_type: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(result_type)
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        raise ConfigError(f"result type {result_type!r}: {str(error).partition(chr(10))[0]}") from error
+
+
+_remembered_adapter = lru_cache(maxsize=_CACHED)(_new_adapter)
+
+
+def _string_readings(text: str) -> list[str]:
+    """Return what a text may be as a string: the JSON string it spells, itself, itself without margins."""
+    try:
+        spelled = json.loads(text)
+    except (ValueError, RecursionError):
+        spelled = None
+    return [*([spelled] if isinstance(spelled, str) else []), text, text.strip()]
+
+
+def _parsed(text: str) -> JsonValue:
+    try:
+        return _loaded(text)
+    except ValidationError as error:
+        blocks = _fenced_blocks(text)
+        if not blocks:
+            raise
+        if len(blocks) > 1:
+            raise ValidationError(
+                f"the result holds {len(blocks)} fenced blocks; give one, or the JSON alone"
+            ) from error
+        return _loaded(blocks[0])
+
+
+def _fenced_blocks(text: str) -> list[str]:
+    """Return the blocks marked ``json``, or the unmarked ones where none is; other languages do not count."""
+    found: dict[str, list[str]] = {"json": [], "": []}
+    mark: str | None = None
+    lines: list[str] = []
+    for line in text.splitlines():
+        stripped = line.strip()
+        if mark is None and stripped.startswith(_FENCE):
+            mark, lines = stripped.removeprefix(_FENCE).strip().lower(), []
+        elif mark is not None and stripped == _FENCE:
+            found.setdefault(mark, []).append("\n".join(lines))
+            mark = None
+        else:
+            lines.append(line)
+    return found["json"] or found[""]
+
+
+def _loaded(text: str) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ValidationError(
+            f"the result must be JSON alone: {error.msg} (line {error.lineno}, column {error.colno})"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise ValidationError(f"the result must be JSON of ordinary size: {error}") from error
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _plain(value: object) -> JsonValue:
+    try:
+        return json_form(value)
+    except NotJson as error:
+        pointer = json_pointer(*reversed(error.path))
+        raise ValidationError(
+            f"{pointer[1:] or 'the result'}: the value {error.reason}", pointer or None
+        ) from error
+    except RecursionError as error:
+        raise ValidationError("the result is nested too deep") from error

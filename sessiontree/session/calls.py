@@ -1,0 +1,284 @@
+"""Rules for tool calls: attempts, intents, approvals, results. Called by ``decide``; changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from sessiontree.contracts import session_facts as facts
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.envelopes import error_message, pending_message, unknown_message
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
+from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.session_facts import SessionFact
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.session import instructions as todo
+from sessiontree.session.instructions import SessionInstruction
+from sessiontree.session.state import CallState, SessionState
+
+MAX_ATTEMPTS = 3
+
+
+@dataclass(slots=True)
+class Decision:
+    """Facts and instructions of one decision, in order."""
+
+    facts: list[SessionFact] = field(default_factory=list)
+    instructions: list[SessionInstruction] = field(default_factory=list)
+
+
+def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
+    """A call may run now, after its intent is durable, or after an approval."""
+    decision = Decision()
+    call = state.calls.get(stimulus.key)
+    if call is None or call.phase != "open":
+        return decision
+    attempts = state.ledger.get(stimulus.tool)
+    if attempts is not None and attempts.refused and not call.outside:
+        _refuse_given_up(decision, call, stimulus.tool, stimulus.tier, stimulus.at_ms)
+    elif call.outside and state.in_turn and stimulus.tier > PermissionTier.READ_ONLY:
+        decision.facts.append(facts.CallHeld(stimulus.key, held=True))
+    elif stimulus.needs_approval:
+        _want_approval(state, decision, call, stimulus)
+    elif stimulus.tier == PermissionTier.READ_ONLY:
+        decision.instructions.append(
+            todo.ExecuteCall(
+                stimulus.key,
+                f"{state.spec.session_id}#{stimulus.key}",
+                stimulus.tool,
+                stimulus.arguments,
+                stimulus.digest,
+            )
+        )
+    else:
+        decision.facts.append(
+            facts.CallIntended(
+                stimulus.key,
+                stimulus.tool,
+                stimulus.arguments,
+                stimulus.digest,
+                stimulus.tier,
+                stimulus.repeatable,
+            )
+        )
+        decision.instructions.append(todo.AwaitCommit((stimulus.key,)))
+    return decision
+
+
+def _want_approval(
+    state: SessionState, decision: Decision, call: CallState, stimulus: stimuli.CallPrepared
+) -> None:
+    same = [
+        other
+        for other in state.calls.values()
+        if other.digest == stimulus.digest and other.phase == "asking" and other.key != call.key
+    ]
+    if same and not call.outside:
+        # A repeat of a pending call joins it: one request, one prompt, at most one effect.
+        request_id = same[0].request_id
+        text = "the same call already waits for an approval; its outcome will be told"
+        message = pending_message(call.call.id, stimulus.tool, text, request_id, stimulus.at_ms)
+        decision.facts.append(facts.CallResolved(call.key, "pending", message))
+        return
+    request_id = request_id_of(state, call.key)
+    decision.facts.append(
+        facts.ApprovalWanted(
+            call.key,
+            request_id,
+            stimulus.tool,
+            stimulus.arguments,
+            stimulus.digest,
+            stimulus.tier,
+            stimulus.repeatable,
+            stimulus.at_ms,
+        )
+    )
+    decision.instructions.append(
+        todo.AskApproval(
+            request_id, call.key, stimulus.tool, stimulus.arguments, stimulus.digest, stimulus.tier
+        )
+    )
+
+
+def request_id_of(state: SessionState, key: str) -> str:
+    """Return the id of a call's approval request: 128 bits, the same after every restart."""
+    return hashlib.sha256(f"{state.spec.session_id}#{key}".encode()).hexdigest()[:32]
+
+
+def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
+    """Arguments do not fit: at most three attempts, two when the same mistake is made twice running."""
+    decision = Decision()
+    call = state.calls.get(stimulus.key)
+    if call is None or call.phase != "open":
+        return decision
+    if call.outside:
+        error = ValidationError(stimulus.message, stimulus.field)
+        message = error_message(call.call.id, stimulus.tool, error, stimulus.at_ms, schema=stimulus.schema)
+        resolve(decision, call, "invalid", message)
+        return decision
+    previous = state.ledger.get(stimulus.tool)
+    if previous is not None and previous.refused:
+        _refuse_given_up(decision, call, stimulus.tool, PermissionTier.READ_ONLY, stimulus.at_ms)
+        return decision
+    same_reply = previous is not None and previous.turn == state.turn
+    count = 1 if previous is None else previous.count + (0 if same_reply else 1)
+    identical = previous is not None and not same_reply and previous.digest == stimulus.digest
+    final = count >= MAX_ATTEMPTS or identical
+    _reject(state, decision, call, stimulus, count, final)
+    return decision
+
+
+def _reject(
+    state: SessionState,
+    decision: Decision,
+    call: CallState,
+    stimulus: stimuli.CallRejected,
+    count: int,
+    final: bool,
+) -> None:
+    decision.facts.append(
+        facts.ArgumentsRejected(
+            stimulus.key,
+            stimulus.tool,
+            count,
+            stimulus.field,
+            stimulus.message,
+            stimulus.digest,
+            final,
+        )
+    )
+    if final:
+        advice = f"{stimulus.tool} is refused until the next message; go on without it"
+    else:
+        advice = f"attempt {count} of {MAX_ATTEMPTS}; correct the arguments and call again"
+    message = error_message(
+        call.call.id,
+        stimulus.tool,
+        ValidationError(stimulus.message, stimulus.field),
+        stimulus.at_ms,
+        schema=stimulus.schema,
+        extra={"attempt": count, "advice": advice},
+    )
+    resolve(decision, call, "invalid", message)
+    if final:
+        decision.facts.append(facts.ToolGivenUp(stimulus.tool, count, stimulus.field, stimulus.message))
+        decision.instructions.append(
+            todo.ReportTrouble(stimulus.tool, count, stimulus.field, stimulus.message)
+        )
+
+
+def _refuse_given_up(decision: Decision, call: CallState, tool: str, tier: int, at_ms: int) -> None:
+    error = PermissionDenied(
+        PermissionTier(tier), f"{tool} is refused until the next message: its arguments never fitted"
+    )
+    resolve(decision, call, "denied", error_message(call.call.id, tool, error, at_ms))
+
+
+def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
+    """A call has its result."""
+    decision = Decision()
+    call = state.calls.get(stimulus.key)
+    if call is not None:
+        name = stimulus.message.tool_name
+        resets = name if name in state.ledger and stimulus.outcome != "skipped" else None
+        resolve(decision, call, stimulus.outcome, stimulus.message, stimulus.artifacts, resets)
+    return decision
+
+
+def resolve(
+    decision: Decision,
+    call: CallState,
+    outcome: Outcome,
+    message: ToolResultMessage,
+    artifacts: tuple[Artifact, ...] = (),
+    resets: str | None = None,
+) -> None:
+    """Give a call its result: in the transcript, to the program that asked, or as a notice when it is late."""
+    decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
+    if call.outside:
+        decision.instructions.append(todo.AnswerCall(call.call.id, outcome, message))
+    elif call.parked:
+        decision.facts.append(
+            notice(
+                f"{call.key}:outcome",
+                f"The pending call {call.call.id} of {call.tool} is settled ({outcome}): {message.text}",
+                message.timestamp,
+            )
+        )
+
+
+def notice(message_id: str, text: str, at_ms: int, *, wakes: bool = True) -> facts.Heard:
+    """Return a message from the runtime itself, in the user's role."""
+    message = UserMessage((TextContent(text),), at_ms, "notice")
+    return facts.Heard(message_id, message, steer=False, wakes=wakes)
+
+
+def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decision:
+    """Intents are durable: their calls may run."""
+    decision = Decision()
+    for key in stimulus.keys:
+        call = state.calls.get(key)
+        if call is not None and call.phase == "intended" and state.stopping is None:
+            decision.instructions.append(_execute(state, call))
+    return decision
+
+
+def _execute(state: SessionState, call: CallState) -> todo.ExecuteCall:
+    call_id = f"{state.spec.session_id}#{call.key}"
+    return todo.ExecuteCall(call.key, call_id, call.tool, call.arguments, call.digest)
+
+
+def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -> Decision:
+    """An approval request is decided."""
+    decision = Decision()
+    found = [each for each in state.calls.values() if each.request_id == stimulus.request_id]
+    if not found or found[0].phase != "asking":
+        return decision
+    call = found[0]
+    decision.facts.append(
+        facts.ApprovalSettled(call.key, stimulus.request_id, stimulus.decision, stimulus.by, stimulus.reason)
+    )
+    if stimulus.decision == "approved":
+        decision.facts.append(
+            facts.CallIntended(call.key, call.tool, call.arguments, call.digest, call.tier, call.repeatable)
+        )
+        decision.instructions.append(todo.AwaitCommit((call.key,)))
+    else:
+        reason = f"{call.tool} was {stimulus.decision} by {stimulus.by}"
+        error = PermissionDenied(
+            PermissionTier(call.tier), f"{reason}: {stimulus.reason}" if stimulus.reason else reason
+        )
+        message = error_message(call.call.id, call.tool, error, stimulus.at_ms)
+        resolve(decision, call, "denied", message)
+    return decision
+
+
+def park(call: CallState, at_ms: int) -> facts.CallParked:
+    """Let the model go on while a call waits for its approval."""
+    text = "waiting for an approval; go on with other work, the outcome will be told"
+    message = pending_message(call.call.id, call.tool, text, call.request_id, at_ms)
+    return facts.CallParked(call.key, message)
+
+
+def abort_asking(decision: Decision, call: CallState, reason: str, at_ms: int) -> None:
+    """End a call that only waits for an approval."""
+    message = error_message(call.call.id, call.tool, ExecutionError(reason), at_ms)
+    resolve(decision, call, "aborted", message)
+
+
+def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
+    """Do again what a lost host owed for one call; an effect that may have happened is never repeated."""
+    if call.phase == "held":
+        return
+    if call.phase == "open":
+        decision.instructions.append(todo.PrepareCall(call.key, call.call))
+    elif call.phase == "asking":
+        decision.instructions.append(
+            todo.AskApproval(call.request_id, call.key, call.tool, call.arguments, call.digest, call.tier)
+        )
+    elif call.repeatable:
+        decision.instructions.append(_execute(state, call))
+    else:
+        resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))

@@ -1,0 +1,189 @@
+"""The session machine: what follows from what happens to a session.
+
+``decide`` holds every rule and changes nothing; ``evolve`` changes and holds no rule; ``react`` is the two
+in turn, and what a host calls. Pure: no I/O, no clock, no random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sessiontree.contracts import session_facts as facts
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.messages import TextContent, ToolCall, UserMessage
+from sessiontree.contracts.session_facts import SessionFact
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.session import calls, turns
+from sessiontree.session import instructions as todo
+from sessiontree.session.calls import Decision, notice
+from sessiontree.session.evolve import evolve
+from sessiontree.session.instructions import SessionInstruction
+from sessiontree.session.prompt import system_prompt
+from sessiontree.session.state import SessionState
+
+
+def decide(state: SessionState, stimulus: Stimulus) -> Decision:
+    """Return what a stimulus means for a session. Never changes the state; unknown or late ones mean nothing."""
+    return _DECIDE[type(stimulus)](state, stimulus)
+
+
+def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], list[SessionInstruction]]:
+    """Decide on a stimulus, evolve the state, and go on until nothing follows any more.
+
+    Returns:
+        All facts and all instructions, in order. The state has taken every fact in.
+    """
+    decision = decide(state, stimulus)
+    new_facts, new_instructions = decision.facts, decision.instructions
+    for fact in new_facts:
+        evolve(state, fact)
+    while (more := turns.advance(state, stimulus.at_ms)) is not None:
+        for fact in more.facts:
+            evolve(state, fact)
+        new_facts.extend(more.facts)
+        new_instructions.extend(more.instructions)
+        if not more.facts:
+            break
+    return new_facts, new_instructions
+
+
+def _adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
+    decision = Decision()
+    if state.system_prompt is None:
+        spec = state.spec
+        prompt = system_prompt(spec, stimulus.prompt, stimulus.tools)
+        names = tuple(tool.name for tool in stimulus.tools)
+        decision.facts.append(facts.Opened(prompt, names, stimulus.model))
+        if spec.task:
+            message = UserMessage((TextContent(spec.task),), stimulus.at_ms, "parent")
+            decision.facts.append(facts.Heard("task", message, steer=False, wakes=True))
+    return decision
+
+
+def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
+    decision = Decision()
+    for call in list(state.calls.values()):
+        calls.recovered(state, call, stimulus.at_ms, decision)
+    if state.asking:
+        decision.instructions.append(todo.CallModel(state.turn))
+    for request_id, asked in state.consultations.items():
+        decision.instructions.append(
+            todo.RunApprover(request_id, asked.requester, asked.tool, asked.arguments, asked.tier)
+        )
+    return decision
+
+
+def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
+    decision = Decision()
+    if stimulus.message_id in state.heard or state.stopping is not None:
+        return decision
+    message = UserMessage((TextContent(stimulus.text),), stimulus.at_ms, stimulus.origin)
+    steer = stimulus.mode == "steer"
+    decision.facts.append(facts.Heard(stimulus.message_id, message, steer=steer, wakes=True))
+    if steer and not state.asking:
+        running = [
+            key
+            for key in state.reply_keys
+            if key in state.calls and state.calls[key].phase in {"open", "approved", "intended"}
+        ]
+        if running:
+            decision.instructions.append(todo.AbortCalls(tuple(running), "a new message came in"))
+    return decision
+
+
+def _call_asked(state: SessionState, stimulus: stimuli.CallAsked) -> Decision:
+    decision = Decision()
+    key = f"call.{stimulus.call_id}"
+    if key not in state.calls and state.stopping is None:
+        fact = facts.CallOpened(key, stimulus.call_id, stimulus.tool, stimulus.arguments)
+        decision.facts.append(fact)
+        call = ToolCall(stimulus.call_id, stimulus.tool, stimulus.arguments)
+        decision.instructions.append(todo.PrepareCall(key, call))
+    return decision
+
+
+def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Decision:
+    decision = Decision()
+    if stimulus.post_id not in state.heard:
+        decision.facts.append(
+            facts.ChildTroubleNoted(
+                stimulus.child, stimulus.tool, stimulus.attempts, stimulus.field, stimulus.message
+            )
+        )
+        where = f" at {stimulus.field}" if stimulus.field else ""
+        text = (
+            f"Session {stimulus.child} could not call {stimulus.tool} in {stimulus.attempts} attempts"
+            f"{where}: {stimulus.message}"
+        )
+        decision.facts.append(notice(stimulus.post_id, text, stimulus.at_ms, wakes=False))
+    return decision
+
+
+def _approver_asked(state: SessionState, stimulus: stimuli.ApproverAsked) -> Decision:
+    decision = Decision()
+    if stimulus.request_id not in state.consultations:
+        request = (
+            stimulus.request_id,
+            stimulus.requester,
+            stimulus.tool,
+            stimulus.arguments,
+            stimulus.tier,
+        )
+        decision.facts.append(facts.ApproverConsulted(*request))
+        decision.instructions.append(todo.RunApprover(*request))
+    return decision
+
+
+def _approver_answered(state: SessionState, stimulus: stimuli.ApproverAnswered) -> Decision:
+    decision = Decision()
+    if stimulus.request_id in state.consultations:
+        answer = (stimulus.request_id, stimulus.answer, stimulus.reason)
+        decision.facts.append(facts.ApproverReplied(*answer))
+        decision.instructions.append(todo.ReturnAnswer(*answer))
+    return decision
+
+
+def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decision:
+    decision = Decision()
+    if state.stopping is not None:
+        return decision
+    decision.facts.append(facts.Stopping(stimulus.reason, stimulus.status))
+    running = []
+    for call in state.calls.values():
+        if call.phase in {"asking", "held"}:
+            calls.abort_asking(decision, call, f"the session stops: {stimulus.reason}", stimulus.at_ms)
+        else:
+            running.append(call.key)
+    if running:
+        decision.instructions.append(todo.AbortCalls(tuple(running), stimulus.reason))
+    if state.unanswered:
+        decision.instructions.append(
+            todo.AnswerMessages(tuple(state.unanswered), "", f"the session stops: {stimulus.reason}")
+        )
+    return decision
+
+
+def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
+    """Time alone decides nothing; what has become due is found by ``advance``."""
+    return Decision()
+
+
+_DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
+    stimuli.Adopted: _adopted,
+    stimuli.Recovered: _recovered,
+    stimuli.Incoming: _incoming,
+    stimuli.ModelAnswered: turns.answered,
+    stimuli.ModelFailed: turns.failed,
+    stimuli.CallPrepared: calls.prepared,
+    stimuli.CallRejected: calls.rejected,
+    stimuli.CallFinished: calls.finished,
+    stimuli.IntentsCommitted: calls.committed,
+    stimuli.ApprovalAnswered: calls.approval_answered,
+    stimuli.CallAsked: _call_asked,
+    stimuli.ChildTroubled: _child_troubled,
+    stimuli.ApproverAsked: _approver_asked,
+    stimuli.ApproverAnswered: _approver_answered,
+    stimuli.CancelAsked: _cancel_asked,
+    stimuli.Rang: _rang,
+}

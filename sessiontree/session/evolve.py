@@ -1,0 +1,218 @@
+"""How facts change a session's state. Total, and without a single rule: rules are in ``decide``.
+
+``evolve`` owns the state it is given: it changes it in place and returns it, so that a conversation of n
+messages costs O(n) and not O(n²). Who needs the old state replays its facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sessiontree.contracts import session_facts as facts
+from sessiontree.contracts.messages import ToolCall, ToolResultMessage
+from sessiontree.contracts.session_facts import SessionFact
+from sessiontree.contracts.usage import Usage
+from sessiontree.session.state import Attempts, CallState, Consultation, SessionState, Waiting
+
+REMEMBERED_MESSAGES = 4096
+
+
+def evolve(state: SessionState, fact: SessionFact) -> SessionState:
+    """Apply one fact. Amortised O(1) in the length of the conversation."""
+    _APPLY[type(fact)](state, fact)
+    return state
+
+
+def _opened(state: SessionState, fact: facts.Opened) -> None:
+    state.system_prompt = fact.system_prompt
+    state.tools = fact.tools
+    state.model = fact.model
+
+
+def _heard(state: SessionState, fact: facts.Heard) -> None:
+    state.inbox.append(Waiting(fact.message_id, fact.message, fact.steer, fact.wakes))
+    state.heard[fact.message_id] = None
+    if len(state.heard) > REMEMBERED_MESSAGES:
+        del state.heard[next(iter(state.heard))]
+    if fact.wakes:
+        state.offer = None
+
+
+def _turn_started(state: SessionState, fact: facts.TurnStarted) -> None:
+    state.turn = fact.turn
+    state.run_turns = 1 if fact.fresh_run else state.run_turns + 1
+    state.asking = True
+    state.owes_turn = False
+    state.offer = None
+    if fact.fresh_run:
+        state.ledger.clear()
+        state.result_attempts = 0
+    if fact.took:
+        for waiting in state.inbox[: fact.took]:
+            state.transcript.append(waiting.message)
+            if waiting.wakes:
+                state.unanswered.append(waiting.message_id)
+        del state.inbox[: fact.took]
+
+
+def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
+    state.asking = False
+    message = fact.message
+    state.transcript.append(message)
+    calls = message.tool_calls
+    used = message.usage
+    state.usage = Usage(
+        state.usage.input_tokens + used.input_tokens,
+        state.usage.output_tokens + used.output_tokens,
+        state.usage.cost_usd + used.cost_usd,
+        state.usage.turns + 1,
+        state.usage.tool_calls + len(calls),
+    )
+    if calls:
+        keys = []
+        for index, call in enumerate(calls):
+            key = f"{fact.turn}.{index}"
+            keys.append(key)
+            state.calls[key] = CallState(key, call)
+        state.reply_keys = tuple(keys)
+
+
+def _turn_failed(state: SessionState, fact: facts.TurnFailed) -> None:
+    state.asking = False
+
+
+def _call_opened(state: SessionState, fact: facts.CallOpened) -> None:
+    call = ToolCall(fact.call_id, fact.tool, fact.arguments)
+    state.calls[fact.key] = CallState(fact.key, call, outside=True)
+
+
+def _call_held(state: SessionState, fact: facts.CallHeld) -> None:
+    call = state.calls.get(fact.key)
+    if call is not None:
+        call.phase = "held" if fact.held else "open"
+
+
+def _bind(state: SessionState, fact: facts.CallIntended | facts.ApprovalWanted) -> CallState | None:
+    call = state.calls.get(fact.key)
+    if call is not None:
+        call.tool = fact.tool
+        call.arguments = fact.arguments
+        call.digest = fact.digest
+        call.tier = fact.tier
+        call.repeatable = fact.repeatable
+        state.ledger.pop(fact.tool, None)
+    return call
+
+
+def _call_intended(state: SessionState, fact: facts.CallIntended) -> None:
+    call = _bind(state, fact)
+    if call is not None:
+        call.phase = "intended"
+
+
+def _approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
+    call = _bind(state, fact)
+    if call is not None:
+        call.phase = "asking"
+        call.request_id = fact.request_id
+        call.asked_at_ms = fact.at_ms
+
+
+def _approval_settled(state: SessionState, fact: facts.ApprovalSettled) -> None:
+    call = state.calls.get(fact.key)
+    if call is not None:
+        call.phase = "approved"
+
+
+def _call_parked(state: SessionState, fact: facts.CallParked) -> None:
+    call = state.calls.get(fact.key)
+    if call is not None:
+        call.parked = True
+    _place(state, fact.key, fact.message)
+
+
+def _arguments_rejected(state: SessionState, fact: facts.ArgumentsRejected) -> None:
+    state.ledger[fact.tool] = Attempts(fact.attempt, state.turn, fact.digest, fact.final)
+
+
+def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
+    call = state.calls.pop(fact.key, None)
+    if fact.resets is not None:
+        state.ledger.pop(fact.resets, None)
+    if fact.artifacts:
+        state.artifacts.extend(fact.artifacts)
+    if call is not None and not call.outside and not call.parked:
+        _place(state, fact.key, fact.message)
+
+
+def _place(state: SessionState, key: str, message: ToolResultMessage) -> None:
+    """Results stand in call order: they join the transcript together, when the last one is there."""
+    keys = state.reply_keys
+    if len(keys) == 1:
+        state.transcript.append(message)
+    else:
+        state.results[key] = message
+        if len(state.results) < len(keys):
+            return
+        state.transcript.extend(state.results[each] for each in keys)
+        state.results = {}
+    state.reply_keys = ()
+    state.owes_turn = True
+
+
+def _tool_given_up(state: SessionState, fact: facts.ToolGivenUp) -> None:
+    """Told to the parent; the ledger already refuses the tool."""
+
+
+def _child_trouble_noted(state: SessionState, fact: facts.ChildTroubleNoted) -> None:
+    """Recorded for the event stream; its text waits in the inbox as a notice of its own."""
+
+
+def _approver_consulted(state: SessionState, fact: facts.ApproverConsulted) -> None:
+    state.consultations[fact.request_id] = Consultation(fact.requester, fact.tool, fact.arguments, fact.tier)
+
+
+def _approver_replied(state: SessionState, fact: facts.ApproverReplied) -> None:
+    state.consultations.pop(fact.request_id, None)
+
+
+def _result_rejected(state: SessionState, fact: facts.ResultRejected) -> None:
+    state.result_attempts = fact.attempt
+
+
+def _rested(state: SessionState, fact: facts.Rested) -> None:
+    state.unanswered = [each for each in state.unanswered if each not in fact.answers]
+    status = "failed" if fact.error is not None else "completed"
+    state.offer = (status, fact.text if fact.error is None else fact.error, fact.result)
+    state.owes_turn = False
+
+
+def _stopping(state: SessionState, fact: facts.Stopping) -> None:
+    state.stopping = fact.status
+    state.stop_reason = fact.reason
+    state.asking = False
+
+
+_APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
+    facts.Opened: _opened,
+    facts.Heard: _heard,
+    facts.TurnStarted: _turn_started,
+    facts.TurnReplied: _turn_replied,
+    facts.TurnFailed: _turn_failed,
+    facts.CallOpened: _call_opened,
+    facts.CallHeld: _call_held,
+    facts.CallIntended: _call_intended,
+    facts.ApprovalWanted: _approval_wanted,
+    facts.ApprovalSettled: _approval_settled,
+    facts.CallParked: _call_parked,
+    facts.ArgumentsRejected: _arguments_rejected,
+    facts.CallResolved: _call_resolved,
+    facts.ToolGivenUp: _tool_given_up,
+    facts.ChildTroubleNoted: _child_trouble_noted,
+    facts.ApproverConsulted: _approver_consulted,
+    facts.ApproverReplied: _approver_replied,
+    facts.ResultRejected: _result_rejected,
+    facts.Rested: _rested,
+    facts.Stopping: _stopping,
+}

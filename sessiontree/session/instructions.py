@@ -1,0 +1,144 @@
+"""Instructions of the session machine: what a host, or the supervisor behind it, carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import ToolCall, ToolResultMessage
+from sessiontree.contracts.results import SessionResult
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareCall:
+    """Check a call; answer with CallPrepared, CallRejected or CallFinished."""
+
+    key: str
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteCall:
+    """Run a checked call; answer with CallFinished. ``digest`` is empty for calls nobody had to allow."""
+
+    key: str
+    call_id: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCalls:
+    """Stop these calls; each one not running answers CallFinished(skipped) at once."""
+
+    keys: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask the model; the state's transcript is the prompt."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitCommit:
+    """Answer IntentsCommitted once the facts given with this are durable."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskApproval:
+    """Let a request climb; answer ApprovalAnswered."""
+
+    request_id: str
+    key: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    digest: str
+    tier: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunApprover:
+    """Run this session's approver function; answer ApproverAnswered."""
+
+    request_id: str
+    requester: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    tier: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnAnswer:
+    """This session's approver function answered a request."""
+
+    request_id: str
+    answer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCall:
+    """A call asked from outside has its result."""
+
+    call_id: str
+    outcome: Outcome
+    message: ToolResultMessage
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMessages:
+    """The last word for these messages."""
+
+    message_ids: tuple[str, ...]
+    text: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTrouble:
+    """The parent is to know that the model gave a tool up."""
+
+    tool: str
+    attempts: int
+    field: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferResult:
+    """The session has nothing more to do; whether it ends is the tree's to say."""
+
+    result: SessionResult[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Ring at this time."""
+
+    at_ms: int
+
+
+SessionInstruction: TypeAlias = (
+    PrepareCall
+    | ExecuteCall
+    | AbortCalls
+    | CallModel
+    | AwaitCommit
+    | AskApproval
+    | RunApprover
+    | ReturnAnswer
+    | AnswerCall
+    | AnswerMessages
+    | ReportTrouble
+    | OfferResult
+    | WakeAt
+)

@@ -1,0 +1,125 @@
+"""The state of one session: everything its rules look at, and nothing else.
+
+Only ``evolve`` changes it. Members a call or a ledger entry has are the journal's words for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.messages import Message, ToolCall, UserMessage
+from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.usage import Usage
+
+CallPhase: TypeAlias = Literal["open", "held", "asking", "approved", "intended"]
+
+
+@dataclass(slots=True)
+class CallState:
+    """One tool call that has no final result yet."""
+
+    key: str
+    """``<turn>.<index>``, or ``call.<id>`` outside the transcript; unique in the session."""
+    call: ToolCall
+    phase: CallPhase = "open"
+    outside: bool = False
+    """Asked by the creating program; its result goes there and not into the transcript."""
+    parked: bool = False
+    """The model has a pending envelope as its result; the outcome comes as a notice."""
+    tool: str = ""
+    arguments: Mapping[str, JsonValue] = field(default_factory=dict)
+    digest: str = ""
+    tier: int = 0
+    repeatable: bool = False
+    request_id: str = ""
+    asked_at_ms: int = 0
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Failed attempts at one tool since its last valid call."""
+
+    count: int
+    turn: int
+    digest: str
+    refused: bool
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message that waits for the next turn."""
+
+    message_id: str
+    message: UserMessage
+    steer: bool
+    wakes: bool
+
+
+@dataclass(slots=True)
+class Consultation:
+    """A request this session's approver function is asked about."""
+
+    requester: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    tier: str
+
+
+@dataclass(slots=True)
+class SessionState:
+    """One session. ``calls`` holds the open reply's calls in reply order, and late and outside ones."""
+
+    spec: SessionSpec
+    limits: Limits
+    system_prompt: str | None = None
+    tools: tuple[str, ...] = ()
+    model: str = ""
+    transcript: list[Message] = field(default_factory=list)
+    inbox: list[Waiting] = field(default_factory=list)
+    turn: int = 0
+    """Model calls so far."""
+    run_turns: int = 0
+    """Model calls since the last new message."""
+    asking: bool = False
+    """Whether the model was asked and has not replied."""
+    owes_turn: bool = False
+    """Whether the transcript ends in something the model has not seen."""
+    reply_keys: tuple[str, ...] = ()
+    """Keys of the last reply's calls, until all of them have a result in the transcript."""
+    results: dict[str, Message] = field(default_factory=dict)
+    """Results of the open reply that wait for their place in the transcript."""
+    calls: dict[str, CallState] = field(default_factory=dict)
+    ledger: dict[str, Attempts] = field(default_factory=dict)
+    result_attempts: int = 0
+    unanswered: list[str] = field(default_factory=list)
+    """Ids of messages the next last word answers."""
+    heard: dict[str, None] = field(default_factory=dict)
+    """Ids of messages taken, newest last; the oldest are forgotten beyond a bound."""
+    consultations: dict[str, Consultation] = field(default_factory=dict)
+    artifacts: list[Artifact] = field(default_factory=list)
+    usage: Usage = Usage()
+    stopping: str | None = None
+    """Status the session is to end with, once it was told to stop."""
+    stop_reason: str = ""
+    offer: tuple[str, str, JsonValue] | None = None
+    """Last word that ends the session: status, summary, output; None while there is something to do."""
+
+    @property
+    def steered(self) -> bool:
+        """Whether a steering message waits."""
+        return any(waiting.steer for waiting in self.inbox)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether the model is asked or its reply's calls are not all settled."""
+        return self.asking or self.owes_turn or bool(self.reply_keys)
+
+
+def initial(spec: SessionSpec, limits: Limits) -> SessionState:
+    """Return the state of a session nothing has happened to."""
+    return SessionState(spec, limits)

@@ -1,0 +1,163 @@
+"""Rules for turns: when the model is asked, what its last word means, when a session has nothing more to do."""
+
+from __future__ import annotations
+
+from sessiontree.contracts import session_facts as facts
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.results import SessionResult
+from sessiontree.schema.result import compile_result
+from sessiontree.session import instructions as todo
+from sessiontree.session.calls import MAX_ATTEMPTS, Decision, notice, park, resolve
+from sessiontree.session.skipped import skipped_message
+from sessiontree.session.state import CallState, SessionState
+
+
+def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
+    """The model replied: its calls are checked, or its text is a last word."""
+    decision = Decision()
+    if not state.asking or stimulus.turn != state.turn:
+        return decision
+    message = stimulus.message
+    decision.facts.append(facts.TurnReplied(stimulus.turn, message))
+    calls = message.tool_calls
+    if not calls:
+        _last_word(state, decision, message.text, stimulus.at_ms)
+        return decision
+    steered = bool(state.inbox) and state.steered
+    for index, call in enumerate(calls):
+        key = f"{stimulus.turn}.{index}"
+        if steered:
+            resolve(decision, CallState(key, call), "skipped", skipped_message(call, stimulus.at_ms))
+        else:
+            decision.instructions.append(todo.PrepareCall(key, call))
+    return decision
+
+
+def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
+    """The model could not reply: the run stops short."""
+    decision = Decision()
+    if state.asking and stimulus.turn == state.turn:
+        decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason))
+        _rest(state, decision, "", f"the model failed: {stimulus.reason}")
+    return decision
+
+
+def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -> None:
+    schema = state.spec.result_schema
+    if schema is None:
+        _rest(state, decision, text, None)
+        return
+    try:
+        value = compile_result(schema).validate_text(text)
+    except ValidationError as error:
+        attempt = state.result_attempts + 1
+        decision.facts.append(facts.ResultRejected(attempt, error.field, error.message))
+        where = f" at {error.field}" if error.field else ""
+        if attempt >= MAX_ATTEMPTS:
+            problem = f"the result never fitted the schema its parent gave; last{where}: {error.message}"
+            _rest(state, decision, text, problem)
+            return
+        words = (
+            f"Your reply does not fit the result schema{where}: {error.message}. Reply again with JSON only."
+        )
+        decision.facts.append(notice(f"{state.turn}:result", words, at_ms))
+        return
+    decision.facts.append(facts.Rested(text, tuple(state.unanswered), None, value, has_result=True))
+    _answer(state, decision, text, None)
+
+
+def _rest(state: SessionState, decision: Decision, text: str, error: str | None) -> None:
+    decision.facts.append(facts.Rested(text, tuple(state.unanswered), error, None, has_result=False))
+    _answer(state, decision, text, error)
+
+
+def _answer(state: SessionState, decision: Decision, text: str, error: str | None) -> None:
+    if state.unanswered:
+        decision.instructions.append(todo.AnswerMessages(tuple(state.unanswered), text, error))
+
+
+def advance(state: SessionState, at_ms: int) -> Decision | None:
+    """Say what comes next once a stimulus has been taken in; None = nothing."""
+    if state.stopping is not None:
+        return None if state.calls else _offer_stopped(state)
+    if state.asking:
+        return None
+    if state.reply_keys:
+        return _wait_for_calls(state, at_ms)
+    if any(call.outside and call.phase == "intended" for call in state.calls.values()):
+        return None
+    waiting = any(each.wakes for each in state.inbox)
+    if state.owes_turn or waiting:
+        return _start_turn(state, waiting)
+    if held := [call for call in state.calls.values() if call.phase == "held"]:
+        return _release(held)
+    if state.offer is not None and not state.calls:
+        return _offer(state)
+    return None
+
+
+def _release(held: list[CallState]) -> Decision:
+    decision = Decision()
+    for call in held:
+        decision.facts.append(facts.CallHeld(call.key, held=False))
+        decision.instructions.append(todo.PrepareCall(call.key, call.call))
+    return decision
+
+
+def _start_turn(state: SessionState, waiting: bool) -> Decision:
+    decision = Decision()
+    fresh = waiting and any(each.wakes and each.message.origin != "notice" for each in state.inbox)
+    if not waiting and state.run_turns >= state.limits.max_turns:
+        allowed = state.limits.max_turns
+        problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
+        _rest(state, decision, "", problem)
+        return decision
+    turn = state.turn + 1
+    decision.facts.append(facts.TurnStarted(turn, len(state.inbox), fresh))
+    decision.instructions.append(todo.CallModel(turn))
+    return decision
+
+
+def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
+    """When only approvals are out, the model waits for them as long as the tree's patience lasts."""
+    waiting: list[CallState] = []
+    for key in state.reply_keys:
+        call = state.calls.get(key)
+        if call is None or call.parked:
+            continue
+        if call.phase != "asking":
+            return None
+        waiting.append(call)
+    patience_s = state.limits.approval_patience_s
+    news = any(each.wakes for each in state.inbox)
+    if not waiting or (patience_s is None and not news):
+        return None
+    decision = Decision()
+    deadlines = [call.asked_at_ms + int((patience_s or 0) * 1000) for call in waiting]
+    if news or max(deadlines) <= at_ms:
+        decision.facts.extend(park(call, at_ms) for call in waiting)
+    else:
+        decision.instructions.append(todo.WakeAt(max(deadlines)))
+    return decision
+
+
+def _offer(state: SessionState) -> Decision:
+    assert state.offer is not None  # noqa: S101 - asked by the caller
+    status, summary, output = state.offer
+    if state.spec.kind is SessionKind.MAIN:
+        status = "completed"
+    return _offered(state, SessionStatus(status), summary, output)
+
+
+def _offer_stopped(state: SessionState) -> Decision:
+    assert state.stopping is not None  # noqa: S101 - asked by the caller
+    return _offered(state, SessionStatus(state.stopping), state.stop_reason, None)
+
+
+def _offered(state: SessionState, status: SessionStatus, summary: str, output: object) -> Decision:
+    result: SessionResult[object] = SessionResult(
+        status, summary, output, tuple(state.artifacts), (), state.usage
+    )
+    return Decision(instructions=[todo.OfferResult(result)])

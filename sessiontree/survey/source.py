@@ -1,0 +1,144 @@
+"""Source: one file's bytes in, one finding out, whatever the bytes are."""
+
+from __future__ import annotations
+
+from sessiontree.survey.brace_definitions import brace_definitions
+from sessiontree.survey.decoding import Decoded, decode
+from sessiontree.survey.definition_patterns import patterns_of
+from sessiontree.survey.definitions import Definition
+from sessiontree.survey.finding import MAX_DEFINITIONS_PER_FILE, MAX_NOTES_PER_FILE, FileFinding
+from sessiontree.survey.imports import find_imports
+from sessiontree.survey.indent_definitions import indent_definitions
+from sessiontree.survey.languages import BINARY, Language, is_binary_name, language_of
+from sessiontree.survey.lines import count_lines, lines_of
+from sessiontree.survey.notes import find_notes
+from sessiontree.survey.python_source import PythonSource, parse_python
+from sessiontree.survey.syntax import masked
+
+MAX_LINE_CHARS = 5_000
+"""Longer lines are generated text: they count as lines, but nothing is searched in them."""
+_HEAD_CHARS = 8_000
+
+
+def printable_path(path: str) -> str:
+    """Return a path that has a JSON form: bytes of a name that are no UTF-8 appear as ``\\udcXX``."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def unread(path: str, reason: str) -> FileFinding:
+    """Return the finding of a file that could not be read."""
+    return FileFinding(path=printable_path(path), kind="unread", language="", bytes=0, problem=reason)
+
+
+def analyse(path: str, data: bytes, total_bytes: int) -> FileFinding:
+    """Return what a file holds.
+
+    Args:
+        path: Its path relative to the surveyed root, ``/`` between parts.
+        data: Its bytes, or the first of them.
+        total_bytes: How many the whole file has; more than ``len(data)`` means only its head was read.
+
+    Returns:
+        The finding; ``problem`` says what could not be read, decoded or parsed, empty when all could.
+
+    Contract: pure and never raises; time and memory linear in ``len(data)``.
+    """
+    path = printable_path(path)
+    total_bytes = max(total_bytes, len(data))
+    try:
+        return _analyse(path, data, total_bytes)
+    except Exception as error:  # noqa: BLE001 - one odd file must not cost the findings of all others
+        return unread(path, f"analysis failed: {type(error).__name__}: {error}").model_copy(
+            update={"bytes": total_bytes}
+        )
+
+
+def _analyse(path: str, data: bytes, total_bytes: int) -> FileFinding:
+    cut = total_bytes > len(data)
+    problems = [f"only the first {len(data):,} of {total_bytes:,} bytes were read"] if cut else []
+    decoded = decode(data, cut=cut)
+    if decoded is None or (decoded.problem and is_binary_name(path)):
+        return _binary(path, data, total_bytes, problems)
+    if decoded.problem:
+        problems.append(decoded.problem)
+    return _text(path, decoded, total_bytes, problems, cut=cut)
+
+
+def _binary(path: str, data: bytes, total_bytes: int, problems: list[str]) -> FileFinding:
+    expected = language_of(path, "")
+    if is_binary_name(path):
+        problems = []  # a head tells as much about it as the whole
+    elif expected.role == "code":
+        problems = [*problems, f"named like {expected.name} but is no text; counted as binary"]
+    return FileFinding(
+        path=path, kind="binary", language=BINARY, bytes=total_bytes, problem="; ".join(problems)
+    )
+
+
+def _text(path: str, decoded: Decoded, total_bytes: int, problems: list[str], *, cut: bool) -> FileFinding:
+    text = decoded.text
+    language = language_of(path, text[:_HEAD_CHARS])
+    lines = lines_of(text)
+    without_comments = masked(text, language.syntax)
+    masked_lines = lines if without_comments is text else lines_of(without_comments)
+    python: PythonSource | None = None
+    if language.name == "Python" and not cut:
+        parsed = parse_python(text)
+        if isinstance(parsed, str):
+            problems.append(parsed)
+        else:
+            python = parsed
+    documented = _documented(python)
+    count = count_lines(lines, masked_lines, sum(1 for line in documented if lines[line - 1].strip()))
+    if python is not None:
+        definitions, imports = python.definitions, python.imports
+    else:
+        definitions = _definitions(without_comments, masked_lines, language, problems)
+        imports = find_imports(text, lines, masked_lines, language.name)
+    notes = tuple(find_notes(path, text, lines, language, documented))
+    functions = sum(1 for definition in definitions if definition.kind == "function")
+    return FileFinding(
+        path=path,
+        kind="text",
+        language=language.name,
+        bytes=total_bytes,
+        lines=count.lines,
+        code=count.code,
+        comment=count.comment,
+        blank=count.blank,
+        functions=functions,
+        classes=len(definitions) - functions,
+        definitions=_longest(definitions),
+        notes=notes[:MAX_NOTES_PER_FILE],
+        notes_dropped=max(0, len(notes) - MAX_NOTES_PER_FILE),
+        imports=imports,
+        problem="; ".join(problems),
+    )
+
+
+def _documented(python: PythonSource | None) -> frozenset[int]:
+    if python is None:
+        return frozenset()
+    return frozenset(line for first, last in python.documented for line in range(first, last + 1))
+
+
+def _definitions(
+    without_comments: str, masked_lines: list[str], language: Language, problems: list[str]
+) -> tuple[Definition, ...]:
+    patterns = patterns_of(language.name)
+    if patterns is None:
+        return ()
+    if max(map(len, masked_lines), default=0) > MAX_LINE_CHARS:
+        problems.append(f"lines over {MAX_LINE_CHARS:,} characters were not searched for definitions")
+        without_comments = "\n".join(line if len(line) <= MAX_LINE_CHARS else "" for line in masked_lines)
+    if patterns.body == "braces":
+        return brace_definitions(without_comments, language.name, patterns.lines)
+    return () if patterns.lines is None else indent_definitions(without_comments, patterns.lines)
+
+
+def _longest(definitions: tuple[Definition, ...]) -> tuple[Definition, ...]:
+    """Return the definitions by line; of too many the longest."""
+    if len(definitions) <= MAX_DEFINITIONS_PER_FILE:
+        return definitions
+    longest = sorted(definitions, key=lambda one: (-one.lines, one.line))[:MAX_DEFINITIONS_PER_FILE]
+    return tuple(sorted(longest, key=lambda one: one.line))

@@ -1,0 +1,134 @@
+"""Approval requests: asked, answered by functions and people, expired. Each is decided exactly once."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from sessiontree.contracts.approvals import Answer
+from sessiontree.contracts.errors import ApprovalClosed
+from sessiontree.contracts.tree_facts import ApprovalRequested, DigestDenied, ToolAlwaysAllowed
+from sessiontree.tree.accounts import later
+from sessiontree.tree.bubbling import climb_from_asker, climb_on, settle_hop
+from sessiontree.tree.closing import close
+from sessiontree.tree.draft import Draft
+from sessiontree.tree.instructions import RefuseDecision
+from sessiontree.tree.state import TreeState
+from sessiontree.tree.stimuli import ApprovalAsked, ApproverReturned, Decided
+
+SAID_NO = "a person said no to this same call before"
+ANSWERS = ("approve", "deny", "escalate")
+
+
+def ask(draft: Draft, asked: ApprovalAsked) -> None:
+    """Take a request in and let it climb; one whose id is known changes nothing."""
+    state = draft.state
+    session = state.live_session(asked.session)
+    is_known = asked.request_id in state.requests or asked.request_id in state.decisions
+    if session is None or is_known:
+        return
+    expires_at_ms = later(draft.now_ms, state.limits.approval_expiry_s)
+    draft.write(
+        ApprovalRequested(
+            asked.request_id,
+            asked.session,
+            asked.key,
+            asked.tool,
+            asked.arguments,
+            asked.digest,
+            asked.tier,
+            expires_at_ms,
+            draft.now_ms,
+        )
+    )
+    if session.stop is not None:
+        close(draft, asked.request_id, "cancelled", "stop", f"{asked.session!r} is stopping")
+    elif not _standing_answer(draft, asked):
+        climb_from_asker(draft, asked.request_id)
+
+
+def hear_function(draft: Draft, returned: ApproverReturned) -> None:
+    """Take an approver function's answer, if it is still waited for; anything but the three words is no."""
+    request = draft.state.requests.get(returned.request_id)
+    if request is None or request.how != "consult" or request.rests_at != returned.session:
+        return
+    if returned.answer in ANSWERS:
+        answer, reason = cast("Answer", returned.answer), returned.reason
+    else:
+        answer = "deny"
+        reason = (
+            f"the approver function of {returned.session!r} answered {returned.answer!r}, which is none of "
+        )
+        reason += ", ".join(ANSWERS) + (f": {returned.reason}" if returned.reason else "")
+    settle_hop(draft, returned.request_id, returned.session, answer, "function", reason)
+    if answer == "escalate":
+        climb_on(draft, returned.request_id, draft.state.sessions[returned.session])
+
+
+def hear_person(draft: Draft, decided: Decided) -> None:
+    """Take a person's answer to a request that is shown; any other is refused and changes nothing."""
+    state = draft.state
+    request = state.requests.get(decided.request_id)
+    if request is None or request.how != "show" or request.rests_at is None:
+        how = "waiting for a function" if request is not None else state.decisions.get(decided.request_id)
+        draft.tell(RefuseDecision(ApprovalClosed(decided.request_id, how or "unknown to this tree")))
+        return
+    answer: Answer = "approve" if decided.approve else "deny"
+    settle_hop(draft, decided.request_id, request.rests_at, answer, "person", decided.reason, name=decided.by)
+    if not decided.approve:
+        _bind_denial(draft, request.digest, request.session, request.rests_at)
+    elif decided.always and request.tool not in state.always:
+        draft.write(ToolAlwaysAllowed(request.tool))
+        for other in state.requests_for.members(request.tool):
+            _settle_resting(draft, other, "approve", "always", f"{decided.by} always allows {request.tool!r}")
+
+
+def expire(draft: Draft, request_id: str) -> None:
+    """End a request nobody answered in time; it counts as denied."""
+    if request_id in draft.state.requests:
+        waited_s = draft.state.limits.approval_expiry_s
+        close(draft, request_id, "expired", "time", f"nobody answered within {waited_s:g} s")
+
+
+def _standing_answer(draft: Draft, asked: ApprovalAsked) -> bool:
+    """Whether the mode, a person's earlier no, or an owner's earlier always already answers."""
+    state = draft.state
+    mode = state.charter.mode
+    denied_at = _denied_at(state, asked.digest, asked.session)
+    if mode == "never":
+        close(draft, asked.request_id, "denied", "mode", "the tree's approval mode is 'never'")
+    elif denied_at is not None:
+        settle_hop(draft, asked.request_id, denied_at, "deny", "denial", SAID_NO)
+    elif mode == "auto":
+        close(draft, asked.request_id, "approved", "mode", "the tree's approval mode is 'auto'")
+    elif asked.tool in state.always:
+        close(draft, asked.request_id, "approved", "always", f"the owner always allows {asked.tool!r}")
+    else:
+        return False
+    return True
+
+
+def _bind_denial(draft: Draft, digest: str, asker: str, shown_at: str) -> None:
+    path: list[str] = []
+    for session in draft.state.chain(asker):
+        path.append(session.spec.session_id)
+        if session.spec.session_id == shown_at:
+            break
+    draft.write(DigestDenied(digest, tuple(path)))
+    for other in draft.state.requests_like.members(digest):
+        request = draft.state.requests[other]
+        if _denied_at(draft.state, digest, request.session) is not None:
+            _settle_resting(draft, other, "deny", "denial", SAID_NO)
+
+
+def _settle_resting(draft: Draft, request_id: str, answer: Answer, by: str, reason: str) -> None:
+    rests_at = draft.state.requests[request_id].rests_at
+    if rests_at is not None:
+        settle_hop(draft, request_id, rests_at, answer, by, reason)
+
+
+def _denied_at(state: TreeState, digest: str, session: str) -> str | None:
+    """Return the lowest session, from this one up, where a person said no to this call."""
+    for link in state.chain(session):
+        if (digest, link.spec.session_id) in state.denied:
+            return link.spec.session_id
+    return None

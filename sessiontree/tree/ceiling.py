@@ -1,0 +1,37 @@
+"""The ceiling: rights of a child ⊆ rights of its parent ∩ its kind ∩ its agent. Nothing widens it later."""
+
+from __future__ import annotations
+
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.tree.state import TreeState
+
+
+def tools_of_main(state: TreeState, agent: str) -> tuple[str, ...]:
+    """Return the names of the tools Main may hold at most, sorted."""
+    return tuple(sorted(state.allowed[agent, SessionKind.MAIN]))
+
+
+def tools_of_child(state: TreeState, parent: SessionSpec, kind: SessionKind, agent: str) -> tuple[str, ...]:
+    """Return the names of the tools a child may hold at most, sorted."""
+    allowed = state.allowed[agent, kind]
+    return tuple([name for name in parent.tools if name in allowed])
+
+
+def deepest_level(kind: SessionKind, max_depth: int) -> int:
+    """Return the deepest level of a kind: a Branch leaves room for one below it, a Worker needs none."""
+    return max_depth if kind is SessionKind.WORKER else max_depth - 1
+
+
+def time_to_live_s(default_s: float | None, asked_s: float | None, *, may_lengthen: bool) -> float | None:
+    """Return a child's time to live in seconds, None for as long as its parent lives."""
+    if asked_s is None:
+        return default_s
+    if may_lengthen or default_s is None:
+        return asked_s
+    return min(default_s, asked_s)
+
+
+def earliest(*times_ms: int | None) -> int | None:
+    """Return the earliest of the times that are set, None where none is."""
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)

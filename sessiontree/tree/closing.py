@@ -1,0 +1,28 @@
+"""Closing an approval request: one decision, one answer to who asked, nothing left on a screen."""
+
+from __future__ import annotations
+
+from sessiontree.contracts.approvals import Decision
+from sessiontree.contracts.stimuli import ApprovalAnswered
+from sessiontree.contracts.tree_facts import ApprovalDecided
+from sessiontree.tree.draft import Draft
+from sessiontree.tree.instructions import HideApproval
+
+
+def close(
+    draft: Draft, request_id: str, decision: Decision, by: str, reason: str, *, tell_asker: bool = True
+) -> None:
+    """Decide an open request and tell the session that asked, if it lives."""
+    request = draft.state.requests[request_id]
+    draft.write(ApprovalDecided(request_id, decision, by, reason))
+    if request.how is not None:
+        draft.tell(HideApproval(request_id, decision))
+    if tell_asker:
+        answer = ApprovalAnswered(draft.now_ms, request_id, decision, by, reason)
+        draft.post(request.session, lambda _: answer)
+
+
+def cancel_requests(draft: Draft, session: str, reason: str, *, tell_asker: bool) -> None:
+    """Cancel every open request of a session that stops, which is told, or ends, which is not."""
+    for request_id in draft.state.requests_of.members(session):
+        close(draft, request_id, "cancelled", "stop", reason, tell_asker=tell_asker)

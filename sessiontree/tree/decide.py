@@ -1,0 +1,93 @@
+"""One stimulus into facts and instructions: what time has brought first, then the stimulus's own rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.tree.approvals import ask, hear_function, hear_person
+from sessiontree.tree.budgets import charge
+from sessiontree.tree.draft import Draft
+from sessiontree.tree.evolve import evolve
+from sessiontree.tree.instructions import TreeInstruction, WakeAt
+from sessiontree.tree.resting import lose, offer, report_trouble, stir, take
+from sessiontree.tree.saying import say
+from sessiontree.tree.spawning import open_tree, spawn
+from sessiontree.tree.state import TreeState
+from sessiontree.tree.stimuli import (
+    ApprovalAsked,
+    ApproverReturned,
+    ClockRang,
+    Decided,
+    PostsConsumed,
+    ResultOffered,
+    SayAsked,
+    SessionLost,
+    SpawnAsked,
+    Stirred,
+    StopAsked,
+    TreeOpened,
+    TreeStimulus,
+    TroubleReported,
+    UsageReported,
+)
+from sessiontree.tree.stopping import ring, stop
+
+
+def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], list[TreeInstruction]]:
+    """Return what a stimulus leads to.
+
+    The tree's time is the latest of all it has seen. Whatever is due by then happens first, so that a
+    stimulus which comes too late finds it done. Stimuli may come in any order and more than once.
+
+    Returns:
+        Facts in the order they are to be booked, and instructions in the order they are to be carried
+        out once the facts are durable. Nothing that was decided depends on an instruction succeeding.
+
+    Raises:
+        ConfigError: a tree is opened without an agent.
+        ValueError: a result or stop carries a status no session can end in.
+
+    Contract: pure; never changes the state. Costs what the facts cost, not what the tree holds.
+    """
+    draft = Draft(state, stimulus.at_ms)
+    for alarm in state.alarms.due(draft.now_ms):
+        ring(draft, alarm)
+    _RULES[type(stimulus)](draft, stimulus)
+    if isinstance(stimulus, ClockRang):
+        # A bell may ring early when clocks step back; the next time is asked for again at every one.
+        next_ms = state.alarms.next_after(draft.now_ms)
+        if next_ms is not None:
+            draft.tell(WakeAt(next_ms))
+    return draft.facts, draft.instructions()
+
+
+def react(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], list[TreeInstruction]]:
+    """Decide on a stimulus and book its facts into the state, which is changed in place."""
+    facts, instructions = decide(state, stimulus)
+    for fact in facts:
+        evolve(state, fact)
+    return facts, instructions
+
+
+def _only_time(_draft: Draft, _rang: ClockRang) -> None:
+    """What a bell leads to is what is due."""
+
+
+_RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
+    TreeOpened: open_tree,
+    SpawnAsked: spawn,
+    Stirred: stir,
+    ResultOffered: offer,
+    SessionLost: lose,
+    ApprovalAsked: ask,
+    ApproverReturned: hear_function,
+    Decided: hear_person,
+    TroubleReported: report_trouble,
+    UsageReported: charge,
+    PostsConsumed: take,
+    StopAsked: stop,
+    SayAsked: say,
+    ClockRang: _only_time,
+}

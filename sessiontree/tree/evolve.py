@@ -1,0 +1,326 @@
+"""Facts into state: ``evolve`` books what was decided. It holds no rule and refuses nothing.
+
+A fact about a session, request or post the state does not know is booked as far as it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    ApprovalHopped,
+    ApprovalRequested,
+    ApprovalWaiting,
+    BudgetSpent,
+    CancelBegun,
+    ChannelSaid,
+    DigestDenied,
+    Posted,
+    PostsTaken,
+    ResultHeld,
+    SessionEnded,
+    SessionSpawned,
+    SessionStirred,
+    SpawnDenied,
+    ToolAlwaysAllowed,
+    TreeCreated,
+    TreeFact,
+    UsageCharged,
+)
+from sessiontree.tree.accounts import amounts_of, count, open_account
+from sessiontree.tree.alarms import Alarm, AlarmKind
+from sessiontree.tree.state import Mail, Post, Request, Session, Stop, TreeState
+
+
+def evolve(state: TreeState, fact: TreeFact) -> TreeState:
+    """Book one fact.
+
+    The state given belongs to this function: it is changed in place and returned. O(depth of the
+    session + length of the fact), amortised; never the size of the tree.
+    """
+    _BOOKS[type(fact)](state, fact)
+    return state
+
+
+def allowed_tools(config: TreeConfig) -> dict[tuple[str, SessionKind], frozenset[str]]:
+    """Return by agent and kind the tools its sessions may hold at most."""
+    by_kind = {kind: {row.name for row in config.tools if kind in row.kinds} for kind in SessionKind}
+    return {
+        (agent.name, kind): frozenset(names if agent.tools is None else names.intersection(agent.tools))
+        for agent in reversed(config.agents)
+        for kind, names in by_kind.items()
+    }
+
+
+def set_session_alarms(state: TreeState, session: Session) -> None:
+    """Set every alarm of a live session anew."""
+    spec = session.spec
+    account = state.accounts.get(spec.session_id)
+    if spec.expires_at_ms is not None:
+        state.alarms.set(Alarm(spec.expires_at_ms, AlarmKind.LIFE, spec.depth, spec.session_id))
+    if account is not None and account.wall_at_ms is not None:
+        state.alarms.set(Alarm(account.wall_at_ms, AlarmKind.WALL, spec.depth, spec.session_id))
+    if session.stop is not None:
+        _set_force(state, session, session.stop.force_at_ms)
+
+
+def set_request_alarm(state: TreeState, request: Request) -> None:
+    """Set the alarm of an open request."""
+    state.alarms.set(Alarm(request.expires_at_ms, AlarmKind.APPROVAL, 0, request.request_id))
+
+
+def index_request(state: TreeState, request: Request) -> None:
+    """Put an open request into the table and every index."""
+    state.requests.put(request.request_id, request)
+    state.open_requests += 1
+    state.requests_of.add(request.session, request.request_id)
+    state.requests_for.add(request.tool, request.request_id)
+    state.requests_like.add(request.digest, request.request_id)
+    asker = state.sessions.open(request.session)
+    if asker is not None:
+        asker.pending += 1
+
+
+def index_live(state: TreeState, session: Session) -> None:
+    """Put a live session into every index and into its ancestors' counts."""
+    spec = session.spec
+    state.live += 1
+    if spec.parent is None:
+        return
+    state.children.add(spec.parent, spec.session_id)
+    if spec.label is not None:
+        state.labels.put((spec.parent, spec.label), spec.session_id)
+    parent = state.sessions.open(spec.parent)
+    if parent is not None:
+        parent.live_children += 1
+    _count_below(state, session, 1)
+
+
+def _count_below(state: TreeState, session: Session, step: int) -> None:
+    above = session.spec.parent
+    while above is not None:
+        ancestor = state.sessions.open(above)
+        if ancestor is None:
+            return
+        ancestor.live_below += step
+        above = ancestor.spec.parent
+
+
+def _set_force(state: TreeState, session: Session, force_at_ms: int) -> None:
+    spec = session.spec
+    state.alarms.set(Alarm(force_at_ms, AlarmKind.FORCE, -spec.depth, spec.session_id))
+
+
+def _sweep(state: TreeState) -> None:
+    # A live session has at most three alarms, an open request one.
+    state.alarms.sweep(state.still_means, 3 * state.live + state.open_requests)
+
+
+def _created(state: TreeState, fact: TreeCreated) -> None:
+    state.config = fact.config
+    state.allowed = allowed_tools(fact.config)
+    state.now_ms = max(state.now_ms, fact.config.created_at_ms)
+
+
+def _spawned(state: TreeState, fact: SessionSpawned) -> None:
+    spec = fact.spec
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    session = Session(spec, fact.account, fact.at_ms)
+    parent = None if spec.parent is None else state.sessions.open(spec.parent)
+    above = None
+    if parent is not None:
+        above = state.accounts.get(parent.account)
+        if spec.kind is SessionKind.BRANCH:
+            parent.branches = fact.number
+        else:
+            parent.workers = fact.number
+        count(state.accounts, parent.account, "sessions", 1)
+    if fact.account == spec.session_id and spec.budget is not None:
+        account = open_account(spec.session_id, spec.budget, above, fact.at_ms)
+        state.accounts.put(spec.session_id, account)
+        if above is not None:
+            for name, cap in account.caps.items():
+                count(state.accounts, above.session, name, cap)
+    state.sessions.put(spec.session_id, session)
+    state.total += 1
+    if spec.parent is not None and spec.key is not None:
+        state.keys.put((spec.parent, spec.key), spec.session_id)
+    index_live(state, session)
+    set_session_alarms(state, session)
+
+
+def _stirred(state: TreeState, fact: SessionStirred) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.held = None
+        session.status = SessionStatus.ACTIVE
+
+
+def _held(state: TreeState, fact: ResultHeld) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.held = fact.result
+        session.is_quiet = fact.quiet
+        session.status = SessionStatus.SUSPENDED
+
+
+def _ended(state: TreeState, fact: SessionEnded) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    session = state.sessions.open(fact.session)
+    if session is None or not session.is_live:
+        return
+    session.status = fact.status
+    session.result = fact.result
+    session.was_forced = fact.forced
+    session.ended_at_ms = fact.at_ms
+    session.held = None
+    session.owed = 0
+    for post_id in state.owed_to.members(fact.session):
+        _forget_post(state, fact.session, post_id)
+    _unindex_live(state, session)
+    _close_account(state, fact.session)
+    _sweep(state)
+
+
+def _unindex_live(state: TreeState, session: Session) -> None:
+    spec = session.spec
+    state.live -= 1
+    if spec.parent is None:
+        return
+    state.children.discard(spec.parent, spec.session_id)
+    if spec.label is not None:
+        state.labels.drop((spec.parent, spec.label))
+    parent = state.sessions.open(spec.parent)
+    if parent is not None:
+        parent.live_children -= 1
+    _count_below(state, session, -1)
+
+
+def _close_account(state: TreeState, session: str) -> None:
+    account = state.accounts.open(session)
+    if account is None:
+        return
+    account.is_closed = True
+    if account.above is not None:
+        for name, cap in account.caps.items():
+            count(state.accounts, account.above, name, account.used[name] - cap)
+
+
+def _requested(state: TreeState, fact: ApprovalRequested) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    request = Request(
+        fact.request_id,
+        fact.session,
+        fact.key,
+        fact.tool,
+        fact.arguments,
+        fact.digest,
+        fact.tier,
+        fact.expires_at_ms,
+    )
+    index_request(state, request)
+    set_request_alarm(state, request)
+
+
+def _waiting(state: TreeState, fact: ApprovalWaiting) -> None:
+    request = state.requests.open(fact.request_id)
+    if request is not None:
+        request.rests_at = fact.session
+        request.how = fact.how
+
+
+def _decided(state: TreeState, fact: ApprovalDecided) -> None:
+    request = state.requests.get(fact.request_id)
+    state.decisions.put(fact.request_id, fact.decision)
+    if request is None:
+        return
+    state.requests.drop(fact.request_id)
+    state.open_requests -= 1
+    state.requests_of.discard(request.session, fact.request_id)
+    state.requests_for.discard(request.tool, fact.request_id)
+    state.requests_like.discard(request.digest, fact.request_id)
+    asker = state.sessions.open(request.session)
+    if asker is not None:
+        asker.pending -= 1
+    _sweep(state)
+
+
+def _digest_denied(state: TreeState, fact: DigestDenied) -> None:
+    for session in fact.sessions:
+        state.denied.put((fact.digest, session), True)
+
+
+def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
+    state.always.put(fact.tool, True)
+
+
+def _posted(state: TreeState, fact: Posted) -> None:
+    mail = cast("Mail", fact.stimulus)
+    state.now_ms = max(state.now_ms, mail.at_ms)
+    state.posts.put(fact.post_id, Post(fact.session, mail))
+    state.owed_to.add(fact.session, fact.post_id)
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.posted += 1
+        session.owed += 1
+
+
+def _taken(state: TreeState, fact: PostsTaken) -> None:
+    session = state.sessions.open(fact.session)
+    for post_id in fact.post_ids:
+        _forget_post(state, fact.session, post_id)
+    if session is not None:
+        session.owed -= len(fact.post_ids)
+
+
+def _forget_post(state: TreeState, session: str, post_id: str) -> None:
+    state.posts.drop(post_id)
+    state.owed_to.discard(session, post_id)
+
+
+def _charged(state: TreeState, fact: UsageCharged) -> None:
+    for name, amount in amounts_of(fact.usage).items():
+        count(state.accounts, fact.account, name, amount)
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.usage += fact.usage
+
+
+def _cancelling(state: TreeState, fact: CancelBegun) -> None:
+    stop = Stop(fact.status, fact.reason, fact.force_at_ms)
+    for name in fact.sessions:
+        session = state.sessions.open(name)
+        if session is not None:
+            session.stop = stop
+            _set_force(state, session, fact.force_at_ms)
+    _sweep(state)
+
+
+def _only_told(_state: TreeState, _fact: TreeFact) -> None:
+    """Nothing in the state depends on it; it is there for who reads the journal."""
+
+
+_BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
+    TreeCreated: _created,
+    SessionSpawned: _spawned,
+    SpawnDenied: _only_told,
+    SessionStirred: _stirred,
+    ResultHeld: _held,
+    SessionEnded: _ended,
+    ApprovalRequested: _requested,
+    ApprovalHopped: _only_told,
+    ApprovalWaiting: _waiting,
+    ApprovalDecided: _decided,
+    DigestDenied: _digest_denied,
+    ToolAlwaysAllowed: _always_allowed,
+    Posted: _posted,
+    PostsTaken: _taken,
+    UsageCharged: _charged,
+    BudgetSpent: _only_told,
+    ChannelSaid: _only_told,
+    CancelBegun: _cancelling,
+}

@@ -1,0 +1,39 @@
+"""What must be carried out again after a recovery, read from the state: nothing is decided anew."""
+
+from __future__ import annotations
+
+from sessiontree.tree.instructions import (
+    Deliver,
+    ReleaseSession,
+    ShowApproval,
+    TreeInstruction,
+    WakeAt,
+)
+from sessiontree.tree.state import TreeState
+
+
+def owed(state: TreeState) -> list[TreeInstruction]:
+    """Return every instruction that may not have been carried out, though its facts are durable.
+
+    Returns:
+        First the ends of sessions, leaves before what is above them, so that nobody waits for one that
+        is over; then what live sessions have not taken, in the order it was posted; then requests that
+        are to be on a screen; last one bell for every time something becomes due, earliest first. All
+        of them are harmless when repeated.
+    """
+    instructions: list[TreeInstruction] = []
+    ended = [
+        (session.spec.session_id, session.result, session.was_forced)
+        for _, session in state.sessions.items()
+        if session.result is not None
+    ]
+    instructions += [ReleaseSession(name, result, forced) for name, result, forced in reversed(ended)]
+    instructions += [Deliver(post.session, post_id, post.mail) for post_id, post in state.posts.items()]
+    instructions += [
+        ShowApproval(request.request_id, request.rests_at)
+        for _, request in state.requests.items()
+        if request.how == "show" and request.rests_at is not None
+    ]
+    bells = {alarm.at_ms for alarm in state.alarms if state.still_means(alarm)}
+    instructions += [WakeAt(at_ms) for at_ms in sorted(bells)]
+    return instructions

@@ -1,0 +1,77 @@
+"""Last words: what a session offers, what wakes it again, and what it takes of what it is owed."""
+
+from __future__ import annotations
+
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.stimuli import ChildTroubled
+from sessiontree.contracts.tree_facts import PostsTaken, ResultHeld, SessionStirred
+from sessiontree.tree.draft import Draft
+from sessiontree.tree.ending import end, final_result, may_end_with, settle
+from sessiontree.tree.stimuli import PostsConsumed, ResultOffered, SessionLost, Stirred, TroubleReported
+
+
+def offer(draft: Draft, offered: ResultOffered) -> None:
+    """End the session by its last word, or keep that word until nothing of its own is pending.
+
+    Raises:
+        ValueError: the result's status is not a final one.
+    """
+    result = offered.result
+    if not result.status.is_final:
+        raise ValueError(f"can't end session {offered.session!r} as {result.status}: that is no final state")
+    session = draft.state.live_session(offered.session)
+    if session is None:
+        return
+    if may_end_with(session, result.status, is_quiet=offered.quiet):
+        end(draft, session, final_result(session, result), forced=False)
+    elif (session.held, session.is_quiet) != (result, offered.quiet):
+        draft.write(ResultHeld(offered.session, result, offered.quiet))
+
+
+def stir(draft: Draft, stirred: Stirred) -> None:
+    """Withdraw the word a session had given, for it was given something new; a stop stands."""
+    session = draft.state.live_session(stirred.session)
+    if session is not None and session.held is not None and session.stop is None:
+        draft.write(SessionStirred(stirred.session))
+
+
+def lose(draft: Draft, lost: SessionLost) -> None:
+    """End a session that cannot go on."""
+    session = draft.state.live_session(lost.session)
+    if session is not None:
+        summary = f"session {lost.session!r} crashed: {lost.reason}"
+        result = SessionResult[object](SessionStatus.FAILED, summary, usage=session.usage)
+        end(draft, session, result, forced=True)
+
+
+def take(draft: Draft, consumed: PostsConsumed) -> None:
+    """Strike out what a session took; ids that are not owed to it are passed over."""
+    posts = draft.state.posts
+    taken = []
+    for post_id in dict.fromkeys(consumed.post_ids):
+        post = posts.get(post_id)
+        if post is not None and post.session == consumed.session:
+            taken.append(post_id)
+    if taken:
+        draft.write(PostsTaken(consumed.session, tuple(taken)))
+        settle(draft, consumed.session)
+
+
+def report_trouble(draft: Draft, reported: TroubleReported) -> None:
+    """Tell a session's parent that the session's model gave a tool up; Main has no parent."""
+    session = draft.state.live_session(reported.session)
+    if session is None or session.spec.parent is None:
+        return
+    draft.post(
+        session.spec.parent,
+        lambda post_id: ChildTroubled(
+            draft.now_ms,
+            post_id,
+            reported.session,
+            reported.tool,
+            reported.attempts,
+            reported.field,
+            reported.message,
+        ),
+    )

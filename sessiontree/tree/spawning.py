@@ -1,0 +1,202 @@
+"""Spawning: every check before anything starts, then the child with the rights it will have for life."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.tree_facts import SessionSpawned, SpawnDenied, TreeCreated
+from sessiontree.tree.accounts import endless, later
+from sessiontree.tree.budgets import shortage
+from sessiontree.tree.ceiling import deepest_level, earliest, time_to_live_s, tools_of_child, tools_of_main
+from sessiontree.tree.draft import Draft
+from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
+from sessiontree.tree.state import Session, TreeState
+from sessiontree.tree.stimuli import SpawnAsked, TreeOpened
+
+MAIN = "main"
+"""Id of every tree's root."""
+
+
+def open_tree(draft: Draft, asked: TreeOpened) -> None:
+    """Create the tree and its Main; a tree that exists stays as it is.
+
+    Raises:
+        ConfigError: the configuration names no agent, or a limit or budget is not finite.
+    """
+    config = asked.config
+    if draft.state.config is not None:
+        return
+    if not config.agents:
+        raise ConfigError(f"tree {config.tree_id!r} has no agent; give it at least Main's")
+    for numbers in (config.limits, config.budget):
+        name = endless(numbers)
+        if name is not None:
+            raise ConfigError(
+                f"{name} of tree {config.tree_id!r} is not finite; give a number, or None for no bound"
+            )
+    draft.write(TreeCreated(config))
+    agent = config.agents[0].name
+    spec = SessionSpec(
+        session_id=MAIN,
+        kind=SessionKind.MAIN,
+        parent=None,
+        depth=0,
+        agent=agent,
+        task="",
+        label=None,
+        via="root",
+        tools=tools_of_main(draft.state, agent),
+        result_schema=None,
+        rules=config.rules,
+        approver=None,
+        owns_channel=config.owns_channel,
+        budget=config.budget,
+        expires_at_ms=None,
+        key=None,
+    )
+    _start(draft, spec, MAIN, 1)
+
+
+def spawn(draft: Draft, asked: SpawnAsked) -> None:
+    """Start a child, or say why not; a key asked before names the child it named then."""
+    state = draft.state
+    known = None if asked.key is None else state.keys.get((asked.parent, asked.key))
+    if known is not None:
+        draft.tell(AcceptSpawn(known, False))
+        return
+    for check in _CHECKS:
+        refusal = check(state, asked)
+        if refusal is not None:
+            _refuse(draft, asked, refusal)
+            return
+    parent = state.sessions[asked.parent]
+    number = 1 + (parent.branches if asked.kind is SessionKind.BRANCH else parent.workers)
+    spec = _spec_of(draft, asked, parent, number)
+    _start(draft, spec, spec.session_id if spec.budget is not None else parent.account, number)
+
+
+def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:
+    draft.write(SessionSpawned(spec, account, number, draft.now_ms))
+    draft.tell(AcceptSpawn(spec.session_id, True))
+    own = draft.state.accounts.get(spec.session_id)
+    wake_at_ms = earliest(spec.expires_at_ms, None if own is None else own.wall_at_ms)
+    if wake_at_ms is not None:
+        draft.tell(WakeAt(wake_at_ms))
+
+
+def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> SessionSpec:
+    limits = draft.state.limits
+    is_branch = asked.kind is SessionKind.BRANCH
+    # What decides about approvals comes from the creating program alone, whatever a model asked for.
+    from_program = asked.via == "handle"
+    agent = asked.agent or parent.spec.agent
+    ttl_s = time_to_live_s(
+        limits.branch_ttl_s if is_branch else limits.worker_ttl_s, asked.ttl_s, may_lengthen=from_program
+    )
+    own_end_ms = None if ttl_s is None else later(draft.now_ms, ttl_s)
+    return SessionSpec(
+        session_id=f"{parent.spec.session_id}/{'b' if is_branch else 'w'}{number}",
+        kind=asked.kind,
+        parent=parent.spec.session_id,
+        depth=parent.spec.depth + 1,
+        agent=agent,
+        task=asked.task,
+        label=asked.label or None,
+        via=asked.via,
+        tools=tools_of_child(draft.state, parent.spec, asked.kind, agent),
+        result_schema=asked.result_schema,
+        rules=asked.rules if from_program else (),
+        approver=asked.approver if from_program else None,
+        owns_channel=asked.owns_channel and from_program,
+        budget=asked.budget,
+        expires_at_ms=earliest(own_end_ms, parent.spec.expires_at_ms),
+        key=asked.key,
+    )
+
+
+def _refuse(draft: Draft, asked: SpawnAsked, error: SpawnRefused) -> None:
+    limit, used, allowed = None, 0.0, 0.0
+    if isinstance(error, LimitExceeded):
+        limit, used, allowed = error.limit, error.used, error.allowed
+    draft.write(SpawnDenied(asked.parent, asked.kind, limit, used, allowed, error.reason))
+    draft.tell(RefuseSpawn(error))
+
+
+def _standing(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    parent = state.sessions.get(asked.parent)
+    if parent is None:
+        why = "no session of that path exists; spawn from one that lives"
+    elif not parent.is_live:
+        why = f"it has ended ({parent.status}); spawn from a session that lives"
+    elif parent.stop is not None:
+        why = f"it is stopping ({parent.stop.reason}); spawn from a session that goes on"
+    else:
+        return None
+    return _refusal(asked, why)
+
+
+def _kinds(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    parent = state.sessions[asked.parent].spec
+    if asked.kind is SessionKind.MAIN:
+        why = "a tree has one main and nobody spawns another; ask for a branch or a worker"
+    elif asked.via == "root":
+        why = "only main comes from the root; spawn through a model or a handle"
+    elif parent.kind is SessionKind.WORKER:
+        why = "a worker is a leaf; let the session above it spawn"
+    else:
+        return None
+    return _refusal(asked, why)
+
+
+def _numbers(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    parent = state.sessions[asked.parent]
+    limits = state.limits
+    depth = parent.spec.depth + 1
+    if depth > deepest_level(asked.kind, limits.max_depth):
+        # A Branch counts with the level it must leave below it.
+        needs = depth if asked.kind is SessionKind.WORKER else depth + 1
+        return LimitExceeded(asked.parent, "max_depth", needs, limits.max_depth)
+    if parent.live_children >= limits.max_children:
+        return LimitExceeded(asked.parent, "max_children", parent.live_children + 1, limits.max_children)
+    if state.live >= limits.max_live:
+        return LimitExceeded(asked.parent, "max_live", state.live + 1, limits.max_live)
+    if state.total >= limits.max_total:
+        return LimitExceeded(asked.parent, "max_total", state.total + 1, limits.max_total)
+    return None
+
+
+def _names(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    if asked.agent and (asked.agent, asked.kind) not in state.allowed:
+        known = ", ".join(sorted({agent for agent, _ in state.allowed}))
+        return _refusal(asked, f"no agent is called {asked.agent!r}; there are {known}")
+    if asked.label:
+        holder = state.labels.get((asked.parent, asked.label))
+        if holder is not None:
+            return _refusal(
+                asked, f"label {asked.label!r} belongs to {holder!r}; choose another, or wait until it ends"
+            )
+    if asked.ttl_s is not None and not 0 < asked.ttl_s < math.inf:
+        return _refusal(asked, f"ttl_s is {asked.ttl_s!r}; give seconds above 0, or None for the default")
+    name = endless(asked.budget)
+    if name is not None:
+        return _refusal(asked, f"{name} of its budget is not finite; give a number, or None for no cap")
+    return None
+
+
+def _refusal(asked: SpawnAsked, why: str) -> SpawnRefused:
+    named = f" {asked.label!r}" if asked.label else ""
+    return SpawnRefused(asked.parent, f"can't spawn a {asked.kind}{named}: {why}")
+
+
+_CHECKS: tuple[Callable[[TreeState, SpawnAsked], SpawnRefused | None], ...] = (
+    _standing,
+    _kinds,
+    _numbers,
+    _names,
+    shortage,
+)
+"""In this order; the first refusal is the answer."""

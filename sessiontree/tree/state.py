@@ -1,0 +1,234 @@
+"""The state of a tree: sessions, accounts and open approvals, and indexes over them. It holds no rules.
+
+Everything here is derived from facts by ``evolve``, which alone changes it. Reading is open to everyone
+on the floors above; what ``get`` returns must not be changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.stimuli import (
+    ApprovalAnswered,
+    ApproverAsked,
+    CancelAsked,
+    ChildTroubled,
+    Incoming,
+)
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.usage import Usage
+from sessiontree.tree.accounts import Account
+from sessiontree.tree.alarms import Alarm, AlarmKind, Alarms
+from sessiontree.tree.table import Groups, Table
+
+Mail: TypeAlias = Incoming | ApprovalAnswered | ApproverAsked | CancelAsked | ChildTroubled
+"""The stimuli this machine posts to sessions."""
+
+
+class Stop(NamedTuple):
+    """How a session was told to stop."""
+
+    status: SessionStatus
+    """How it will have ended."""
+    reason: str
+    force_at_ms: int
+
+
+class Post(NamedTuple):
+    """Something owed to a session."""
+
+    session: str
+    mail: Mail
+
+
+@dataclass(slots=True)
+class Session:
+    """One session, living or ended."""
+
+    spec: SessionSpec
+    account: str
+    """The session whose budget it draws on."""
+    spawned_at_ms: int
+    status: SessionStatus = SessionStatus.ACTIVE
+    live_children: int = 0
+    live_below: int = 0
+    """Live sessions anywhere below it."""
+    branches: int = 0
+    """Branches it ever had; the next one's number is one more."""
+    workers: int = 0
+    posted: int = 0
+    """Posts it was ever sent."""
+    owed: int = 0
+    """Posts it has not taken yet."""
+    pending: int = 0
+    """Its own approval requests without a decision."""
+    held: SessionResult[Any] | None = None
+    """Its last word, kept until nothing of its own is pending."""
+    is_quiet: bool = False
+    """Whether no input was on its way when it gave its last word."""
+    stop: Stop | None = None
+    result: SessionResult[Any] | None = None
+    """How it ended."""
+    was_forced: bool = False
+    ended_at_ms: int | None = None
+    usage: Usage = Usage()
+    """What it was charged for."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has not ended."""
+        return self.result is None
+
+    def copy(self) -> Session:
+        """Return a copy."""
+        return Session(*_SESSION_VALUES(self))
+
+
+_SESSION_VALUES = attrgetter(*(member.name for member in fields(Session)))
+
+
+@dataclass(slots=True)
+class Request:
+    """One approval request without a decision."""
+
+    request_id: str
+    session: str
+    key: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    digest: str
+    tier: int
+    expires_at_ms: int
+    rests_at: str | None = None
+    """The session it waits at."""
+    how: str | None = None
+    """``consult``: that session's function is asked; ``show``: a person is."""
+
+    def copy(self) -> Request:
+        """Return a copy."""
+        return Request(*_REQUEST_VALUES(self))
+
+
+_REQUEST_VALUES = attrgetter(*(member.name for member in fields(Request)))
+
+
+@dataclass(slots=True)
+class TreeState:
+    """Everything the tree machine knows."""
+
+    config: TreeConfig | None = None
+    """None until the tree is created."""
+    allowed: Mapping[tuple[str, SessionKind], frozenset[str]] = field(default_factory=dict)
+    """Tools that sessions of an agent and kind may hold at most; made from the configuration."""
+    now_ms: int = 0
+    """The latest time any fact carried."""
+    live: int = 0
+    total: int = 0
+    open_requests: int = 0
+    sessions: Table[str, Session] = field(default_factory=Table)
+    """In spawn order, parents before their children; ended ones stay."""
+    accounts: Table[str, Account] = field(default_factory=Table)
+    """By the session that has one."""
+    requests: Table[str, Request] = field(default_factory=Table)
+    """Those without a decision, in the order they were asked."""
+    decisions: Table[str, str] = field(default_factory=Table)
+    """How every other request ended."""
+    posts: Table[str, Post] = field(default_factory=Table)
+    """What live sessions have not taken yet."""
+    labels: Table[tuple[str, str], str] = field(default_factory=Table)
+    """Parent and label to the live child of that label."""
+    keys: Table[tuple[str, str], str] = field(default_factory=Table)
+    """Parent and spawn key to the child, living or ended."""
+    denied: Table[tuple[str, str], bool] = field(default_factory=Table)
+    """Digest and session where a person said no to that call for good."""
+    always: Table[str, bool] = field(default_factory=Table)
+    """Tools the owner allowed for good."""
+    children: Groups = field(default_factory=Groups)
+    """Live children by parent, in spawn order."""
+    owed_to: Groups = field(default_factory=Groups)
+    """Ids of posts by session, in the order they were posted."""
+    requests_of: Groups = field(default_factory=Groups)
+    """Open requests by the session that asked."""
+    requests_for: Groups = field(default_factory=Groups)
+    """Open requests by tool."""
+    requests_like: Groups = field(default_factory=Groups)
+    """Open requests by digest."""
+    alarms: Alarms = field(default_factory=Alarms)
+
+    def layer(self) -> TreeState:
+        """Return a state that starts out equal and leaves this one alone; its alarms are its own."""
+        return TreeState(
+            self.config,
+            self.allowed,
+            self.now_ms,
+            self.live,
+            self.total,
+            self.open_requests,
+            Table(self.sessions),
+            Table(self.accounts),
+            Table(self.requests),
+            Table(self.decisions),
+            Table(self.posts),
+            Table(self.labels),
+            Table(self.keys),
+            Table(self.denied),
+            Table(self.always),
+            Groups(self.children),
+            Groups(self.owed_to),
+            Groups(self.requests_of),
+            Groups(self.requests_for),
+            Groups(self.requests_like),
+        )
+
+    @property
+    def charter(self) -> TreeConfig:
+        """The tree's configuration.
+
+        Raises:
+            LookupError: the tree was not created yet.
+        """
+        if self.config is None:
+            raise LookupError("no tree was created yet")
+        return self.config
+
+    @property
+    def limits(self) -> Limits:
+        """The tree's bounds; raises as :attr:`charter` does."""
+        return self.charter.limits
+
+    def live_session(self, session: str) -> Session | None:
+        """Return a session that has not ended, or None."""
+        found = self.sessions.get(session)
+        return found if found is not None and found.is_live else None
+
+    def parent_of(self, session: Session) -> Session | None:
+        """Return a session's parent, None for Main."""
+        parent = session.spec.parent
+        return None if parent is None else self.sessions.get(parent)
+
+    def chain(self, session: str) -> Iterator[Session]:
+        """Yield a session and its ancestors, Main last."""
+        link = self.sessions.get(session)
+        while link is not None:
+            yield link
+            link = self.parent_of(link)
+
+    def still_means(self, alarm: Alarm) -> bool:
+        """Whether what an alarm was set for can still happen."""
+        if alarm.kind is AlarmKind.APPROVAL:
+            return alarm.ident in self.requests
+        session = self.live_session(alarm.ident)
+        return session is not None and (alarm.kind is AlarmKind.FORCE or session.stop is None)
+
+
+def initial_tree() -> TreeState:
+    """Return the state before anything happened."""
+    return TreeState()

@@ -1,0 +1,57 @@
+"""Stops somebody asked for, and those that time brings."""
+
+from __future__ import annotations
+
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.results import SessionResult
+from sessiontree.tree.alarms import Alarm, AlarmKind
+from sessiontree.tree.approvals import expire
+from sessiontree.tree.draft import Draft
+from sessiontree.tree.ending import STOP_WORDS, begin_stop, end, stop_spent
+from sessiontree.tree.stimuli import StopAsked
+
+
+def stop(draft: Draft, asked: StopAsked) -> None:
+    """Tell a session and everything below it to stop; one that has ended, or is stopping, is left alone.
+
+    Raises:
+        ValueError: a stop cannot end a session in that status.
+    """
+    if asked.status not in STOP_WORDS:
+        words = ", ".join(STOP_WORDS.values())
+        raise ValueError(f"can't stop session {asked.session!r} as {asked.status}: choose one of {words}")
+    begin_stop(draft, [asked.session], asked.status, asked.reason)
+
+
+def ring(draft: Draft, alarm: Alarm) -> None:
+    """Do what an alarm was set for, if it still means something."""
+    if not draft.state.still_means(alarm):
+        return
+    if alarm.kind is AlarmKind.APPROVAL:
+        expire(draft, alarm.ident)
+    elif alarm.kind is AlarmKind.LIFE:
+        begin_stop(
+            draft, [alarm.ident], SessionStatus.EXPIRED, f"the time to live of {alarm.ident!r} is over"
+        )
+    elif alarm.kind is AlarmKind.WALL:
+        _stop_at_wall(draft, alarm.ident)
+    else:
+        _force(draft, alarm.ident)
+
+
+def _stop_at_wall(draft: Draft, name: str) -> None:
+    session = draft.state.sessions[name]
+    budget = session.spec.budget
+    if budget is not None and budget.wall_s is not None:
+        used_s = (draft.now_ms - session.spawned_at_ms) / 1000
+        stop_spent(draft, name, "wall_s", used_s, budget.wall_s)
+
+
+def _force(draft: Draft, name: str) -> None:
+    # Alarms of one time ring from the leaves up, and nobody below was told later than who is above.
+    session = draft.state.sessions[name]
+    if session.stop is not None:
+        grace_s = draft.state.limits.cancel_grace_s
+        summary = f"ended after {grace_s:g} s without wrapping up: {session.stop.reason}"
+        result = SessionResult[object](session.stop.status, summary, usage=session.usage)
+        end(draft, session, result, forced=True)

@@ -1,0 +1,3 @@
+"""The release."""
+
+VERSION = "0.1.0"
