@@ -57,8 +57,11 @@ FAULTS = [
     ("floors", "sessiontree/journal/planted.py", "import sessiontree.models"),
     ("floors", "sessiontree/cli/planted.py", "import sessiontree.survey"),
     ("floors", "sessiontree/kernel/planted.py", "import sessiontree.testing"),
+    ("floors", "sessiontree/local/planted.py", "import sessiontree.plugins"),
+    ("floors", "sessiontree/kernel/planted.py", "from sessiontree import SessionTree"),
     ("floors", "sessiontree/attic/__init__.py", '"""A room without a floor."""'),
     ("fakes", "sessiontree/testing/planted.py", "import sessiontree.runtime"),
+    ("fakes", "sessiontree/testing/planted.py", "import sessiontree.handle"),
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.kernel"),
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.schema"),
     ("unnamed-tools", "sessiontree/survey/planted.py", "import sessiontree_tools"),
@@ -75,9 +78,6 @@ def test_planted_import_breaks_its_contract(
     scratch: Path, cache: Path, contract: str, file: str, line: str
 ) -> None:
     """Each contract finds the fault it stands against."""
-    runtime = scratch / "sessiontree" / "runtime.py"
-    if not runtime.exists():
-        runtime.write_text('"""Planted."""\n')
     held, report = lint(scratch, cache, contract)
     assert held, report
     planted = scratch / file
