@@ -12,13 +12,11 @@ from typing import Any
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError
-from sessiontree.contracts.session_facts import ToolGivenUp
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
 from sessiontree.kernel.replay import fact_of
 from sessiontree.local.backend import LocalBackend
 from sessiontree.tree.receipt import request_of
 
-READ_AT_ONCE = 512
 READ_WAIT_S = 20.0
 
 
@@ -95,20 +93,11 @@ class ApprovalDesk:
 
     async def _follow(self, after: int) -> None:
         while True:
-            records = await self._backend.read(self._tree_id, after, READ_AT_ONCE, READ_WAIT_S)
-            for record in records:
+            for record in await self._backend.read_tree(self._tree_id, after, READ_WAIT_S):
                 after = record.seq
-                await self._note(record.session, record.text)
+                await self._note(record.text)
 
-    async def _note(self, session: str, text: str) -> None:
-        if session == "main":
-            if '"kind":"tool_given_up"' in text:
-                fact = fact_of(text)
-                assert isinstance(fact, ToolGivenUp)  # noqa: S101 - the kind says so
-                await self._say(session, f"gave up {fact.tool} after {fact.attempts} attempts: {fact.reason}")
-            return
-        if session:
-            return
+    async def _note(self, text: str) -> None:
         fact: Any = fact_of(text)
         if isinstance(fact, ApprovalWaiting) and fact.how == "show":
             request = request_of(self._backend.state(self._tree_id), fact.request_id)

@@ -49,10 +49,11 @@ class PendingReply:
     """The reply to a message on its way: await it for the text, or iterate over it for the text's pieces."""
 
     def __init__(self, task: asyncio.Task[Reply], session: str, backend: LocalBackend, tree_id: str) -> None:
-        """Watch the session until the reply is there."""
+        """Bind the reply's task."""
         self._task = task
         self._session = session
-        self._progress = backend.watch(tree_id, session)
+        self._backend = backend
+        self._tree_id = tree_id
 
     def __await__(self) -> Generator[Any, None, str]:
         """Return the last word.
@@ -64,19 +65,20 @@ class PendingReply:
         return self._wait().__await__()
 
     async def _wait(self) -> str:
-        try:
-            reply = await self._task
-        finally:
-            self._progress.close()
+        reply = await self._task
         if reply.error is not None:
             raise SessionFailed(self._session, reply.error)
         return reply.text
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield pieces of the replies' text as they come; ends when the last word is there."""
+        """Yield pieces of the replies' text as they come; ends when the last word is there.
+
+        What was said before the iteration began is not repeated.
+        """
+        watching = self._backend.watch(self._tree_id, self._session)
         try:
             while not self._task.done():
-                news = asyncio.ensure_future(self._progress.next())
+                news = asyncio.ensure_future(watching.next())
                 await asyncio.wait((news, self._task), return_when=asyncio.FIRST_COMPLETED)
                 if news.done():
                     event = news.result().event
@@ -84,11 +86,11 @@ class PendingReply:
                         yield event.delta
                 else:
                     news.cancel()
-            for progress in self._progress.drain():
+            for progress in watching.drain():
                 if isinstance(progress.event, TextDelta):
                     yield progress.event.delta
         finally:
-            self._progress.close()
+            watching.close()
         await self._wait()
 
 

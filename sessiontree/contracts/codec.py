@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
@@ -38,10 +39,14 @@ Convert: TypeAlias = Callable[[Any], Any]
 class _Shape:
     cls: type[Any]
     version: int
-    encode: list[tuple[str, str, Convert | None]] | None = None
-    """Per field its name, its member's name, and its conversion."""
-    decode: list[tuple[str, Convert | None]] | None = None
-    """Per field its member's name and its conversion."""
+    members: tuple[str, ...] = ()
+    """Names of the wire's members, in the fields' order."""
+    values: Callable[[Any], tuple[Any, ...]] | None = None
+    """Gives the fields' values in order; None until the annotations were read."""
+    encode: list[tuple[str, Convert]] = field(default_factory=list)
+    """Members that need converting, and how."""
+    decode: list[tuple[str, Convert | None]] = field(default_factory=list)
+    """All members, and how they are converted back."""
 
 
 _SHAPES: dict[str, _Shape] = {}
@@ -77,13 +82,13 @@ def to_wire(value: object) -> dict[str, Any]:
     """Return the JSON object of a recorded value: ``kind``, ``v``, then its fields."""
     kind = _KIND_OF[type(value)]
     shape = _SHAPES[kind]
-    plan = shape.encode
-    if plan is None:
-        plan = _plan(shape)
+    values = shape.values
+    if values is None:
+        values = _plan(shape)
     wire: dict[str, Any] = {"kind": kind, "v": shape.version}
-    for name, member, convert in plan:
-        item = getattr(value, name)
-        wire[member] = item if convert is None else convert(item)
+    wire.update(zip(shape.members, values(value), strict=True))
+    for member, convert in shape.encode:
+        wire[member] = convert(wire[member])
     return wire
 
 
@@ -97,9 +102,8 @@ def from_wire(wire: Mapping[str, Any]) -> Any:
     shape = _SHAPES.get(wire["kind"])
     if shape is None or wire["v"] != shape.version:
         raise ValueError(f"this release knows no {wire['kind']!r} of version {wire['v']}")
-    if shape.decode is None:
+    if shape.values is None:
         _plan(shape)
-    assert shape.decode is not None  # noqa: S101 - _plan sets it
     return shape.cls(
         *[wire[name] if convert is None else convert(wire[name]) for name, convert in shape.decode]
     )
@@ -114,16 +118,23 @@ def pack(value: object) -> str:
     return dump_json(to_wire(value))
 
 
-def _plan(shape: _Shape) -> list[tuple[str, str, Convert | None]]:
+def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     hints = get_type_hints(shape.cls)
-    names = [field.name for field in fields(shape.cls)]
-    rows = [(name, _member(name), *_converters(hints[name])) for name in names]
-    shape.encode = [(name, member, encode) for name, member, encode, _ in rows]
-    shape.decode = [(member, decode) for _, member, _, decode in rows]
-    return shape.encode
+    names = tuple(member.name for member in fields(shape.cls))
+    shape.members = tuple(_member(name) for name in names)
+    pairs = [(_member(name), *_converters(hints[name])) for name in names]
+    shape.encode = [(member, encode) for member, encode, _ in pairs if encode is not None]
+    shape.decode = [(member, decode) for member, _, decode in pairs]
+    if len(names) == 1:
+        only = attrgetter(*names)
+        shape.values = lambda value: (only(value),)
+    else:
+        shape.values = attrgetter(*names)
+    return shape.values
 
 
 def _member(name: str) -> str:
+    """Return the wire's name of a field; the object's own members keep theirs."""
     return f"{name}_" if name in _OWN_MEMBERS else name
 
 

@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from pydantic_core import to_json
+
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 _COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -22,7 +24,14 @@ def dump_json(value: object) -> str:
         ValueError: a float is not finite (JSON has no word for it).
         TypeError: a value has no JSON form.
     """
-    return _COMPACT.encode(value)
+    try:
+        data = to_json(value, ensure_ascii=True)
+    except ValueError:
+        # A lone surrogate, or a value without a JSON form: the slow encoder writes the one, refuses the other.
+        return _COMPACT.encode(value)
+    if b"NaN" in data or b"Infinity" in data:
+        return _COMPACT.encode(value)
+    return data.decode("ascii")
 
 
 def dump_readable(value: object) -> str:

@@ -214,7 +214,9 @@ class CancelBegun:
 
     sessions: tuple[str, ...]
     reason: str
+    """Why; where the status is ``completed``, the last word given for them (empty: their own)."""
     status: SessionStatus
+    """How they will have ended."""
     force_at_ms: int
 
 

@@ -20,6 +20,13 @@ from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_facts import (
+    Posted,
+    PostsTaken,
+    ResultHeld,
+    SessionStirred,
+    UsageCharged,
+)
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.kernel.clock import KernelClock
@@ -38,6 +45,10 @@ from sessiontree.tree.decide import react
 from sessiontree.tree.instructions import TreeInstruction
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
+
+
+_ROUTINE = frozenset({UsageCharged, PostsTaken, SessionStirred, ResultHeld, Posted})
+"""Facts of a tree that nobody needs to be woken for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,8 @@ class TreeKeeper:
         self.failure: Exception | None = None
         self.news = asyncio.Event()
         """Set whenever facts became durable; who waits clears it first."""
+        self.tidings = asyncio.Event()
+        """Set when durable facts of the tree itself say more than what was used or taken."""
         self._settling: Waiters[None] = Waiters()
         self._settled = 0
         self._around = around
@@ -147,10 +160,13 @@ class TreeKeeper:
     ) -> list[TreeInstruction]:
         """Append session facts and what the tree machine makes of them as one commit."""
         tree_facts: list[Packed] = []
+        tell = False
         instructions: list[TreeInstruction] = []
         for stimulus in given:
             new_facts, new_instructions = react(self.state, stimulus)
-            tree_facts.extend(Packed(cause, stimulus.at_ms, pack(fact)) for fact in new_facts)
+            for fact in new_facts:
+                tree_facts.append(Packed(cause, stimulus.at_ms, pack(fact)))
+                tell = tell or type(fact) not in _ROUTINE
             instructions.extend(new_instructions)
         commit = None
         chunks: list[tuple[str, Sequence[Packed]]] = []
@@ -164,7 +180,7 @@ class TreeKeeper:
                 seat.commits += 1
                 seat.journaled = True
         counted = seat if seat is not None and session_facts else None
-        self._order.after(commit, partial(self._carry_out, counted, instructions, seat, local))
+        self._order.after(commit, partial(self._carry_out, counted, instructions, seat, local, tell))
         return instructions
 
     def _carry_out(
@@ -173,10 +189,13 @@ class TreeKeeper:
         instructions: Sequence[TreeInstruction],
         seat: Seat | None,
         local: Sequence[Any],
+        tell: bool,
     ) -> None:
         if counted is not None:
             counted.commits -= 1
         self.news.set()
+        if tell:
+            self.tidings.set()
         if seat is not None:
             for each in local:
                 self._local[type(each)](seat, each)
@@ -201,15 +220,20 @@ class TreeKeeper:
         for waiters in (self.replies, self.calls, self.results, self._settling):
             waiters.fail_all(self.failure)
         self.news.set()
+        self.tidings.set()
 
     # What hosts report.
 
     def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
         at_ms = self._around.clock.now_ms()
+        before = seat.taken
         posts = self._note_taken(seat, outcome.taken)
         seat.idle = outcome.idle and not seat.sent
         given: list[TreeStimulus] = []
+        offers = any(type(each) is session_todo.OfferResult for each in outcome.instructions)
+        if seat.taken - before > len(posts) and not offers:
+            given.append(tree_stimuli.Stirred(at_ms, seat.session))
         if posts:
             given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
         if outcome.usage is not None:
@@ -284,7 +308,7 @@ class TreeKeeper:
         """Bring a message to a session; the future gets the last word for it."""
         future = self.replies.wait(incoming.message_id)
         self._expected.setdefault(session, set()).add(incoming.message_id)
-        self.stimulate(tree_stimuli.Stirred(incoming.at_ms, session), f"message:{incoming.message_id}")
+        self._stir(session, incoming.at_ms, f"message:{incoming.message_id}")
         self.deliver(session, incoming, f"message:{incoming.message_id}")
         return future
 
@@ -292,9 +316,14 @@ class TreeKeeper:
         """Have a session make one call outside its transcript."""
         future = self.calls.wait(asked.call_id)
         self._expected.setdefault(session, set()).add(asked.call_id)
-        self.stimulate(tree_stimuli.Stirred(asked.at_ms, session), f"call:{asked.call_id}")
+        self._stir(session, asked.at_ms, f"call:{asked.call_id}")
         self.deliver(session, asked, f"call:{asked.call_id}")
         return future
+
+    def _stir(self, session: str, at_ms: int, cause: str) -> None:
+        """Withdraw a last word that could end the session before it hears; Main's cannot, and waits its turn."""
+        if session != "main" and self.state.sessions[session].held is not None:
+            self.stimulate(tree_stimuli.Stirred(at_ms, session), cause)
 
     # Carrying out what sessions want.
 
@@ -359,7 +388,7 @@ class TreeKeeper:
 
     def carry(self, instructions: Sequence[TreeInstruction]) -> None:
         """Carry out instructions whose facts are durable already, as after recovery."""
-        self._carry_out(None, instructions, None, ())
+        self._carry_out(None, instructions, None, (), True)
 
     def _accept_spawn(self, instruction: tree_todo.AcceptSpawn) -> None:
         if instruction.started and instruction.session != "main":

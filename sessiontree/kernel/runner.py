@@ -7,6 +7,7 @@ that a long call never keeps a steering message, an approval or a cancel waiting
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -48,8 +49,8 @@ class Running:
     signals: CallSignals
     started: float
     task: asyncio.Task[Any] | None
-    timer: asyncio.TimerHandle | None = None
-    cancel_sent: bool = False
+    give_up_at: float = math.inf
+    """When it is left behind; set once it was asked to stop."""
 
 
 class SessionRunner:
@@ -90,6 +91,8 @@ class SessionRunner:
         self._driver: asyncio.Task[None] | None = None
         self._in_call = False
         self._over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_look = math.inf
         self._carry: dict[type[Any], Callable[[Any], None]] = {
             todo.PrepareCall: self._prepare,
             todo.ExecuteCall: self._execute,
@@ -140,12 +143,12 @@ class SessionRunner:
         self._over = True
         for running in self._running.values():
             running.signals.cancelled = True
-            if running.timer is not None:
-                running.timer.cancel()
             if running.task is not None and running.task is not self._driver:
                 running.task.cancel()
         for task in self._tasks:
             task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._driver is not None:
             self._driver.cancel()
 
@@ -309,14 +312,36 @@ class SessionRunner:
     def _cancel(self, running: Running) -> None:
         """Ask a call to stop; one that does not is left behind after a while."""
         running.signals.cancelled = True
-        if running.cancel_sent or running.task is None:
+        if running.give_up_at < math.inf or running.task is None:
             return
-        running.cancel_sent = True
+        running.give_up_at = time.monotonic() + ABANDON_AFTER_S
         running.task.cancel()
-        if running.timer is not None:
-            running.timer.cancel()
-        loop = asyncio.get_running_loop()
-        running.timer = loop.call_later(ABANDON_AFTER_S, self._abandon, running)
+        self._look_at(running.give_up_at)
+
+    def _look_at(self, when: float) -> None:
+        """Look at the running calls at a time; one timer serves them all, and outlives those that end."""
+        if when >= self._next_look:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_look = when
+        delay_s = max(0.0, when - time.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
+
+    def _look(self) -> None:
+        """Stop calls whose deadline passed, leave those behind that did not stop."""
+        self._timer = None
+        self._next_look = math.inf
+        now = time.monotonic()
+        for running in list(self._running.values()):
+            if running.give_up_at <= now:
+                self._abandon(running)
+            elif running.give_up_at < math.inf:
+                self._look_at(running.give_up_at)
+            elif running.signals.deadline <= now:
+                self._cancel(running)
+            else:
+                self._look_at(running.signals.deadline)
 
     def _abandon(self, running: Running) -> None:
         """A call ignores its cancellation: give it a result and drive the session without it."""
@@ -365,8 +390,9 @@ class SessionRunner:
         timeout_s = self._dispatcher.timeout_of(prepared)
         signals = CallSignals(started + timeout_s)
         running = Running(prepared, signals, started, task)
-        running.timer = asyncio.get_running_loop().call_later(timeout_s, self._cancel, running)
         self._running[key] = running
+        if signals.deadline < self._next_look:
+            self._look_at(signals.deadline)
         signals.on_update = self._watch.updates_of(prepared.provider_id, prepared.entry.name)
         try:
             if prepared.entry.tool.sequential:
@@ -374,11 +400,10 @@ class SessionRunner:
             else:
                 outcome = await self._dispatcher.execute(prepared, execute.call_id, execute.digest, signals)
         finally:
-            running.timer.cancel()
             current = self._running.get(key) is running
             if current:
                 del self._running[key]
-        if running.cancel_sent and task is not None:
+        if running.give_up_at < math.inf and task is not None:
             task.uncancel()
         if not current:
             return None

@@ -175,6 +175,17 @@ class SupervisorCore:
             return []
         return self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
 
+    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
+        """Return the tree's own durable facts after a number, waiting for one that people should see."""
+        keeper = self.tree(tree_id)
+        try:
+            async with asyncio.timeout(wait_s):
+                await keeper.tidings.wait()
+        except TimeoutError:
+            return []
+        keeper.tidings.clear()
+        return self.journal.read_session(tree_id, "", after_seq=after_seq)
+
     # What the creating program asks.
 
     async def spawn_child(self, tree_id: str, asked: tree_stimuli.SpawnAsked, cause: str) -> str:

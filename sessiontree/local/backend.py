@@ -166,6 +166,10 @@ class LocalBackend:
         """Return durable facts after a number."""
         return await self.supervisor.read(tree_id, after_seq, max_n, wait_s)
 
+    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
+        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
+        return await self.supervisor.read_tree(tree_id, after_seq, wait_s)
+
     def read_session(self, tree_id: str, session: str) -> list[Record]:
         """Return all durable facts of one session."""
         return self._journal.read_session(tree_id, session)

@@ -147,7 +147,9 @@ def _offer(state: SessionState) -> Decision:
     assert state.offer is not None  # noqa: S101 - asked by the caller
     status, summary, output = state.offer
     if state.spec.kind is SessionKind.MAIN:
-        status = "completed"
+        # Main rests after every message; its artifacts would be told again each time.
+        result: SessionResult[object] = SessionResult(SessionStatus.COMPLETED, summary, usage=state.usage)
+        return Decision(instructions=[todo.OfferResult(result)])
     return _offered(state, SessionStatus(status), summary, output)
 
 

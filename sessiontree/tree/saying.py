@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.tree.draft import Draft
@@ -11,10 +12,17 @@ from sessiontree.tree.stimuli import SayAsked
 
 
 def say(draft: Draft, asked: SayAsked) -> None:
-    """Let a session's words go to the first channel on its way up; a Branch speaks on its parent's."""
-    for above in draft.state.chain(asked.session):
-        if above.spec.owns_channel:
-            draft.write(ChannelSaid(asked.session, above.spec.session_id, asked.text))
-            return
-    reason = f"no session at or above {asked.session!r} owns a channel; give the tree one with channel=…"
+    """Let the words of a live Main or Branch go to the first channel on its way up, or say why not."""
+    session = draft.state.live_session(asked.session)
+    if session is None:
+        why = "it does not live"
+    elif session.spec.kind is SessionKind.WORKER:
+        why = "a worker does not talk to people; its result goes to its parent"
+    else:
+        for link in draft.state.chain(asked.session):
+            if link.is_live and link.spec.owns_channel:
+                draft.write(ChannelSaid(asked.session, link.spec.session_id, asked.text))
+                return
+        why = "no session at or above it owns a channel; give the tree one with channel=…"
+    reason = f"session {asked.session!r} can't say anything to people: {why}"
     draft.tell(RefuseSay(PermissionDenied(PermissionTier.SYSTEM, reason)))

@@ -55,7 +55,11 @@ class Stirred:
 
 @dataclass(frozen=True, slots=True)
 class ResultOffered:
-    """A session said its last word. ``quiet``: no input for it is on its way."""
+    """A session said its last word.
+
+    ``quiet``: no input for it is on its way, judged when this is made and after what it took was reported.
+    A session that takes something and then rests offers again.
+    """
 
     at_ms: int
     session: str
@@ -141,7 +145,11 @@ class PostsConsumed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """A session and everything below it is to end."""
+    """A session and everything below it is to end.
+
+    With ``completed`` the session is finished by its owner: ``reason`` is its last word (empty: its own),
+    and what still runs below it is cancelled.
+    """
 
     at_ms: int
     session: str
