@@ -1,0 +1,42 @@
+"""A watch over descriptors and child processes."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def nothing_left() -> Callable[[], AbstractContextManager[None]]:
+    """Return a context manager that fails if its block leaves a descriptor or child process behind."""
+
+    @contextmanager
+    def watched() -> Iterator[None]:
+        before = _descriptors(), _children()
+        yield
+        assert (_descriptors(), _children()) == before
+
+    return watched
+
+
+def _descriptors() -> set[str]:
+    gc.collect()  # what other tests dropped is not ours to see vanish
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{link.name} {link.readlink()}")
+        except FileNotFoundError:  # the listing's own
+            continue
+    return found
+
+
+def _children() -> set[str]:
+    return {
+        child
+        for task in Path("/proc/self/task").iterdir()
+        for child in (task / "children").read_text().split()
+    }

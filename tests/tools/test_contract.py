@@ -1,0 +1,119 @@
+"""What every built-in tool declares, against one explicit table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.params import AllowEmpty, Trimmed
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, check_tool
+from sessiontree.schema.derive import derive_schema
+from sessiontree_tools import builtin_tools
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one tool must declare."""
+
+    tier: PermissionTier
+    kinds: frozenset[SessionKind]
+    section: str
+    capabilities: frozenset[str]
+    idempotent: bool = False
+    sequential: bool = False
+
+
+READ, WORK, SYSTEM = PermissionTier.READ_ONLY, PermissionTier.WORKSPACE, PermissionTier.SYSTEM
+TABLE = {
+    "read": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
+    "write": Row(WORK, MAIN_AND_BRANCH, "fs", frozenset({"writer"}), sequential=True),
+    "edit": Row(WORK, MAIN_AND_BRANCH, "fs", frozenset({"reader", "writer"}), sequential=True),
+    "find": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
+    "grep": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
+    "message": Row(SYSTEM, MAIN_AND_BRANCH, "messaging", frozenset({"channel"}), sequential=True),
+    "sessions_spawn": Row(WORK, MAIN_AND_BRANCH, "sessions", frozenset({"sessions"}), idempotent=True),
+    "session_status": Row(READ, ALL_KINDS, "sessions", frozenset()),
+}
+MARKED = {
+    ("write", "content"): AllowEmpty(),
+    ("edit", "new_text"): AllowEmpty(),
+    ("sessions_spawn", "label"): Trimmed(),
+    ("sessions_spawn", "agent"): Trimmed(),
+}
+each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
+
+
+def _row(tool: Tool[Any]) -> Row:
+    return Row(tool.tier, tool.kinds, tool.section, tool.capabilities, tool.idempotent, tool.sequential)
+
+
+def _undescribed(model: type[BaseModel]) -> list[str]:
+    """Return the fields without a description, those of models inside included."""
+    found = [name for name, field in model.model_fields.items() if not field.description]
+    for field in model.model_fields.values():
+        for part in (field.annotation, *get_args(field.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                found += _undescribed(part)
+    return found
+
+
+def _nodes(value: Any) -> list[dict[str, Any]]:
+    """Return every object inside a JSON value."""
+    if isinstance(value, dict):
+        return [value, *(node for inner in value.values() for node in _nodes(inner))]
+    return [node for inner in value for node in _nodes(inner)] if isinstance(value, list) else []
+
+
+def test_declarations_equal_the_table() -> None:
+    """Names are unique, and tier, kinds, section, capabilities and flags are what the table says."""
+    tools = builtin_tools()
+    assert {tool.name: _row(tool) for tool in tools} == TABLE
+    assert len({tool.name for tool in tools}) == len(tools)
+
+
+@each_tool
+def test_declaration_is_accepted_at_registration(tool: Tool[Any]) -> None:
+    """Every built-in passes the check that any tool must pass."""
+    check_tool(tool)
+    assert tool.label
+
+
+@each_tool
+def test_parameters_are_described_and_closed(tool: Tool[Any]) -> None:
+    """Every parameter says what it is, in objects inside too, and unknown ones are refused."""
+    assert _undescribed(tool.Params) == []
+    assert tool.Params.model_config.get("extra") == "forbid"
+
+
+@each_tool
+def test_schema_holds_no_union_and_no_parameter_named_format(tool: Tool[Any]) -> None:
+    """What some providers refuse is absent: unions, null variants, and a property called format."""
+    nodes = _nodes(derive_schema(tool))
+    assert not [node for node in nodes if node.keys() & {"anyOf", "oneOf", "allOf", "$ref"}]
+    assert not [node for node in nodes if "format" in node.get("properties", {})]
+
+
+def test_only_names_are_trimmed_and_only_texts_may_be_empty() -> None:
+    """Paths, patterns, tasks and messages reach the tool as the model wrote them."""
+    found: dict[tuple[str, str], object] = {}
+    for tool in builtin_tools():
+        for name, field in tool.Params.model_fields.items():
+            inner = [
+                mark for part in get_args(field.annotation) for mark in getattr(part, "__metadata__", ())
+            ]
+            for mark in [*field.metadata, *inner]:
+                if isinstance(mark, AllowEmpty | Trimmed):
+                    found[tool.name, name] = mark
+    assert found == MARKED
+
+
+def test_entry_point_leads_to_the_tools() -> None:
+    """The runtime finds them by the entry point, never by name."""
+    (entry,) = [entry for entry in entry_points(group="sessiontree.tools") if entry.name == "builtin"]
+    assert [tool.name for tool in entry.load()()] == list(TABLE)

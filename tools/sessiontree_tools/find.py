@@ -1,0 +1,95 @@
+"""``find``: lists files by the pattern of their paths."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from sessiontree.contracts.capabilities import READER
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.ports import Reader
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import ALL_KINDS, Tool
+from sessiontree_tools.globbing import Glob, check_glob
+from sessiontree_tools.listing import listing
+from sessiontree_tools.threads import Stop, in_thread
+from sessiontree_tools.walking import GIT_DIRECTORY, Walk, shown_path
+
+MAX_LIMIT = 10_000
+
+
+class FindParams(BaseModel):
+    """Which names, and where."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pattern: Annotated[str, AfterValidator(check_glob)] = Field(
+        min_length=1,
+        max_length=500,
+        description=(
+            "Glob relative to `path`, such as `*.md`, `src/**/test_*.py` or `*.{ts,tsx}`. "
+            "Without a slash it matches names at any depth."
+        ),
+    )
+    path: str = Field(
+        default=".", min_length=1, description="Directory to search, relative to the workspace."
+    )
+    limit: int = Field(default=1000, ge=1, le=MAX_LIMIT, description="Most paths to list.")
+
+
+class Find(Tool[FindParams]):
+    """Lists files whose paths fit a glob."""
+
+    name = "find"
+    description = (
+        "Find files by name. Lists the paths of files and links that fit a glob, sorted, one a line, from "
+        "the workspace on, ready for read. Directories are not listed; .git is skipped unless the pattern "
+        "names it. Use grep to search inside files."
+    )
+    Params: ClassVar[type[BaseModel]] = FindParams
+    label = "Find files"
+    section = "fs"
+    tier = PermissionTier.READ_ONLY
+    kinds = ALL_KINDS
+    capabilities = frozenset({"reader"})
+
+    async def execute(self, params: FindParams, ctx: ToolContext) -> ToolResult:
+        """Return the paths as lines; details are ``{path, count, limited, unreadable}``.
+
+        Raises:
+            ExecutionError: the directory does not exist or cannot be listed.
+            PermissionDenied: the path is outside what may be read.
+        """
+        reader = ctx.require(READER)
+        return await in_thread(ctx, lambda stop: _find(reader, params, ctx.config.max_result_chars, stop))
+
+
+def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> ToolResult:
+    glob = Glob(params.pattern)
+    walk = Walk(reader, stop, into_git=glob.names(GIT_DIRECTORY))
+    fitting = (found.entry.path for found in walk.files(params.path) if glob.matches(found.below))
+    paths = list(islice(fitting, params.limit + 1))
+    limited = len(paths) > params.limit
+    paths = paths[: params.limit]
+    notes: list[str] = []
+    if not paths:
+        notes.append("no file fits the pattern")
+    if limited:
+        notes.append(
+            f"limit of {params.limit} paths reached, there are more; narrow the pattern or raise limit"
+        )
+    if walk.unreadable:
+        notes.append(f"{walk.unreadable} directories could not be read")
+    return ToolResult(
+        output=listing(map(shown_path, paths), notes, max_chars=max_chars),
+        display=f"{len(paths)}{'+' if limited else ''} files fit {params.pattern}",
+        details={
+            "path": params.path,
+            "count": len(paths),
+            "limited": limited,
+            "unreadable": walk.unreadable,
+        },
+    )

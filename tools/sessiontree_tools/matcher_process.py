@@ -1,0 +1,217 @@
+"""Line matching in a process of its own, ended when a pattern takes too long.
+
+Not here: what a match is (line_matcher.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from sessiontree.contracts.errors import ExecutionError, ValidationError
+from sessiontree_tools import line_matcher
+from sessiontree_tools.line_matcher import Shown
+from sessiontree_tools.threads import Stop, end_if
+
+ANSWER_LIMIT_S = 2.0
+"""Longest search of one chunk."""
+TOTAL_LIMIT_S = 10.0
+"""Longest search of one call, in processor time."""
+START_LIMIT_S = 20.0
+"""Longest start of the interpreter; long only on a crowded machine."""
+TICK_S = 0.05
+"""How often a waiting thread looks whether it should stop."""
+
+
+class MatcherProcess:
+    """A :class:`~sessiontree_tools.line_matcher.LineMatcher` whose pattern runs elsewhere.
+
+    Use it as a context manager, from one thread; on leaving, the process is gone and its pipes are closed.
+
+    Args:
+        pattern: A regular expression.
+        ignore_case: Whether letters match in either case.
+        context: Lines shown before and after each match.
+        limit: Matching lines shown in all files together.
+        stop: Asked while waiting.
+        answer_limit_s: Longest search of one chunk.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        ignore_case: bool,
+        context: int,
+        limit: int,
+        stop: Stop,
+        answer_limit_s: float = ANSWER_LIMIT_S,
+    ) -> None:
+        """Keep the request; nothing runs yet."""
+        self.more = False
+        self.overlong = 0
+        self._order = {
+            "pattern": pattern,
+            "ignore_case": ignore_case,
+            "context": context,
+            "limit": limit,
+            "alarm_s": answer_limit_s * 2,
+        }
+        self._stop = stop
+        self._answer_limit_s = answer_limit_s
+        self._left_s = TOTAL_LIMIT_S
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> MatcherProcess:
+        """Start the process and hand it the pattern.
+
+        Raises:
+            ValidationError: the pattern is no regular expression.
+            ExecutionError: the process can't be started, or the pattern takes too long to compile.
+        """
+        try:
+            self._process = _start()
+            self._greet()
+            answer = self._ask(json.dumps(self._order).encode())
+        except BaseException:
+            self._end()
+            raise
+        if "error" in answer:
+            self._end()
+            raise ValidationError(f"not a regular expression: {answer['error']}", "/pattern")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the process."""
+        self._end()
+
+    def feed(self, data: bytes, *, last: bool) -> list[Shown]:
+        """Return what to show once these bytes are known; as the matcher's own.
+
+        Raises:
+            ExecutionError: the pattern took too long or too much memory, or the work was stopped.
+        """
+        if self._left_s < 0:
+            raise _too_slow()
+        answer = self._ask(bytes([last]) + data)
+        self._left_s -= answer["spent_s"]
+        self.more, self.overlong = answer["more"], answer["overlong"]
+        return [(number, matches, text) for number, matches, text in answer["shown"]]
+
+    def _greet(self) -> None:
+        try:
+            self._receive(START_LIMIT_S)
+        except TimeoutError as error:
+            raise ExecutionError(
+                f"the process to search in did not start within {START_LIMIT_S:g} s; try again later"
+            ) from error
+
+    def _ask(self, request: bytes) -> dict[str, Any]:
+        try:
+            self._send(len(request).to_bytes(4, "big") + request)
+            return self._receive(self._answer_limit_s)
+        except TimeoutError as error:
+            raise _too_slow() from error
+
+    def _send(self, data: bytes) -> None:
+        pipe = _pipe(self._running.stdin)
+        deadline = time.monotonic() + START_LIMIT_S
+        sent = memoryview(data)
+        while sent:
+            self._await(pipe, select.POLLOUT, deadline)
+            try:
+                sent = sent[os.write(pipe, sent) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError as error:
+                raise _ended() from error
+
+    def _receive(self, limit_s: float) -> dict[str, Any]:
+        deadline = time.monotonic() + limit_s
+        length = int.from_bytes(self._read(4, deadline), "big")
+        answer: dict[str, Any] = json.loads(self._read(length, deadline))
+        return answer
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        pipe = _pipe(self._running.stdout)
+        received = bytearray()
+        while len(received) < size:
+            self._await(pipe, select.POLLIN, deadline)
+            with suppress(BlockingIOError):
+                part = os.read(pipe, size - len(received))
+                if not part:
+                    raise _ended()
+                received += part
+        return bytes(received)
+
+    def _await(self, pipe: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(pipe, event)
+        while not poll.poll(TICK_S * 1000):
+            end_if(self._stop)
+            if time.monotonic() > deadline:
+                raise TimeoutError
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the matcher's process is used outside its `with` block")
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        # It is not yet waited for, so the id is still its own.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    program = str(Path(line_matcher.__file__).resolve())
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
+            [sys.executable, "-I", "-S", program],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,  # a read-only process may not open the null device for writing
+            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ExecutionError(f"can't start a process to search in: {error.strerror}") from error
+    os.set_blocking(_pipe(process.stdin), False)
+    os.set_blocking(_pipe(process.stdout), False)
+    return process
+
+
+def _pipe(stream: IO[bytes] | None) -> int:
+    if stream is None:
+        raise RuntimeError("the matcher's process has no such pipe")
+    return stream.fileno()
+
+
+def _too_slow() -> ExecutionError:
+    return ExecutionError(
+        "the pattern took too long; make it simpler (no repetition inside a repetition), "
+        "narrow path or glob, or search with literal=true"
+    )
+
+
+def _ended() -> ExecutionError:
+    return ExecutionError(
+        "the search ended by itself, for lack of memory or time; simplify the pattern, narrow path or glob"
+    )

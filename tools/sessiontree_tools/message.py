@@ -1,0 +1,61 @@
+"""``message``: says something to the human."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from sessiontree.contracts.capabilities import CHANNEL
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
+
+MAX_CHARS = 20_000
+
+
+class MessageParams(BaseModel):
+    """What to say."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(
+        min_length=1, max_length=MAX_CHARS, description="The message, as the person at the channel reads it."
+    )
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("the message holds nothing but white space")
+        return text
+
+
+class Message(Tool[MessageParams]):
+    """Sends a message over the session's channel."""
+
+    name = "message"
+    description = (
+        "Send a message to the person at the other end of the channel now, while the work goes on: a notice, "
+        "an interim result. It does not wait for an answer. A final reply needs no message."
+    )
+    Params: ClassVar[type[BaseModel]] = MessageParams
+    label = "Send message"
+    section = "messaging"
+    tier = PermissionTier.SYSTEM
+    kinds = MAIN_AND_BRANCH
+    capabilities = frozenset({"channel"})
+    sequential = True
+
+    async def execute(self, params: MessageParams, ctx: ToolContext) -> ToolResult:
+        """Send the text; the output is ``{status: "sent", chars}``.
+
+        Raises:
+            PermissionDenied: the session has no channel.
+        """
+        await ctx.require(CHANNEL).send(params.text)
+        return ToolResult(
+            output={"status": "sent", "chars": len(params.text)},
+            display=f"sent a message of {len(params.text)} characters",
+        )

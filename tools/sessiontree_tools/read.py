@@ -1,0 +1,114 @@
+"""``read``: shows a text file, a page at a time."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sessiontree.contracts.capabilities import READER
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.ports import Reader
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import ALL_KINDS, Tool
+from sessiontree_tools.paging import HEAD_BYTES, Page, first_page, is_binary, read_up_to, skip_lines
+from sessiontree_tools.threads import Stop, in_thread
+
+MAX_LINES = 2000
+MAX_BYTES = 50 * 1024
+HINT_CHARS = 160
+"""Room kept for the lines that tell what was left out, so that no later cut removes them."""
+MIN_BYTES = 40
+
+
+class ReadParams(BaseModel):
+    """Which lines of which file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, description="File to read, relative to the workspace.")
+    offset: int = Field(default=1, ge=0, description="First line to show, counted from 1.")
+    limit: int | None = Field(default=None, ge=1, description="Most lines to show; at most 2000.")
+
+
+class Read(Tool[ReadParams]):
+    """Shows lines of a text file."""
+
+    name = "read"
+    description = (
+        "Read a text file of the workspace. Shows up to 2000 lines or 50 KB from line `offset` on; when more "
+        "follows, the last line of the answer names the offset to continue with. Binary files are refused. "
+        "Use grep to find a place in a large file first."
+    )
+    Params: ClassVar[type[BaseModel]] = ReadParams
+    label = "Read file"
+    section = "fs"
+    tier = PermissionTier.READ_ONLY
+    kinds = ALL_KINDS
+    capabilities = frozenset({"reader"})
+
+    async def execute(self, params: ReadParams, ctx: ToolContext) -> ToolResult:
+        """Return the page as text; details are ``{path, lines, first, last, truncated, bytes}``.
+
+        ``lines`` and ``bytes`` count what is shown of the file; ``first`` and ``last`` are line numbers,
+        both 0 for an empty file.
+
+        Raises:
+            ExecutionError: no such file, a binary one, or an offset past its end.
+            PermissionDenied: the path is outside what may be read.
+        """
+        reader = ctx.require(READER)
+        max_bytes = max(MIN_BYTES, min(MAX_BYTES, ctx.config.max_result_chars - HINT_CHARS))
+        return await in_thread(ctx, lambda stop: _read(reader, params, max_bytes, stop))
+
+
+def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> ToolResult:
+    first = max(1, params.offset)
+    max_lines = min(params.limit or MAX_LINES, MAX_LINES)
+    entry = reader.stat(params.path)
+    with reader.open(params.path) as stream:
+        if is_binary(read_up_to(stream, HEAD_BYTES)):
+            raise ExecutionError(f"can't read {params.path!r}: it is a binary file of {entry.size} bytes")
+        stream.seek(0)
+        passed = skip_lines(stream, first - 1, stop)
+        block = read_up_to(stream, max_bytes + 1)
+    if not block and first > 1:
+        raise ExecutionError(
+            f"can't read {params.path!r} from line {first}: the file has {passed} line{'s' * (passed != 1)}"
+        )
+    page = first_page(block, max_lines=max_lines, max_bytes=max_bytes)
+    last = first + page.lines - 1
+    return ToolResult(
+        output=_shown(page, first, last),
+        display=f"{entry.path}: lines {first}-{last}" if page.lines else f"{entry.path}: empty",
+        details={
+            "path": entry.path,
+            "lines": page.lines,
+            "first": first if page.lines else 0,
+            "last": last,
+            "truncated": page.more,
+            "bytes": len(page.data),
+        },
+    )
+
+
+def _shown(page: Page, first: int, last: int) -> str:
+    if not page.lines:
+        return "[the file is empty]"
+    notes: list[str] = []
+    try:
+        text = page.data.decode()
+    except UnicodeDecodeError:
+        text = page.data.decode(errors="replace")
+        notes.append("[not UTF-8: bytes that fit no character are shown as \N{REPLACEMENT CHARACTER}]")
+    if page.cut:
+        notes.append(
+            f"[line {first} is cut after {len(page.data)} bytes; use offset={last + 1} for the next line]"
+        )
+    elif page.more:
+        notes.append(f"[… lines {first}-{last} shown, more follow; use offset={last + 1}]")
+    if notes and not text.endswith("\n"):
+        text += "\n"
+    return text + "\n".join(notes)

@@ -1,0 +1,80 @@
+"""The files below a directory, in the order of their paths, and how a path is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.ports import Entry, Reader
+from sessiontree_tools.threads import Stop, end_if
+
+GIT_DIRECTORY = ".git"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One file or link below the directory that was walked."""
+
+    entry: Entry
+    below: str
+    """Its path relative to that directory."""
+
+
+class Walk:
+    """A walk over files and links; links are not entered, nor is the inside of ``.git`` unless asked for.
+
+    Directories that cannot be listed are left out and counted.
+    """
+
+    __slots__ = ("_into_git", "_reader", "_stop", "unreadable")
+
+    def __init__(self, reader: Reader, stop: Stop, *, into_git: bool = False) -> None:
+        """Keep what is walked with; ``unreadable`` counts directories left out."""
+        self._reader = reader
+        self._stop = stop
+        self._into_git = into_git
+        self.unreadable = 0
+
+    def files(self, path: str) -> Iterator[Found]:
+        """Yield what stands below a directory, sorted by path as text.
+
+        Raises:
+            ToolError: the directory itself cannot be listed, or the work was stopped.
+        """
+        waiting = self._listed(path, "")
+        while waiting:
+            end_if(self._stop)
+            found = waiting.pop()
+            if found.entry.type == "directory":
+                if self._into_git or _name(found.below) != GIT_DIRECTORY:
+                    waiting += self._inside(found)
+            elif found.entry.type in {"file", "link"}:
+                yield found
+
+    def _inside(self, directory: Found) -> list[Found]:
+        try:
+            return self._listed(directory.entry.path, directory.below + "/")
+        except ToolError:
+            self.unreadable += 1
+            return []
+
+    def _listed(self, path: str, prefix: str) -> list[Found]:
+        """Return a directory's entries, last first."""
+        listed = [Found(entry, prefix + _name(entry.path)) for entry in self._reader.list(path)]
+        return sorted(listed, key=_order, reverse=True)
+
+
+def shown_path(path: str) -> str:
+    """Return the path on one line: control characters escaped, undecodable bytes as one replacement each."""
+    whole = path.encode(errors="replace").decode()
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in whole)
+
+
+def _order(found: Found) -> str:
+    # With its slash, a directory sorts where the paths inside it do: "a.py" before "a/b".
+    return found.below + "/" if found.entry.type == "directory" else found.below
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
