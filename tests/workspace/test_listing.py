@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,6 +100,24 @@ def test_tree_deeper_than_stack_descriptors_and_path_limit_is_walked(
             os.close(fds.pop())
             os.rmdir(name, dir_fd=fds[-1])
         os.close(fds.pop())
+
+
+def test_walk_short_of_descriptors_says_so(grounds: Grounds) -> None:
+    """Running out of descriptors is an error, not a directory that may not be read: no file is left out."""
+    chain = "/".join(f"d{level}" for level in range(12))
+    (grounds.root / chain).mkdir(parents=True)
+    (grounds.root / chain / "bottom").write_bytes(b"")
+    walk = grounds.reader().walk()
+    taken = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+    limit = next(number for number in count() if number - sum(fd < number for fd in taken) == 8)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        with pytest.raises(ExecutionError, match="too many open files"):
+            list(walk)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [entry.path for entry in grounds.reader().walk("d0")] == [f"{chain}/bottom"]
 
 
 def test_directory_moved_away_during_a_walk_is_told(grounds: Grounds) -> None:
