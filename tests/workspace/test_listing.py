@@ -75,7 +75,7 @@ def test_tree_deeper_than_stack_descriptors_and_path_limit_is_walked(
     grounds: Grounds, count_descriptors: Callable[[], int]
 ) -> None:
     """Depth costs neither recursion nor descriptors, and its files open by the path that was reported."""
-    depth, name = 1500, "level"
+    depth, name = 1100, "level"
     fds = [os.open(grounds.root / "sub" / "deep", os.O_PATH)]
     try:
         for _ in range(depth):
