@@ -76,11 +76,14 @@ def parameters_model(
     parameters = inspect.signature(function).parameters
     definitions: dict[str, Any] = {}
     for name, hint in hints.items():
-        alias = None if fields[name] == name else name
-        text = None if _is_described(hint) else described.get(name)
+        marks: dict[str, Any] = {}
+        if fields[name] != name:
+            marks["alias"] = name
+        if name in described and not _is_described(hint):
+            marks["description"] = described[name]
         default = parameters[name].default
         definitions[fields[name]] = (
-            cast("Any", Annotated)[hint, Field(alias=alias, description=text)],
+            cast("Any", Annotated)[hint, Field(**marks)],
             ... if default is inspect.Parameter.empty else default,
         )
     try:

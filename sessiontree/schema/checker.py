@@ -108,6 +108,8 @@ def _entries(fault: _Fault) -> list[_Entry]:
     if kind in {"additionalProperties", "unevaluatedProperties"}:
         return [_Entry([*path, name], " is not a known property") for name in details["unexpected"]]
     got = f"(got {shown(fault.instance)})"
+    if kind == "falseSchema":
+        return [_Entry(path, f": nothing may be given here {got}")]
     if kind == "anyOf":
         reasons = dict.fromkeys(error.message for errors in details["context"] for error in errors[:1])
         return [_Entry(path, f": fits no variant: {' / '.join(reasons)} {got}")]

@@ -174,7 +174,7 @@ def _fenced_blocks(text: str) -> list[str]:
     found: dict[str, list[str]] = {"json": [], "": []}
     mark: str | None = None
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):  # other line breaks may stand inside a JSON string
         stripped = line.strip()
         if mark is None and stripped.startswith(_FENCE):
             mark, lines = stripped.removeprefix(_FENCE).strip().lower(), []

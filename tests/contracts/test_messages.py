@@ -1,0 +1,306 @@
+"""Messages on the wire: the specification's own objects, and round trips of everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from sessiontree.contracts.events import (
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.messages import (
+    AssistantMessage,
+    ImageContent,
+    Message,
+    TextContent,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    message_from_wire,
+)
+from sessiontree.contracts.usage import Usage
+
+FromWire = Callable[[Mapping[str, Any]], Message]
+
+# Texts as models and tools send them: every code point, halves of surrogate pairs too.
+ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.sampled_from(
+    ["\ud800", "a\udfffb", "\ud83d\ude00"]
+)
+NUMBERS = (
+    st.integers()
+    | st.sampled_from([2**53 + 1, -(2**63) - 1, 10**30])
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+TEXTS = st.builds(TextContent, ANY_TEXT)
+BLOCKS = TEXTS | st.builds(ImageContent, ANY_TEXT, ANY_TEXT)
+CALLS = st.builds(ToolCall, ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, JSON, max_size=3))
+TIMES = st.integers(0, 2**53)
+COUNTS = st.integers(0, 10**9)
+MESSAGES: st.SearchStrategy[Message] = st.one_of(
+    st.builds(
+        UserMessage,
+        st.lists(BLOCKS, max_size=3).map(tuple),
+        TIMES,
+        st.sampled_from(["user", "parent", "child", "notice"]),
+    ),
+    st.builds(
+        AssistantMessage,
+        st.lists(TEXTS | CALLS, max_size=3).map(tuple),
+        st.sampled_from(["stop", "toolUse", "length", "error", "aborted"]),
+        st.builds(Usage, COUNTS, COUNTS, st.floats(0, 1e6), COUNTS, COUNTS),
+        TIMES,
+    ),
+    st.builds(
+        ToolResultMessage,
+        ANY_TEXT,
+        ANY_TEXT,
+        st.lists(BLOCKS, max_size=3).map(tuple),
+        JSON,
+        st.booleans(),
+        TIMES,
+    ),
+)
+
+HOME = "/" + "home/user"
+"""The home in the specification's examples; spelled in two, for no file here holds a machine's path."""
+
+CALL_REPLY = {
+    "role": "assistant",
+    "content": [
+        {"type": "text", "text": "I'll read that file for you."},
+        {
+            "type": "toolCall",
+            "id": "call_abc123",
+            "name": "read",
+            "arguments": {"file_path": f"{HOME}/project/main.ts", "offset": 0, "limit": 200},
+        },
+    ],
+    "stopReason": "toolUse",
+}
+RESULTS: list[dict[str, Any]] = [
+    {
+        "role": "toolResult",
+        "toolCallId": "call_abc123",
+        "toolName": "read",
+        "content": [{"type": "text", "text": "// main.ts\nimport { createServer } from 'http';\n..."}],
+        "details": {"file_path": f"{HOME}/project/main.ts", "lines": 200},
+        "isError": False,
+        "timestamp": 1740000000000,
+    },
+    {
+        "role": "toolResult",
+        "toolCallId": "call_abc123",
+        "toolName": "exec",
+        "content": [{"type": "text", "text": '{"status":"error","tool":"exec","error":"command required"}'}],
+        "details": None,
+        "isError": True,
+        "timestamp": 1740000000000,
+    },
+    {
+        "role": "toolResult",
+        "toolCallId": "call_abc123",
+        "toolName": "image",
+        "content": [
+            {"type": "text", "text": "MEDIA:/path/to/screenshot.png"},
+            {"type": "image", "data": "iVBORw0KGgo...", "mimeType": "image/png"},
+        ],
+        "details": {"path": "/path/to/screenshot.png"},
+        "isError": False,
+        "timestamp": 1740000000000,
+    },
+]
+"""The specification's objects (seed 000, section 3); an undefined member is null in JSON."""
+
+
+def test_the_specifications_reply_is_read_and_written_member_by_member() -> None:
+    """Seed 000, section 2.1; usage and time stand for its "other fields"."""
+    wire = {**CALL_REPLY, "usage": Usage(3, 5, 0.25, 1, 1).to_wire(), "timestamp": 7}
+    message = message_from_wire(wire)
+    assert message == AssistantMessage(
+        (
+            TextContent("I'll read that file for you."),
+            ToolCall(
+                "call_abc123", "read", {"file_path": f"{HOME}/project/main.ts", "offset": 0, "limit": 200}
+            ),
+        ),
+        "toolUse",
+        Usage(3, 5, 0.25, 1, 1),
+        7,
+    )
+    assert message.to_wire() == wire
+    assert message.text == "I'll read that file for you."
+    assert [call.name for call in message.tool_calls] == ["read"]
+
+
+@pytest.mark.parametrize("wire", RESULTS)
+def test_the_specifications_results_are_read_and_written_member_by_member(wire: dict[str, Any]) -> None:
+    """Seed 000, sections 3.1 to 3.3: result, error, image."""
+    message = message_from_wire(wire)
+    assert isinstance(message, ToolResultMessage)
+    assert message.to_wire() == wire
+    assert list(message.to_wire()) == list(wire)
+    assert message.text == wire["content"][0]["text"]
+
+
+def test_the_error_text_of_the_specification_is_json_of_its_envelope() -> None:
+    """Seed 000, section 8.1: compact, status first, as the result's one text block carries it."""
+    envelope = {"status": "error", "tool": "exec", "error": "command required"}
+    assert message_from_wire(RESULTS[1]).text == dump_json(envelope)
+
+
+def test_a_call_assembled_from_its_pieces_is_the_specifications_event() -> None:
+    """Seed 000, section 2.2: start, deltas, end, each with its content index."""
+    deltas = ['{"file_', 'path": "/hom', 'e/user/main.ts"}']
+    call = ToolCall("call_abc123", "read", json.loads("".join(deltas)))
+    assert ToolCallStart(1).to_wire() == {"type": "toolcall_start", "contentIndex": 1}
+    assert ToolCallDelta(1, deltas[0]).to_wire() == {
+        "type": "toolcall_delta",
+        "contentIndex": 1,
+        "delta": '{"file_',
+    }
+    assert ToolCallEnd(1, call).to_wire() == {
+        "type": "toolcall_end",
+        "contentIndex": 1,
+        "toolCall": {
+            "type": "toolCall",
+            "id": "call_abc123",
+            "name": "read",
+            "arguments": {"file_path": f"{HOME}/main.ts"},
+        },
+    }
+
+
+def test_what_watchers_see_of_a_call_has_the_specifications_members() -> None:
+    """Seed 000, section 1, steps 1 and 7, and section 5.4."""
+    assert ToolExecutionStart("c", "read", {"path": "a"}).to_wire() == {
+        "type": "tool_execution_start",
+        "toolCallId": "c",
+        "toolName": "read",
+        "args": {"path": "a"},
+    }
+    update = ToolExecutionUpdate("c", "read", "50% done...").to_wire()
+    assert update["type"] == "tool_execution_update"
+    assert ToolExecutionEnd("c", "read", {"text": "x"}, True).to_wire() == {
+        "type": "tool_execution_end",
+        "toolCallId": "c",
+        "toolName": "read",
+        "result": {"text": "x"},
+        "isError": True,
+    }
+
+
+def survives_the_wire(from_wire: FromWire, message: Message) -> None:
+    """A message written as JSON text and read again is the same, to the type of every number (REL-P34)."""
+    text = dump_json(message.to_wire())
+    again = from_wire(json.loads(text))
+    assert again == message
+    assert repr(again) == repr(message)
+    assert text.isascii()
+
+
+def without_halves(message: Message) -> bool:
+    """Whether no text of the message holds a high half followed by a low half, which JSON joins."""
+    return bool(message.to_wire() == json.loads(dump_json(message.to_wire())))
+
+
+@given(MESSAGES.filter(without_halves))
+def test_every_message_survives_the_wire(message: Message) -> None:
+    """REL-P34: any script, lone surrogates, whole numbers beyond 2**53."""
+    survives_the_wire(message_from_wire, message)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\ud800",
+        "a\udfff",
+        "\ude00\ud83d",
+        "\x00",
+        "\u2028",
+        2**53 + 1,
+        10**30,
+        5e-324,
+        -0.0,
+        {"\ud800": [None]},
+    ],
+)
+def test_hard_values_survive_the_wire(value: Any) -> None:
+    """The ones that other encoders lose, by name."""
+    survives_the_wire(message_from_wire, ToolResultMessage("c", "t", (TextContent("x"),), value))
+
+
+def test_a_reader_that_loses_whole_numbers_is_caught() -> None:
+    """The property fails where numbers go through a float."""
+
+    def lossy(wire: Mapping[str, Any]) -> Message:
+        return message_from_wire(json.loads(json.dumps(wire), parse_int=float))
+
+    message = find(
+        MESSAGES.filter(without_halves),
+        lambda message: isinstance(message, ToolResultMessage) and isinstance(message.details, int),
+        settings=settings(database=None, max_examples=2000),
+    )
+    with pytest.raises(AssertionError):
+        survives_the_wire(lossy, message)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_none_does_not_reach_the_wire(number: float) -> None:
+    """JSON has no word for it; writing one would make a journal nobody reads."""
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump_json(ToolResultMessage("c", "t", (), number).to_wire())
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"role": "system", "content": [], "timestamp": 0},
+        {"role": "user", "content": [{"type": "audio"}], "timestamp": 0},
+        {
+            "role": "user",
+            "content": [{"type": "toolCall", "id": "a", "name": "b", "arguments": {}}],
+            "timestamp": 0,
+        },
+        {
+            **CALL_REPLY,
+            "content": [{"type": "image", "data": "", "mimeType": ""}],
+            "usage": {},
+            "timestamp": 0,
+        },
+    ],
+)
+def test_an_unknown_role_or_block_is_refused(wire: dict[str, Any]) -> None:
+    """A reply holds text and calls; a user's words hold no calls."""
+    with pytest.raises(ValueError, match=r"has the (role|type)"):
+        message_from_wire(wire)
+
+
+def test_a_missing_member_is_refused() -> None:
+    """Half a message is none."""
+    for member in RESULTS[0]:
+        wire = {name: value for name, value in RESULTS[0].items() if name != member}
+        with pytest.raises(KeyError):
+            message_from_wire(wire)
+
+
+def test_a_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -> None:
+    """Children's results and notices come in the user role; older records do not say."""
+    assert UserMessage((TextContent("a"), TextContent("b")), 1, "child").to_wire()["origin"] == "child"
+    message = message_from_wire({"role": "user", "content": [{"type": "text", "text": "a"}], "timestamp": 1})
+    assert message == UserMessage((TextContent("a"),), 1, "user")

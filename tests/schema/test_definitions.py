@@ -1,0 +1,155 @@
+"""Definitions written out where they are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.schema.definitions import MAX_SCHEMAS, write_out
+
+
+def test_a_definition_is_written_where_it_is_used() -> None:
+    """Annotations beside a reference win over the definition's."""
+    schema = write_out(
+        {
+            "properties": {"a": {"$ref": "#/$defs/A", "description": "Mine."}, "b": {"$ref": "#/$defs/A"}},
+            "$defs": {"A": {"type": "string", "description": "Any."}},
+        }
+    )
+    assert schema == {
+        "properties": {
+            "a": {"type": "string", "description": "Mine."},
+            "b": {"type": "string", "description": "Any."},
+        }
+    }
+
+
+def test_a_condition_beside_a_reference_is_joined_not_lost() -> None:
+    """Both the definition's minimum and the one beside it hold."""
+    schema = write_out(
+        {"items": {"$ref": "#/$defs/A", "minimum": 5}, "$defs": {"A": {"type": "integer", "minimum": 1}}}
+    )
+    assert schema == {"items": {"allOf": [{"type": "integer", "minimum": 1}], "minimum": 5}}
+
+
+def test_in_old_drafts_what_stands_beside_a_reference_asks_nothing() -> None:
+    """Up to draft 7 only annotations count there."""
+    schema = write_out(
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "items": {"$ref": "#/definitions/A", "minimum": 5, "description": "D."},
+            "definitions": {"A": {"type": "integer"}},
+        }
+    )
+    assert schema["items"] == {"type": "integer", "description": "D."}
+
+
+def test_definitions_that_use_each_other_stay_under_their_names_sorted() -> None:
+    """Only the cycle stays; what is used once on the way is written out."""
+    schema = write_out(
+        {
+            "properties": {"b": {"$ref": "#/$defs/B"}},
+            "$defs": {
+                "B": {"items": {"$ref": "#/$defs/A"}},
+                "A": {"items": {"$ref": "#/$defs/B"}, "not": {"$ref": "#/$defs/C"}},
+                "C": {"type": "null"},
+            },
+        }
+    )
+    assert schema == {
+        "properties": {"b": {"$ref": "#/$defs/B"}},
+        "$defs": {
+            "A": {"items": {"$ref": "#/$defs/B"}, "not": {"type": "null"}},
+            "B": {"items": {"$ref": "#/$defs/A"}},
+        },
+    }
+
+
+def test_a_reference_to_any_place_is_followed() -> None:
+    """Pointers through properties, lists, escapes and boolean schemas resolve; recursive ones get a name."""
+    schema = write_out(
+        {
+            "properties": {
+                "a/b": {"anyOf": [{"type": "string"}, True]},
+                "first": {"$ref": "#/properties/a~1b/anyOf/0"},
+                "any": {"$ref": "#/properties/a~1b/anyOf/1"},
+                "tree": {"items": {"$ref": "#/properties/tree"}},
+                "self": {"$ref": "#"},
+            }
+        }
+    )
+    properties: Any = schema["properties"]
+    assert properties["first"] == {"type": "string"}
+    assert properties["any"] == {}
+    assert properties["tree"] == {"items": {"$ref": "#/$defs/properties.tree"}}
+    assert properties["self"] == {"$ref": "#"}
+    assert schema["$defs"] == {"properties.tree": {"items": {"$ref": "#/$defs/properties.tree"}}}
+
+
+def test_two_definitions_of_one_name_both_stay() -> None:
+    """``$defs`` and ``definitions`` may hold the same name."""
+    schema = write_out(
+        {
+            "prefixItems": [{"$ref": "#/$defs/A"}, {"$ref": "#/definitions/A"}],
+            "$defs": {"A": {"items": {"$ref": "#/$defs/A"}}},
+            "definitions": {"A": {"contains": {"$ref": "#/definitions/A"}}},
+        }
+    )
+    assert schema["$defs"] == {
+        "A": {"items": {"$ref": "#/$defs/A"}},
+        "A_2": {"contains": {"$ref": "#/$defs/A_2"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"$ref": "#/$defs/A"},
+        {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/A"}]},
+        {"allOf": [{"not": {"$ref": "#/$defs/A"}}]},
+    ],
+)
+def test_a_reference_to_itself_for_the_same_value_is_refused(definition: Any) -> None:
+    """Following it would never end."""
+    with pytest.raises(ConfigError, match="refers to itself"):
+        write_out({"items": {"$ref": "#/$defs/A"}, "$defs": {"A": definition}})
+
+
+def test_definitions_that_double_each_other_are_refused() -> None:
+    """Thirty short lines would make a thousand million schemas."""
+    doubling: dict[str, Any] = {
+        f"D{level}": {"prefixItems": [{"$ref": f"#/$defs/D{level + 1}"}] * 2} for level in range(30)
+    }
+    with pytest.raises(ConfigError, match=f"more than {MAX_SCHEMAS}"):
+        write_out({"items": {"$ref": "#/$defs/D0"}, "$defs": {**doubling, "D30": {}}})
+
+
+def test_definitions_nested_too_deep_are_refused() -> None:
+    """A chain of definitions is as deep as it is long."""
+    chain: dict[str, Any] = {
+        f"D{level}": {"items": {"$ref": f"#/$defs/D{level + 1}"}} for level in range(400)
+    }
+    with pytest.raises(ConfigError, match="nested more than"):
+        write_out({"items": {"$ref": "#/$defs/D0"}, "$defs": {**chain, "D400": {}}})
+
+
+@pytest.mark.parametrize("keyword", ["$dynamicRef", "$recursiveRef"])
+def test_references_that_depend_on_the_caller_are_refused(keyword: str) -> None:
+    """They cannot be written out."""
+    with pytest.raises(ConfigError, match="is not understood"):
+        write_out({"items": {keyword: "#node"}})
+
+
+def test_an_address_inside_is_refused_and_the_roots_is_dropped() -> None:
+    """An ``$id`` changes what references mean; the root's changes nothing here."""
+    assert write_out({"$id": "https://example.invalid/a", "type": "object"}) == {"type": "object"}
+    with pytest.raises(ConfigError, match=r"\$id inside"):
+        write_out({"items": {"$id": "https://example.invalid/a"}})
+
+
+def test_a_reference_to_what_is_no_schema_is_refused() -> None:
+    """A pointer may hit a text or a list."""
+    with pytest.raises(ConfigError, match="does not lead to a schema"):
+        write_out({"items": {"$ref": "#/type"}, "type": "array"})
