@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
 
 Schema: TypeAlias = dict[str, JsonValue]
 
@@ -42,7 +43,7 @@ IN_PLACE = frozenset(
 """Keywords whose schemas apply to the same value as the schema that holds them."""
 ANNOTATIONS = frozenset(
     {"default", "deprecated", "description", "examples", "readOnly", "title", "writeOnly"}
-    | {"x-allow-empty", "x-trimmed"}
+    | {ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD}
 )
 """Keywords that ask nothing of a value."""
 

@@ -332,6 +332,38 @@ def test_what_fits_and_is_there_is_accepted(case: Case) -> None:
         case.tool.validate(case.arguments)
 
 
+ODD = st.recursive(
+    st.sampled_from([b"x", "\ud800", 10**400, float("nan"), {1, 2}, object(), ...]) | JUNK,
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.integers() | st.text(max_size=2), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def nothing_else_is_raised(validate: Validate, arguments: Any) -> None:
+    """Whatever is handed in, a validation error is the worst that happens."""
+    try:
+        validate(arguments)
+    except ValidationError:
+        return
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__}: {error}") from error
+
+
+@given(cases(), st.sampled_from(NAMES), ODD)
+def test_odd_values_end_in_a_validation_error(case: Case, name: str, odd: Any) -> None:
+    """Values no JSON parser makes come from hooks and programs, alone or in place of a parameter."""
+    nothing_else_is_raised(case.tool.validate, odd)
+    nothing_else_is_raised(case.tool.validate, {**case.arguments, name: odd})
+
+
+def test_a_model_that_speaks_for_itself_is_caught() -> None:
+    """The property fails where pydantic's own error gets out."""
+    with pytest.raises(AssertionError, match="ValidationError"):
+        nothing_else_is_raised(lambda arguments: (Place.model_validate(arguments), {}), {1: 2})
+
+
 def assert_some_case_breaks(holds: Callable[[Case], None]) -> None:
     """Assert that a search finds a case on which the property fails."""
     found = find(
