@@ -1,7 +1,7 @@
 """What one model turn plus one no-op ReadOnly call costs on the local backend, in microseconds.
 
-Timed, with the journal on (FULL) and every acknowledgement inside the clock: from `send` to its reply, so from
-the message over all turns to the last word being durable and handed back.
+Timed, with the journal on (FULL) and every acknowledgement inside the clock: from `send` to its reply, so
+from the message over all turns to the last word being durable and handed back.
 
 - `turn20_us`: a 20-turn run divided by its turns, median of runs; each run is one message to one session.
 - `turn1000_us`: mean of turns 951 to 1,000 of one 1,000-turn run, by the times at which the model was asked.
@@ -17,8 +17,7 @@ import asyncio
 import statistics
 import tempfile
 import time
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -35,6 +34,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import TextContent
 
 
@@ -52,7 +52,7 @@ class Nothing(Tool[NothingParams]):
 
     name = "nothing"
     description = "Does nothing."
-    Params = NothingParams
+    Params: ClassVar[type[BaseModel]] = NothingParams
     tier = PermissionTier.READ_ONLY
     kinds = frozenset(SessionKind)
 
@@ -69,7 +69,8 @@ class TurnModel:
     def __init__(self, turns: int, calls: int = 1) -> None:
         """Begin before the first message."""
         self._turns = turns
-        self._calls = tuple(ToolCall(f"c{index}", "nothing", {"path": "a.txt", "limit": 5}) for index in range(calls))
+        arguments: dict[str, JsonValue] = {"path": "a.txt", "limit": 5}
+        self._calls = tuple(ToolCall(f"c{index}", "nothing", arguments) for index in range(calls))
         self._left = turns
         self.asked: list[float] = []
 
@@ -87,15 +88,13 @@ async def _runs(turns: int, calls: int, runs: int) -> tuple[list[float], list[fl
     """Return seconds of each run, processor seconds of each run, and the last run's times of asking."""
     model = TurnModel(turns, calls)
     with tempfile.TemporaryDirectory() as place:
-        workspace = Path(place, "workspace")
-        workspace.mkdir()
         tree = SessionTree(
-            workspace,
+            place,
             model=model,
             tools=(Nothing(),),
             builtin_tools=False,
             limits=Limits(max_turns=10_000),
-            state_dir=Path(place, "state"),
+            state_dir=f"{place}/state",
         )
         async with tree:
             await tree.main.send("warm up")

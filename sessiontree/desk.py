@@ -9,12 +9,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
 from sessiontree.kernel.replay import fact_of
-from sessiontree.local.backend import LocalBackend
 from sessiontree.tree.receipt import request_of
 
 READ_WAIT_S = 20.0
@@ -47,7 +47,7 @@ class PendingApproval:
 class ApprovalDesk:
     """Shows requests and messages on channels while it is open."""
 
-    def __init__(self, backend: LocalBackend, tree_id: str) -> None:
+    def __init__(self, backend: Backend, tree_id: str) -> None:
         """Bind a tree."""
         self._backend = backend
         self._tree_id = tree_id

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from sessiontree.backend import Backend
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import (
@@ -31,9 +32,8 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
 from sessiontree.kernel.approver_function import load_approver
-from sessiontree.kernel.keeper import CallReply, Reply
 from sessiontree.kernel.replay import fact_of
-from sessiontree.local.backend import LocalBackend
+from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.schema.result import result_schema_of, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial
@@ -48,7 +48,7 @@ T = TypeVar("T")
 class PendingReply:
     """The reply to a message on its way: await it for the text, or iterate over it for the text's pieces."""
 
-    def __init__(self, task: asyncio.Task[Reply], session: str, backend: LocalBackend, tree_id: str) -> None:
+    def __init__(self, task: asyncio.Task[Reply], session: str, backend: Backend, tree_id: str) -> None:
         """Bind the reply's task."""
         self._task = task
         self._session = session
@@ -99,7 +99,7 @@ class SessionHandle:
 
     def __init__(
         self,
-        backend: LocalBackend,
+        backend: Backend,
         desk: ApprovalDesk,
         tree_id: str,
         session_id: str,
@@ -116,7 +116,7 @@ class SessionHandle:
         """Name tree and session."""
         return f"<session {self.session_id} of tree {self._tree_id}>"
 
-    async def spawn(
+    async def spawn(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
         kind: SessionKind | str,
         task: str,
@@ -224,9 +224,9 @@ class SessionHandle:
         return finished
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
-        """Make one tool call in the session, outside its transcript, through the same gates as a model's call.
+        """Make one tool call in the session, outside its transcript, by the same gates as a model's call.
 
-        ReadOnly calls run at once; others wait for the end of the session's turn. An approval climbs from here.
+        ReadOnly calls run at once; others wait for the end of the session's turn. Approvals climb from here.
 
         Raises:
             ValidationError, PermissionDenied, Timeout, ExecutionError: as the call ended.

@@ -28,7 +28,7 @@ def _load(entry: EntryPoint) -> Iterable[Tool[Any]]:
     place = f"entry point {entry.name!r} = {entry.value!r} in group {GROUP}"
     try:
         made = entry.load()()
-    except Exception as error:  # noqa: BLE001 - a broken plugin may raise anything; the message names it
+    except Exception as error:
         raise ConfigError(f"{place} can't be loaded: {type(error).__name__}: {error}") from error
     made = (made,) if isinstance(made, Tool) else tuple(made or ())
     for each in made:

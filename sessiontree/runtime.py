@@ -6,34 +6,30 @@ Room: floor 6, over a backend. Not here: a single rule about sessions; those are
 from __future__ import annotations
 
 import importlib
-import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
+from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.queue import QueueChannel
-from sessiontree.contracts.agent import AgentConfig, AgentSpec
+from sessiontree.contracts.agent import AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
-from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
 from sessiontree.desk import ApprovalDesk
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.handle import ApproverLike, SessionHandle, split_approver
 from sessiontree.journal.record import Record
-from sessiontree.kernel.clock import machine_ms
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.progress import ProgressReader
-from sessiontree.local.backend import LocalBackend
 from sessiontree.models.port import Model
+from sessiontree.options import ChannelLike, agents_of, channel_of, tree_config
 from sessiontree.places import default_state_dir, workspace_root
 from sessiontree.plugins import installed_tools
 from sessiontree.tree.receipt import ReceiptLine, receipt
-from sessiontree.version import VERSION
 
 BackendName: TypeAlias = Literal["local"]
 READ_AT_ONCE = 512
@@ -70,7 +66,7 @@ class Runtime:
         made = getattr(importlib.import_module(module), name)
         options: dict[str, Any] = {} if slots is None else {"slots": slots}
         self.state_dir = Path(state_dir).expanduser().absolute()
-        self.backend: LocalBackend = made(self.state_dir, **options)
+        self.backend: Backend = made(self.state_dir, **options)
 
     async def close(self) -> None:
         """End hosts and supervisor; trees stay in the journal and can be resumed."""
@@ -120,7 +116,7 @@ class SessionTree:
         builtin_tools: False leaves out the tools of installed distributions.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
         workspace: str | Path,
         *,
@@ -132,7 +128,7 @@ class SessionTree:
         approvals: ApprovalMode = "always",
         approver: ApproverLike = None,
         smart_rules: Sequence[Rule] = (),
-        channel: HumanChannel | Literal["queue"] | None = "queue",
+        channel: ChannelLike = "queue",
         state_dir: str | Path | None = None,
         backend: BackendName = "local",
         slots: int | None = None,
@@ -149,38 +145,28 @@ class SessionTree:
         self._model = model
         self._tools = tuple(tools)
         self._builtin_tools = builtin_tools
-        self._agents = _agents_of(agents)
+        self._agents = agents_of(agents)
         rules, function, own_channel = split_approver(approver)
         if function is not None:
             raise ConfigError(
                 "Main's approver is rules or a callable; functions by name serve spawned sessions"
             )
-        if approvals not in {"auto", "smart", "always", "never"}:
-            raise ConfigError(f"approvals {approvals!r} is none of auto, smart, always, never")
-        self._channel = _channel_of(channel, own_channel)
+        self._channel = channel_of(channel, own_channel)
         self._table = ToolTable(self._all_tools())
         self._setup = TreeSetup.of(
             self._table, {name: spec.config for name, spec in self._agents.items()}, model
         )
-        self._config = TreeConfig(
-            tree_id=f"t{secrets.token_hex(8)}",
-            workspace=str(self._root),
-            package_version=VERSION,
-            created_at_ms=machine_ms(),
-            model=str(getattr(model, "name", type(model).__name__)),
-            limits=limits or Limits(),
-            mode=approvals,
-            rules=rules,
-            smart_rules=tuple(smart_rules),
-            owns_channel=self._channel is not None,
+        self._config = tree_config(
+            self._root,
+            self._table,
+            self._agents,
+            model_name=str(getattr(model, "name", type(model).__name__)),
+            limits=limits,
             budget=budget,
-            tools=tuple(
-                ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest)
-                for entry in self._table
-            ),
-            agents=tuple(
-                AgentRow(name, spec.config.model, spec.tools) for name, spec in self._agents.items()
-            ),
+            approvals=approvals,
+            rules=rules,
+            smart_rules=smart_rules,
+            owns_channel=self._channel is not None,
             purpose=purpose,
         )
         self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
@@ -226,7 +212,7 @@ class SessionTree:
         return self
 
     @classmethod
-    async def resume(
+    async def resume(  # noqa: PLR0913 - keyword-only settings of the public door
         cls,
         tree_id: str,
         *,
@@ -234,14 +220,14 @@ class SessionTree:
         tools: Iterable[Tool[Any]] = (),
         state_dir: str | Path,
         approver: ApproverLike = None,
-        channel: HumanChannel | Literal["queue"] | None = "queue",
+        channel: ChannelLike = "queue",
         agents: Mapping[str, AgentSpec] | None = None,
         backend: BackendName = "local",
         slots: int | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
     ) -> SessionTree:
-        """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing runs twice.
+        """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
 
         Limits, rights, mode and rules are the journal's; tools and model are given again. Tools of the tree
         that are not given are gone from it; new ones are not added.
@@ -281,7 +267,7 @@ class SessionTree:
             self._runtime = Runtime(self._state_dir, backend=self._backend_name, slots=self._slots)
         return self._runtime
 
-    def _open_desk(self, backend: LocalBackend) -> None:
+    def _open_desk(self, backend: Backend) -> None:
         self._desk = ApprovalDesk(backend, self.tree_id)
         if self._channel is not None:
             self._desk.attach("main", self._channel)
@@ -313,7 +299,7 @@ class SessionTree:
             await runtime.close()
 
     @property
-    def _backend(self) -> LocalBackend:
+    def _backend(self) -> Backend:
         if self._runtime is None:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
         return self._runtime.backend
@@ -373,30 +359,3 @@ class SessionTree:
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
         return receipt(self._backend.state(self.tree_id), "main")
-
-
-def _agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:
-    given = dict(agents or {})
-    default = given.pop("default", AgentSpec())
-    named = {"default": default, **given}
-    return {
-        name: spec.model_copy(update={"config": _named(spec.config, name)}) for name, spec in named.items()
-    }
-
-
-def _named(config: AgentConfig, name: str) -> AgentConfig:
-    return config.model_copy(update={"agent_id": name})
-
-
-def _channel_of(
-    channel: HumanChannel | Literal["queue"] | None, approver: HumanChannel | None
-) -> HumanChannel | None:
-    if approver is not None:
-        if channel != "queue":
-            raise ConfigError("give a channel or a callable approver, not both: a callable is a channel")
-        return approver
-    if channel == "queue":
-        return QueueChannel()
-    if isinstance(channel, str):
-        raise ConfigError(f"channel {channel!r} is none: give an object with send and ask, 'queue' or None")
-    return channel

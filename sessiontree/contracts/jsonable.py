@@ -27,7 +27,7 @@ def dump_json(value: object) -> str:
     try:
         data = to_json(value, ensure_ascii=True)
     except ValueError:
-        # A lone surrogate, or a value without a JSON form: the slow encoder writes the one, refuses the other.
+        # A lone surrogate, or a value without a JSON form: the slow encoder writes one, refuses the other.
         return _COMPACT.encode(value)
     if b"NaN" in data or b"Infinity" in data:
         return _COMPACT.encode(value)

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class HostLost(Exception):  # noqa: N818 - it is an event, and the scheduler answers it
+class HostLost(Exception):
     """The host is gone; what it had not reported is lost."""

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, Message
 from sessiontree.kernel.frames import AskModel, ModelPrompt
+from sessiontree.models.answers import checked, reason_of
 from sessiontree.models.port import ModelRequest, WaitingModel
 
 Answered = Callable[[AssistantMessage], None]
@@ -97,11 +97,9 @@ class GatewayCore:
     async def _complete(self, model: WaitingModel, request: ModelRequest, asker: Asker) -> None:
         place = (asker.tree_id, asker.session)
         try:
-            message = await model.complete(request, asker.emit)
-        except ModelError as error:
-            answer = partial(asker.failed, error.message)
+            message = checked(await model.complete(request, asker.emit), request.turn)
         except Exception as error:  # noqa: BLE001 - a model may raise anything; the session is told
-            answer = partial(asker.failed, f"{type(error).__name__}: {error}")
+            answer = partial(asker.failed, reason_of(error))
         else:
             answer = partial(asker.answered, message)
         if self._asking.get(place) is asyncio.current_task():

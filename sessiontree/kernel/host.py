@@ -39,7 +39,7 @@ class HostEquipment:
 
 
 class HostCore:
-    """Takes numbered frames in, in order and once each, and keeps outcomes until they are polled and known."""
+    """Takes numbered frames in, in order and once each, and keeps outcomes until they are known."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class HostCore:
         for number, frame in frames:
             if number > self._received:
                 self._early[number] = frame
-        while (frame := self._early.pop(self._received + 1, None)) is not None:
+        while self._received + 1 in self._early:
             self._received += 1
-            self._take(frame)
+            self._take(self._early.pop(self._received))
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
         """Return outcomes after a number, waiting for the first; those up to it are known and dropped.

@@ -7,7 +7,7 @@ session facts that caused them, and the instructions are carried out once that c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,8 +15,7 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.errors import SessionClosed, SessionTreeError
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
+from sessiontree.contracts.errors import SessionClosed
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
@@ -29,42 +28,27 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
+from sessiontree.kernel.carrying import Carrier
 from sessiontree.kernel.clock import KernelClock
-from sessiontree.kernel.frames import Adopt, AskModel, Outcome, Reask
-from sessiontree.kernel.gateway import Asker, GatewayCore
+from sessiontree.kernel.frames import Adopt, Outcome
+from sessiontree.kernel.gateway import GatewayCore
 from sessiontree.kernel.order import InOrder
 from sessiontree.kernel.progress import ProgressHub
+from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.scheduler import Scheduler
 from sessiontree.kernel.seat import Input, Seat
+from sessiontree.kernel.translating import TO_TREE
 from sessiontree.kernel.waiters import Waiters
 from sessiontree.models.port import WaitingModel
 from sessiontree.session import instructions as session_todo
-from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.decide import react
 from sessiontree.tree.instructions import TreeInstruction
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
 
-
 _ROUTINE = frozenset({UsageCharged, PostsTaken, SessionStirred, ResultHeld, Posted})
 """Facts of a tree that nobody needs to be woken for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The last word for a message, or why there is none."""
-
-    text: str
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class CallReply:
-    """The result of a call asked from outside."""
-
-    outcome: str
-    message: ToolResultMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +84,13 @@ class TreeKeeper:
         self._settled = 0
         self._around = around
         self._order = InOrder(self._fail)
-        self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
-        self._expected: dict[str, set[str]] = {}
-        self._local: dict[type[Any], Callable[[Seat, Any], None]] = {
-            session_todo.AwaitCommit: self._await_commit,
-            session_todo.AnswerCall: self._answer_call,
-            session_todo.AnswerMessages: self._answer_messages,
-            session_todo.WakeAt: self._wake_session,
-            AskModel: self._ask_model,
-        }
-        # Instructions not listed answer whoever gave the stimulus, or are read from the facts by the driver.
-        self._tree: dict[type[Any], Callable[[Any], None]] = {
-            tree_todo.AcceptSpawn: self._accept_spawn,
-            tree_todo.Deliver: self._deliver,
-            tree_todo.ReleaseSession: self._release,
-            tree_todo.WakeAt: self._wake_tree,
-        }
+        self.expected: dict[str, set[str]] = {}
+        """Ids of messages and calls that a session has not answered."""
+        self._carrier = Carrier(self, around)
 
     def close(self) -> None:
         """Stop all timers and tell everybody who waits that the tree is closed here."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._carrier.close()
         self._fail(SessionClosed("main", "the tree was closed in this process; resume it to go on"))
 
     # Changing the tree.
@@ -198,11 +167,9 @@ class TreeKeeper:
             self.tidings.set()
         if seat is not None:
             for each in local:
-                self._local[type(each)](seat, each)
+                self._carrier.for_session(seat, each)
         for instruction in instructions:
-            carry = self._tree.get(type(instruction))
-            if carry is not None:
-                carry(instruction)
+            self._carrier.for_tree(instruction)
         if counted is not None and not counted.over:
             if counted.waiting and counted.link is None:
                 self._around.scheduler.want(counted)
@@ -240,7 +207,7 @@ class TreeKeeper:
             given.append(tree_stimuli.UsageReported(at_ms, seat.session, outcome.usage))
         local: list[Any] = []
         for instruction in outcome.instructions:
-            translate = _TO_TREE.get(type(instruction))
+            translate = TO_TREE.get(type(instruction))
             if translate is None:
                 local.append(instruction)
             else:
@@ -307,7 +274,7 @@ class TreeKeeper:
     def say(self, session: str, incoming: stimuli.Incoming) -> asyncio.Future[Reply]:
         """Bring a message to a session; the future gets the last word for it."""
         future = self.replies.wait(incoming.message_id)
-        self._expected.setdefault(session, set()).add(incoming.message_id)
+        self.expected.setdefault(session, set()).add(incoming.message_id)
         self._stir(session, incoming.at_ms, f"message:{incoming.message_id}")
         self.deliver(session, incoming, f"message:{incoming.message_id}")
         return future
@@ -315,158 +282,16 @@ class TreeKeeper:
     def call(self, session: str, asked: stimuli.CallAsked) -> asyncio.Future[CallReply]:
         """Have a session make one call outside its transcript."""
         future = self.calls.wait(asked.call_id)
-        self._expected.setdefault(session, set()).add(asked.call_id)
+        self.expected.setdefault(session, set()).add(asked.call_id)
         self._stir(session, asked.at_ms, f"call:{asked.call_id}")
         self.deliver(session, asked, f"call:{asked.call_id}")
         return future
 
     def _stir(self, session: str, at_ms: int, cause: str) -> None:
-        """Withdraw a last word that could end the session before it hears; Main's cannot, and waits its turn."""
+        """Withdraw a last word that could end the session before it hears; Main's cannot."""
         if session != "main" and self.state.sessions[session].held is not None:
             self.stimulate(tree_stimuli.Stirred(at_ms, session), cause)
-
-    # Carrying out what sessions want.
-
-    def _await_commit(self, seat: Seat, instruction: session_todo.AwaitCommit) -> None:
-        if not seat.over:
-            stimulus = stimuli.IntentsCommitted(self._around.clock.now_ms(), instruction.keys)
-            self.deliver(seat.session, stimulus, f"committed:{instruction.keys[0]}")
-
-    def _ask_model(self, seat: Seat, question: AskModel) -> None:
-        if seat.over:
-            return
-        model = self._around.waiting_model
-        now_ms, tree_id, session = self._around.clock.now_ms, self.config.tree_id, seat.session
-
-        def answered(message: AssistantMessage) -> None:
-            if not seat.over:
-                stimulus = stimuli.ModelAnswered(now_ms(), question.turn, message)
-                self.deliver(session, stimulus, f"model:{question.turn}")
-
-        def failed(reason: str) -> None:
-            if not seat.over:
-                stimulus = stimuli.ModelFailed(now_ms(), question.turn, reason)
-                self.deliver(session, stimulus, f"model:{question.turn}")
-
-        def reask() -> None:
-            if seat.link is not None:
-                seat.link.send(Reask(session, seat.epoch, question.turn))
-
-        if model is None:
-            failed("the tree has no model that waits; give one with model=…")
-            return
-        kind = self.state.sessions[session].spec.kind
-        emit = partial(self._around.hub.emit, tree_id, session)
-        self._around.gateway.ask(
-            model, question, Asker(tree_id, session, kind, answered, failed, reask, emit)
-        )
-
-    def _answer_call(self, seat: Seat, instruction: session_todo.AnswerCall) -> None:
-        self._expected.get(seat.session, set()).discard(instruction.call_id)
-        self.calls.settle(instruction.call_id, CallReply(instruction.outcome, instruction.message))
-
-    def _answer_messages(self, seat: Seat, instruction: session_todo.AnswerMessages) -> None:
-        for message_id in instruction.message_ids:
-            self._expected.get(seat.session, set()).discard(message_id)
-            self.replies.settle(message_id, Reply(instruction.text, instruction.error))
-
-    def _wake_session(self, seat: Seat, instruction: session_todo.WakeAt) -> None:
-        session = seat.session
-
-        def ring() -> None:
-            del self._timers[session, instruction.at_ms]
-            if not seat.over and self.failure is None:
-                self.deliver(session, stimuli.Rang(self._around.clock.now_ms()), "clock")
-
-        self._set_timer(session, instruction.at_ms, ring)
-
-    def _set_timer(self, name: str, at_ms: int, ring: Callable[[], None]) -> None:
-        if (name, at_ms) not in self._timers:
-            self._timers[name, at_ms] = self._around.clock.ring(at_ms, ring)
-
-    # Carrying out what the tree machine wants.
 
     def carry(self, instructions: Sequence[TreeInstruction]) -> None:
         """Carry out instructions whose facts are durable already, as after recovery."""
         self._carry_out(None, instructions, None, (), True)
-
-    def _accept_spawn(self, instruction: tree_todo.AcceptSpawn) -> None:
-        if instruction.started and instruction.session != "main":
-            self._around.scheduler.want(self.seat_of(instruction.session))
-
-    def _deliver(self, instruction: tree_todo.Deliver) -> None:
-        self.deliver(
-            instruction.session,
-            instruction.stimulus,
-            f"post:{instruction.post_id}",
-            instruction.post_id,
-        )
-
-    def _release(self, instruction: tree_todo.ReleaseSession) -> None:
-        session = instruction.session
-        seat = self.seats.pop(session, None)
-        if seat is not None:
-            seat.over = True
-            self._around.scheduler.vacate(seat, force=instruction.force)
-        self._around.gateway.forget(self.config.tree_id, session)
-        self.results.settle(session, instruction.result)
-        error = closed_error(session, instruction.result)
-        for key in self._expected.pop(session, ()):
-            self.replies.fail(key, error)
-            self.calls.fail(key, error)
-
-    def _wake_tree(self, instruction: tree_todo.WakeAt) -> None:
-        def ring() -> None:
-            del self._timers["", instruction.at_ms]
-            if self.failure is None:
-                self.stimulate(tree_stimuli.ClockRang(self._around.clock.now_ms()), "clock")
-
-        self._set_timer("", instruction.at_ms, ring)
-
-
-def closed_error(session: str, result: SessionResult[Any]) -> SessionTreeError:
-    """Return what somebody is told who still waits for an ended session."""
-    return SessionClosed(session, f"it ended {result.status} before it answered: {result.summary}")
-
-
-def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
-    quiet = not seat.waiting and not seat.sent
-    return tree_stimuli.ResultOffered(at_ms, seat.session, instruction.result, quiet)
-
-
-def _asked(keeper: TreeKeeper, seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ApprovalAsked(
-        at_ms,
-        seat.session,
-        instruction.request_id,
-        instruction.key,
-        instruction.tool,
-        instruction.arguments,
-        instruction.digest,
-        instruction.tier,
-    )
-
-
-def _returned(seat: Seat, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ApproverReturned(
-        at_ms, seat.session, instruction.request_id, instruction.answer, instruction.reason
-    )
-
-
-def _troubled(seat: Seat, instruction: session_todo.ReportTrouble, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.TroubleReported(
-        at_ms,
-        seat.session,
-        instruction.tool,
-        instruction.attempts,
-        instruction.field,
-        instruction.message,
-    )
-
-
-_TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
-    session_todo.OfferResult: _offered,
-    session_todo.AskApproval: _asked,
-    session_todo.ReturnAnswer: _returned,
-    session_todo.ReportTrouble: _troubled,
-}

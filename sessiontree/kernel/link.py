@@ -1,7 +1,7 @@
 """The supervisor's end of the way to one host: numbered frames out, numbered outcomes in.
 
-Either direction may lose, repeat, delay or reorder: frames are sent again until known to be received, outcomes
-are taken in order and once. A host that is gone is told to whoever holds the link.
+Either direction may lose, repeat, delay or reorder: frames are sent again until known to be received,
+outcomes are taken in order and once. A host that is gone is told to whoever holds the link.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a session asks its model: the request itself where the model is instant, else a delta for the gateway."""
+"""What a session asks its model: the request itself where the model is instant, else a delta."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Handles:
 def build_rights(
     session_id: str, kind: SessionKind, workspace: Path, config: AgentConfig, handles: Handles
 ) -> SessionRights:
-    """Return the rights of one session. A Worker gets nothing that could change anything, whatever is given."""
+    """Return the rights of one session. A Worker gets nothing that could change anything."""
     observing = SessionRights(
         session_id=session_id,
         agent_id=config.agent_id,

@@ -7,29 +7,29 @@ that a long call never keeps a steering message, an approval or a cancel waiting
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.envelopes import error_message
-from sessiontree.contracts.errors import ExecutionError, ModelError
+from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.dispatcher import Dispatcher
-from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
+from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
 from sessiontree.kernel.approver_function import run_approver
 from sessiontree.kernel.frames import Adopt, HostInstruction, Outcome
+from sessiontree.kernel.preparing import stimulus_of
 from sessiontree.kernel.questions import Questioner
 from sessiontree.kernel.replay import fact_of
+from sessiontree.kernel.running import Running, RunningCalls
 from sessiontree.kernel.watching import CallWatch
+from sessiontree.models.answers import checked, reason_of
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve
@@ -38,19 +38,7 @@ from sessiontree.session.state import SessionState, initial
 FACTS_PER_REPORT = 256
 REPORT_AFTER_S = 0.2
 YIELD_AFTER_S = 0.005
-ABANDON_AFTER_S = 5.0
-
-
-@dataclass(slots=True)
-class Running:
-    """A call that executes."""
-
-    prepared: PreparedCall
-    signals: CallSignals
-    started: float
-    task: asyncio.Task[Any] | None
-    give_up_at: float = math.inf
-    """When it is left behind; set once it was asked to stop."""
+STIMULI_PER_PUMP = 128
 
 
 class SessionRunner:
@@ -78,8 +66,7 @@ class SessionRunner:
         self._due: deque[tuple[str, Stimulus]] = deque()
         self._to_run: list[todo.ExecuteCall] = []
         self._prepared: dict[str, PreparedCall] = {}
-        self._running: dict[str, Running] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._running = RunningCalls(dispatcher, watch, self._abandoned)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._facts: list[Packed] = []
         self._out: list[HostInstruction] = []
@@ -91,8 +78,6 @@ class SessionRunner:
         self._driver: asyncio.Task[None] | None = None
         self._in_call = False
         self._over = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._next_look = math.inf
         self._carry: dict[type[Any], Callable[[Any], None]] = {
             todo.PrepareCall: self._prepare,
             todo.ExecuteCall: self._execute,
@@ -119,7 +104,7 @@ class SessionRunner:
     @property
     def pinned(self) -> tuple[str, ...]:
         """Names of the tools that run now."""
-        return tuple(running.prepared.entry.name for running in self._running.values())
+        return self._running.tools
 
     def feed(self, causes: tuple[str, ...], given: tuple[Stimulus, ...]) -> None:
         """Take stimuli in; returns before anything that takes time is done."""
@@ -141,14 +126,9 @@ class SessionRunner:
     def stop(self) -> None:
         """Let the session go at once: running work is cancelled, nothing more is reported."""
         self._over = True
-        for running in self._running.values():
-            running.signals.cancelled = True
-            if running.task is not None and running.task is not self._driver:
-                running.task.cancel()
+        self._running.close()
         for task in self._tasks:
             task.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
         if self._driver is not None:
             self._driver.cancel()
 
@@ -167,20 +147,12 @@ class SessionRunner:
                 self._pump()
                 lone = self._take_lone()
                 if lone is None:
-                    if not self._inputs and not self._due:
+                    if not self._has_work:
                         break
-                else:
-                    self._in_call = True
-                    outcome = await self._run(lone, me)
-                    if self._driver is not me:
-                        return
-                    self._in_call = False
-                    if outcome is not None:
-                        self._finished(outcome)
-                now = time.monotonic()
-                if now - rested > YIELD_AFTER_S:
-                    self._report_when_long(now)
-                    await asyncio.sleep(0)
+                elif not await self._run_lone(lone, me):
+                    return
+                if time.monotonic() - rested > YIELD_AFTER_S:
+                    await self._rest()
                     rested = time.monotonic()
         except asyncio.CancelledError:
             if not self._over:
@@ -193,9 +165,27 @@ class SessionRunner:
                 self._in_call = False
         self._flush()
 
-    def _report_when_long(self, now: float) -> None:
-        if len(self._facts) >= FACTS_PER_REPORT or now - self._last_report > REPORT_AFTER_S:
+    async def _run_lone(self, execute: todo.ExecuteCall, me: asyncio.Task[Any] | None) -> bool:
+        """Run a call inside the driver; False when it was left behind and somebody else drives by now."""
+        self._in_call = True
+        outcome = await self._run(execute)
+        if self._driver is not me:
+            return False
+        self._in_call = False
+        if outcome is not None:
+            self._finished(outcome)
+        return True
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._inputs or self._due)
+
+    async def _rest(self) -> None:
+        """Report what has become much, and let others on the loop have their turn."""
+        late = time.monotonic() - self._last_report > REPORT_AFTER_S
+        if late or len(self._facts) >= FACTS_PER_REPORT:
             self._flush()
+        await asyncio.sleep(0)
 
     def _guarded_pump(self) -> None:
         """Pump from outside the driver: while it waits in a call, or for a task that finished."""
@@ -204,12 +194,15 @@ class SessionRunner:
             for execute in self._to_run:
                 self._launch(execute)
             self._to_run.clear()
+            if self._has_work:
+                asyncio.get_running_loop().call_soon(self.start)
         except Exception as error:  # noqa: BLE001 - whatever fails here ends this session alone, as a typed outcome
             self._crashed(error)
         self._flush()
 
     def _pump(self) -> None:
-        while True:
+        """Take in what is there, a bounded number of stimuli so that others get their turn."""
+        for _ in range(STIMULI_PER_PUMP):
             if self._due:
                 cause, stimulus = self._due.popleft()
             elif self._inputs:
@@ -250,9 +243,10 @@ class SessionRunner:
             return
         turn = instruction.turn
         try:
-            message = model.reply(self._questioner.request(self.state))
-        except ModelError as error:
-            self._due.append((f"model:{turn}", stimuli.ModelFailed(self._now_ms(), turn, error.message)))
+            message = checked(model.reply(self._questioner.request(self.state)), turn)
+        except Exception as error:  # noqa: BLE001 - a model may raise anything; the session is told
+            failed = stimuli.ModelFailed(self._now_ms(), turn, reason_of(error))
+            self._due.append((f"model:{turn}", failed))
             return
         self._due.append((f"model:{turn}", stimuli.ModelAnswered(self._now_ms(), turn, message)))
 
@@ -261,32 +255,9 @@ class SessionRunner:
         if self._watch.watched:
             self._watch.began(instruction.call)
         prepared = self._dispatcher.prepare(key, instruction.call)
-        at_ms = self._now_ms()
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
-            stimulus: Stimulus = stimuli.CallPrepared(
-                at_ms,
-                key,
-                prepared.entry.name,
-                prepared.arguments,
-                prepared.tier,
-                prepared.digest,
-                prepared.needs_approval,
-                prepared.entry.tool.idempotent or prepared.tier == 0,
-            )
-        elif isinstance(prepared, RejectedCall):
-            stimulus = stimuli.CallRejected(
-                at_ms,
-                key,
-                prepared.tool,
-                prepared.message,
-                prepared.field,
-                prepared.digest,
-                prepared.schema,
-            )
-        else:
-            stimulus = stimuli.CallFinished(at_ms, key, prepared.outcome, prepared.message)
-        self._due.append((f"call:{key}", stimulus))
+        self._due.append((f"call:{key}", stimulus_of(prepared, self._now_ms())))
 
     def _execute(self, instruction: todo.ExecuteCall) -> None:
         self._to_run.append(instruction)
@@ -295,10 +266,7 @@ class SessionRunner:
         waiting = {execute.key for execute in self._to_run}
         self._to_run = [execute for execute in self._to_run if execute.key not in instruction.keys]
         for key in instruction.keys:
-            running = self._running.get(key)
-            if running is not None:
-                self._cancel(running)
-            elif key in waiting or key in self.state.calls:
+            if not self._running.cancel(key) and (key in waiting or key in self.state.calls):
                 self._skip(key, instruction.reason)
 
     def _skip(self, key: str, reason: str) -> None:
@@ -309,55 +277,6 @@ class SessionRunner:
         self._prepared.pop(key, None)
         self._due.append((f"call:{key}", stimuli.CallFinished(at_ms, key, "skipped", message)))
 
-    def _cancel(self, running: Running) -> None:
-        """Ask a call to stop; one that does not is left behind after a while."""
-        running.signals.cancelled = True
-        if running.give_up_at < math.inf or running.task is None:
-            return
-        running.give_up_at = time.monotonic() + ABANDON_AFTER_S
-        running.task.cancel()
-        self._look_at(running.give_up_at)
-
-    def _look_at(self, when: float) -> None:
-        """Look at the running calls at a time; one timer serves them all, and outlives those that end."""
-        if when >= self._next_look:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._next_look = when
-        delay_s = max(0.0, when - time.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
-
-    def _look(self) -> None:
-        """Stop calls whose deadline passed, leave those behind that did not stop."""
-        self._timer = None
-        self._next_look = math.inf
-        now = time.monotonic()
-        for running in list(self._running.values()):
-            if running.give_up_at <= now:
-                self._abandon(running)
-            elif running.give_up_at < math.inf:
-                self._look_at(running.give_up_at)
-            elif running.signals.deadline <= now:
-                self._cancel(running)
-            else:
-                self._look_at(running.signals.deadline)
-
-    def _abandon(self, running: Running) -> None:
-        """A call ignores its cancellation: give it a result and drive the session without it."""
-        key = running.prepared.key
-        if self._over or self._running.get(key) is not running:
-            return
-        elapsed_s = time.monotonic() - running.started
-        outcome = self._dispatcher.stopped(running.prepared, running.signals, elapsed_s)
-        del self._running[key]
-        self._watch.abandoned += 1
-        if running.task is self._driver:
-            self._driver = None
-            self._in_call = False
-        self._finished(outcome)
-        self.start()
-
     def _launch(self, execute: todo.ExecuteCall) -> None:
         task = asyncio.create_task(self._run_task(execute))
         self._tasks.add(task)
@@ -365,7 +284,7 @@ class SessionRunner:
 
     async def _run_task(self, execute: todo.ExecuteCall) -> None:
         try:
-            outcome = await self._run(execute, asyncio.current_task())
+            outcome = await self._run(execute)
         except Exception as error:  # noqa: BLE001 - whatever fails here ends this session alone, as a typed outcome
             self._crashed(error)
             return
@@ -373,57 +292,26 @@ class SessionRunner:
             self._finished(outcome)
             self.start()
 
-    async def _run(
-        self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None
-    ) -> ImmediateOutcome | None:
-        """Run one call; None when it was abandoned and has its result already."""
-        key = execute.key
-        prepared = self._prepared.pop(key, None)
+    async def _run(self, execute: todo.ExecuteCall) -> ImmediateOutcome | None:
+        """Run one call, prepared again from its facts where another host had prepared it."""
+        prepared = self._prepared.pop(execute.key, None)
         if prepared is None:
-            again = self._dispatcher.again(
-                key, self.state.calls[key].call.id, execute.tool, execute.arguments
-            )
+            call_id = self.state.calls[execute.key].call.id
+            again = self._dispatcher.again(execute.key, call_id, execute.tool, execute.arguments)
             if isinstance(again, ImmediateOutcome):
                 return again
             prepared = again
-        started = time.monotonic()
-        timeout_s = self._dispatcher.timeout_of(prepared)
-        signals = CallSignals(started + timeout_s)
-        running = Running(prepared, signals, started, task)
-        self._running[key] = running
-        if signals.deadline < self._next_look:
-            self._look_at(signals.deadline)
-        signals.on_update = self._watch.updates_of(prepared.provider_id, prepared.entry.name)
-        try:
-            if prepared.entry.tool.sequential:
-                outcome = await self._in_turn(prepared, execute, signals, started)
-            else:
-                outcome = await self._dispatcher.execute(prepared, execute.call_id, execute.digest, signals)
-        finally:
-            current = self._running.get(key) is running
-            if current:
-                del self._running[key]
-        if running.give_up_at < math.inf and task is not None:
-            task.uncancel()
-        if not current:
-            return None
-        return outcome
+        return await self._running.run(prepared, execute)
 
-    async def _in_turn(
-        self, prepared: PreparedCall, execute: todo.ExecuteCall, signals: CallSignals, started: float
-    ) -> ImmediateOutcome:
-        """Run a call of a sequential tool once the earlier ones are through."""
-        turn = self._turns.setdefault(prepared.entry.name, asyncio.Lock())
-        try:
-            await turn.acquire()
-        except asyncio.CancelledError:
-            if not signals.cancelled:
-                raise
-            return self._dispatcher.stopped(prepared, signals, time.monotonic() - started)
-        try:
-            return await self._dispatcher.execute(prepared, execute.call_id, execute.digest, signals)
-        finally:
-            turn.release()
+    def _abandoned(self, running: Running, outcome: ImmediateOutcome) -> None:
+        """A call ignored its cancellation: drive the session on without it."""
+        if self._over:
+            return
+        if running.task is self._driver:
+            self._driver = None
+            self._in_call = False
+        self._finished(outcome)
+        self.start()
 
     def _finished(self, outcome: ImmediateOutcome) -> None:
         stimulus = stimuli.CallFinished(
@@ -455,8 +343,7 @@ class SessionRunner:
 
     def _crashed(self, error: Exception) -> None:
         self._over = True
-        for running in self._running.values():
-            self._cancel(running)
+        self._running.cancel_all()
         reason = f"{type(error).__name__}: {error}"
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
 

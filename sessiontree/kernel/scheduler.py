@@ -86,7 +86,7 @@ class Scheduler:
         while self._wanting:
             seat = next(iter(self._wanting))
             if seat.commits:
-                # Its facts must be readable before another host can be given them; its keeper asks again then.
+                # Its facts must be readable before another host gets them; its keeper asks again then.
                 del self._wanting[seat]
                 continue
             link = self._find_link()

@@ -24,8 +24,8 @@ from sessiontree.journal.record import Record
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.host import HostCore, HostEquipment
-from sessiontree.kernel.keeper import CallReply, Reply
 from sessiontree.kernel.progress import ProgressHub, ProgressReader
+from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.reports import report_of
 from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.local.transport import Faults, LocalTransport

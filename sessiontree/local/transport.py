@@ -1,7 +1,7 @@
 """The way to a host in the same process, with the faults a real one has, on purpose.
 
-``Faults`` makes frames and answers be lost, repeated, delayed and reordered, and hosts die; a tree must come out
-the same.
+``Faults`` makes frames and answers be lost, repeated, delayed and reordered, and hosts die; a tree must
+come out the same.
 """
 
 from __future__ import annotations

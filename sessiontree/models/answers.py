@@ -57,15 +57,43 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
     return AssistantMessage(tuple(content), stop_reason, usage)
 
 
+def checked(message: object, turn: int) -> AssistantMessage:
+    """Return a model's reply as a session may take it in; the same object where nothing is wrong with it.
+
+    Raises:
+        ModelError: it is no reply.
+    """
+    if type(message) is AssistantMessage:
+        for block in message.content:
+            if type(block) is ToolCall and not (block.id and _is_plain(block.arguments)):
+                break
+        else:
+            return message
+    return message_of(message, turn)
+
+
+def reason_of(error: Exception) -> str:
+    """Return what a session is told about a failed model call."""
+    return error.message if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+
+
+def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
+    """Whether arguments surely have a JSON form; False where that needs a closer look."""
+    if type(arguments) is not dict:
+        return False
+    return all(
+        type(value) in _PLAIN or (type(value) is float and math.isfinite(value))
+        for value in arguments.values()
+    )
+
+
 def _clean(block: ToolCall, turn: int, index: int) -> ToolCall:
     arguments = block.arguments
     if not isinstance(arguments, Mapping):
         raise ModelError(f"a model called {block.name} with {type(arguments).__name__} instead of an object")
-    for value in arguments.values():
-        if type(value) not in _PLAIN and not (type(value) is float and math.isfinite(value)):
-            cleaned = to_json_value(arguments)
-            arguments = cleaned if isinstance(cleaned, dict) else {}
-            break
+    if not _is_plain(arguments):
+        cleaned = to_json_value(arguments)
+        arguments = cleaned if isinstance(cleaned, dict) else {}
     if block.id and arguments is block.arguments:
         return block
     return ToolCall(block.id or f"call_{turn}_{index}", block.name, arguments)

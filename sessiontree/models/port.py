@@ -41,7 +41,7 @@ class ModelRequest:
 
 
 class InstantModel(Protocol):
-    """A model that replies at once, without waiting for anything (below 1 ms); runs where the session runs."""
+    """A model that replies at once, without waiting for anything (below 1 ms); runs with the session."""
 
     name: str
 

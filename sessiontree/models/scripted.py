@@ -76,7 +76,7 @@ class FunctionModel:
             answer = self._function(request)
         except SessionTreeError:
             raise
-        except Exception as error:  # noqa: BLE001 - the function is the user's; its failure is the model's
+        except Exception as error:
             raise ModelError(f"{self.name} raised {type(error).__name__}: {error}") from error
         return message_of(answer, request.turn)
 
@@ -99,7 +99,7 @@ class AsyncFunctionModel:
             answer = await self._function(request)
         except SessionTreeError:
             raise
-        except Exception as error:  # noqa: BLE001 - the function is the user's; its failure is the model's
+        except Exception as error:
             raise ModelError(f"{self.name} raised {type(error).__name__}: {error}") from error
         message = message_of(answer, request.turn)
         if message.text:

@@ -195,7 +195,7 @@ def resolve(
     artifacts: tuple[Artifact, ...] = (),
     resets: str | None = None,
 ) -> None:
-    """Give a call its result: in the transcript, to the program that asked, or as a notice when it is late."""
+    """Give a call its result: in the transcript, to the program that asked, or late as a notice."""
     decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
     if call.outside:
         decision.instructions.append(todo.AnswerCall(call.call.id, outcome, message))

@@ -24,7 +24,7 @@ from sessiontree.session.state import SessionState
 
 
 def decide(state: SessionState, stimulus: Stimulus) -> Decision:
-    """Return what a stimulus means for a session. Never changes the state; unknown or late ones mean nothing."""
+    """Return what a stimulus means for a session. Never changes the state; late ones mean nothing."""
     return _DECIDE[type(stimulus)](state, stimulus)
 
 

@@ -1,4 +1,4 @@
-"""Rules for turns: when the model is asked, what its last word means, when a session has nothing more to do."""
+"""Rules for turns: when the model is asked, what its last word means, when there is nothing more to do."""
 
 from __future__ import annotations
 
@@ -123,9 +123,8 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision:
 def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
     """When only approvals are out, the model waits for them as long as the tree's patience lasts."""
     waiting: list[CallState] = []
-    for key in state.reply_keys:
-        call = state.calls.get(key)
-        if call is None or call.parked:
+    for call in state.calls.values():
+        if call.outside or call.parked:
             continue
         if call.phase != "asking":
             return None

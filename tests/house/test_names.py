@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
-LAZY_DOORS = {"sessiontree/__init__.py", "sessiontree/runtime.py"}
-"""The only files that load modules by name: the lazy exports and the table of backends."""
+LAZY_DOORS = {
+    "sessiontree/__init__.py",
+    "sessiontree/runtime.py",
+    "sessiontree/cli/app.py",
+    "sessiontree/kernel/approver_function.py",
+}
+"""The only files that load modules by name: lazy exports, backends, commands, and approvers named by users."""
 
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),

@@ -1,0 +1,104 @@
+"""What a backend is to programs: the way to supervisors, wherever they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from sessiontree.contracts.approvals import ApprovalAnswer
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.journal.record import Record
+from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.kernel.progress import ProgressReader
+from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.tree.receipt import ReceiptLine
+from sessiontree.tree.state import TreeState
+from sessiontree.tree.stimuli import SpawnAsked
+
+
+class Backend(Protocol):
+    """Runs trees over one state directory. Errors are the tree's typed ones; none is retried."""
+
+    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+        """Create a tree; durable when this returns."""
+        ...
+
+    async def resume(self, tree_id: str, setup: TreeSetup) -> TreeConfig:
+        """Take up a tree from the journal."""
+        ...
+
+    def config_of(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration."""
+        ...
+
+    async def send(self, tree_id: str, session: str, text: str, mode: Any, message_id: str) -> Reply:
+        """Say something to a session; returns its last word for it."""
+        ...
+
+    async def call(
+        self, tree_id: str, session: str, call_id: str, tool: str, arguments: Mapping[str, JsonValue]
+    ) -> CallReply:
+        """Have a session make one call outside its transcript."""
+        ...
+
+    async def spawn(self, tree_id: str, asked: SpawnAsked) -> str:
+        """Spawn a session; returns its id once it is durable."""
+        ...
+
+    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
+        """Return a session's result, waiting for its end."""
+        ...
+
+    async def stop(
+        self, tree_id: str, session: str, reason: str, status: SessionStatus
+    ) -> tuple[ReceiptLine, ...]:
+        """End a session and everything below it; returns how each of them ended."""
+        ...
+
+    async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
+        """Answer an approval request."""
+        ...
+
+    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
+        """Return durable facts after a number, waiting for the first."""
+        ...
+
+    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
+        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
+        ...
+
+    def read_session(self, tree_id: str, session: str) -> list[Record]:
+        """Return all durable facts of one session."""
+        ...
+
+    def last_seq(self, tree_id: str) -> int:
+        """Return the number of a tree's newest fact."""
+        ...
+
+    def report(self, tree_id: str, session: str) -> SessionReport:
+        """Return a session's standing."""
+        ...
+
+    def state(self, tree_id: str) -> TreeState:
+        """Return a tree's state, to be read only."""
+        ...
+
+    def is_open(self, tree_id: str) -> bool:
+        """Whether a tree is kept here."""
+        ...
+
+    def release(self, tree_id: str) -> None:
+        """Let a tree go; it stays in the journal."""
+        ...
+
+    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+        """Return a reader of progress."""
+        ...
+
+    async def close(self) -> None:
+        """End hosts and supervisor and let the journal go."""
+        ...

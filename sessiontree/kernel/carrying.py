@@ -1,0 +1,158 @@
+"""Carrying out instructions: what sessions and the tree machine want done once their facts are durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.errors import SessionClosed, SessionTreeError
+from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.results import SessionResult
+from sessiontree.kernel.frames import AskModel, Reask
+from sessiontree.kernel.gateway import Asker
+from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.kernel.seat import Seat
+from sessiontree.session import instructions as session_todo
+from sessiontree.tree import instructions as tree_todo
+from sessiontree.tree import stimuli as tree_stimuli
+
+if TYPE_CHECKING:
+    from sessiontree.kernel.keeper import Surroundings, TreeKeeper
+
+
+class Carrier:
+    """Carries out one tree's instructions."""
+
+    def __init__(self, keeper: TreeKeeper, around: Surroundings) -> None:
+        """Bind the tree's keeper."""
+        self._keeper = keeper
+        self._around = around
+        self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
+        self._for_session: dict[type[Any], Callable[[Seat, Any], None]] = {
+            session_todo.AwaitCommit: self._await_commit,
+            session_todo.AnswerCall: self._answer_call,
+            session_todo.AnswerMessages: self._answer_messages,
+            session_todo.WakeAt: self._wake_session,
+            AskModel: self._ask_model,
+        }
+        # Instructions not listed answer whoever gave the stimulus, or are read from the facts by the driver.
+        self._for_tree: dict[type[Any], Callable[[Any], None]] = {
+            tree_todo.AcceptSpawn: self._accept_spawn,
+            tree_todo.Deliver: self._deliver,
+            tree_todo.ReleaseSession: self._release,
+            tree_todo.WakeAt: self._wake_tree,
+        }
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def for_session(self, seat: Seat, instruction: Any) -> None:
+        """Carry out what a session wants."""
+        self._for_session[type(instruction)](seat, instruction)
+
+    def for_tree(self, instruction: tree_todo.TreeInstruction) -> None:
+        """Carry out what the tree machine wants."""
+        carry = self._for_tree.get(type(instruction))
+        if carry is not None:
+            carry(instruction)
+
+    def _await_commit(self, seat: Seat, instruction: session_todo.AwaitCommit) -> None:
+        if not seat.over:
+            stimulus = stimuli.IntentsCommitted(self._around.clock.now_ms(), instruction.keys)
+            self._keeper.deliver(seat.session, stimulus, f"committed:{instruction.keys[0]}")
+
+    def _ask_model(self, seat: Seat, question: AskModel) -> None:
+        if seat.over:
+            return
+        model = self._around.waiting_model
+        now_ms, tree_id, session = self._around.clock.now_ms, self._keeper.config.tree_id, seat.session
+
+        def answered(message: AssistantMessage) -> None:
+            if not seat.over:
+                stimulus = stimuli.ModelAnswered(now_ms(), question.turn, message)
+                self._keeper.deliver(session, stimulus, f"model:{question.turn}")
+
+        def failed(reason: str) -> None:
+            if not seat.over:
+                stimulus = stimuli.ModelFailed(now_ms(), question.turn, reason)
+                self._keeper.deliver(session, stimulus, f"model:{question.turn}")
+
+        def reask() -> None:
+            if seat.link is not None:
+                seat.link.send(Reask(session, seat.epoch, question.turn))
+
+        if model is None:
+            failed("the tree has no model that waits; give one with model=…")
+            return
+        kind = self._keeper.state.sessions[session].spec.kind
+        emit = partial(self._around.hub.emit, tree_id, session)
+        self._around.gateway.ask(
+            model, question, Asker(tree_id, session, kind, answered, failed, reask, emit)
+        )
+
+    def _answer_call(self, seat: Seat, instruction: session_todo.AnswerCall) -> None:
+        self._keeper.expected.get(seat.session, set()).discard(instruction.call_id)
+        self._keeper.calls.settle(instruction.call_id, CallReply(instruction.outcome, instruction.message))
+
+    def _answer_messages(self, seat: Seat, instruction: session_todo.AnswerMessages) -> None:
+        for message_id in instruction.message_ids:
+            self._keeper.expected.get(seat.session, set()).discard(message_id)
+            self._keeper.replies.settle(message_id, Reply(instruction.text, instruction.error))
+
+    def _wake_session(self, seat: Seat, instruction: session_todo.WakeAt) -> None:
+        session = seat.session
+
+        def ring() -> None:
+            del self._timers[session, instruction.at_ms]
+            if not seat.over and self._keeper.failure is None:
+                self._keeper.deliver(session, stimuli.Rang(self._around.clock.now_ms()), "clock")
+
+        self._set_timer(session, instruction.at_ms, ring)
+
+    def _set_timer(self, name: str, at_ms: int, ring: Callable[[], None]) -> None:
+        if (name, at_ms) not in self._timers:
+            self._timers[name, at_ms] = self._around.clock.ring(at_ms, ring)
+
+    def _accept_spawn(self, instruction: tree_todo.AcceptSpawn) -> None:
+        if instruction.started and instruction.session != "main":
+            self._around.scheduler.want(self._keeper.seat_of(instruction.session))
+
+    def _deliver(self, instruction: tree_todo.Deliver) -> None:
+        self._keeper.deliver(
+            instruction.session,
+            instruction.stimulus,
+            f"post:{instruction.post_id}",
+            instruction.post_id,
+        )
+
+    def _release(self, instruction: tree_todo.ReleaseSession) -> None:
+        session = instruction.session
+        seat = self._keeper.seats.pop(session, None)
+        if seat is not None:
+            seat.over = True
+            self._around.scheduler.vacate(seat, force=instruction.force)
+        self._around.gateway.forget(self._keeper.config.tree_id, session)
+        self._keeper.results.settle(session, instruction.result)
+        error = closed_error(session, instruction.result)
+        for key in self._keeper.expected.pop(session, ()):
+            self._keeper.replies.fail(key, error)
+            self._keeper.calls.fail(key, error)
+
+    def _wake_tree(self, instruction: tree_todo.WakeAt) -> None:
+        def ring() -> None:
+            del self._timers["", instruction.at_ms]
+            if self._keeper.failure is None:
+                self._keeper.stimulate(tree_stimuli.ClockRang(self._around.clock.now_ms()), "clock")
+
+        self._set_timer("", instruction.at_ms, ring)
+
+
+def closed_error(session: str, result: SessionResult[Any]) -> SessionTreeError:
+    """Return what somebody is told who still waits for an ended session."""
+    return SessionClosed(session, f"it ended {result.status} before it answered: {result.summary}")

@@ -1,0 +1,55 @@
+"""What sessions want of the tree machine, as stimuli for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sessiontree.kernel.seat import Seat
+from sessiontree.session import instructions as session_todo
+from sessiontree.tree import stimuli as tree_stimuli
+from sessiontree.tree.stimuli import TreeStimulus
+
+
+def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
+    quiet = not seat.waiting and not seat.sent
+    return tree_stimuli.ResultOffered(at_ms, seat.session, instruction.result, quiet)
+
+
+def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ApprovalAsked(
+        at_ms,
+        seat.session,
+        instruction.request_id,
+        instruction.key,
+        instruction.tool,
+        instruction.arguments,
+        instruction.digest,
+        instruction.tier,
+    )
+
+
+def _returned(seat: Seat, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ApproverReturned(
+        at_ms, seat.session, instruction.request_id, instruction.answer, instruction.reason
+    )
+
+
+def _troubled(seat: Seat, instruction: session_todo.ReportTrouble, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.TroubleReported(
+        at_ms,
+        seat.session,
+        instruction.tool,
+        instruction.attempts,
+        instruction.field,
+        instruction.message,
+    )
+
+
+TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
+    session_todo.OfferResult: _offered,
+    session_todo.AskApproval: _asked,
+    session_todo.ReturnAnswer: _returned,
+    session_todo.ReportTrouble: _troubled,
+}
+"""By type of instruction; others are carried out where the session is kept."""

@@ -1,0 +1,94 @@
+"""From what a program gives to what a tree is made from."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from sessiontree.channels.port import HumanChannel
+from sessiontree.channels.queue import QueueChannel
+from sessiontree.contracts.agent import AgentConfig, AgentSpec
+from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.clock import machine_ms
+from sessiontree.version import VERSION
+
+ChannelLike = HumanChannel | Literal["queue"] | None
+MODES = ("auto", "smart", "always", "never")
+
+
+def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
+    root: Path,
+    table: ToolTable,
+    agents: Mapping[str, AgentSpec],
+    *,
+    model_name: str,
+    limits: Limits | None,
+    budget: Budget | None,
+    approvals: ApprovalMode,
+    rules: tuple[Rule, ...],
+    smart_rules: Sequence[Rule],
+    owns_channel: bool,
+    purpose: str,
+) -> TreeConfig:
+    """Return the configuration of a new tree, with a fresh unguessable id.
+
+    Raises:
+        ConfigError: there is no such approval mode.
+    """
+    if approvals not in MODES:
+        raise ConfigError(f"approvals {approvals!r} is none of {', '.join(MODES)}")
+    return TreeConfig(
+        tree_id=f"t{secrets.token_hex(8)}",
+        workspace=str(root),
+        package_version=VERSION,
+        created_at_ms=machine_ms(),
+        model=model_name,
+        limits=limits or Limits(),
+        mode=approvals,
+        rules=rules,
+        smart_rules=tuple(smart_rules),
+        owns_channel=owns_channel,
+        budget=budget,
+        tools=tuple(
+            ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest) for entry in table
+        ),
+        agents=tuple(AgentRow(name, spec.config.model, spec.tools) for name, spec in agents.items()),
+        purpose=purpose,
+    )
+
+
+def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:
+    """Return agents by name, ``default`` first, each knowing its name."""
+    given = dict(agents or {})
+    default = given.pop("default", AgentSpec())
+    named = {"default": default, **given}
+    return {
+        name: spec.model_copy(update={"config": _named(spec.config, name)}) for name, spec in named.items()
+    }
+
+
+def _named(config: AgentConfig, name: str) -> AgentConfig:
+    return config.model_copy(update={"agent_id": name})
+
+
+def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChannel | None:
+    """Return where Main talks to a person.
+
+    Raises:
+        ConfigError: two channels, or something that is none.
+    """
+    if approver is not None:
+        if channel != "queue":
+            raise ConfigError("give a channel or a callable approver, not both: a callable is a channel")
+        return approver
+    if channel == "queue":
+        return QueueChannel()
+    if isinstance(channel, str):
+        raise ConfigError(f"channel {channel!r} is none: give an object with send and ask, 'queue' or None")
+    return channel
