@@ -353,7 +353,9 @@ class SessionTree:
         return await self.main.cancel(reason)
 
     async def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
-        """End the tree as completed, with Main's last word; whatever still runs is told to stop."""
+        """End the tree as completed, with Main's last word; children that still live are cancelled first."""
+        for child in self.main.status().children:
+            await self.session(child).cancel(summary)
         return await self._backend.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
 
     def receipt(self) -> tuple[ReceiptLine, ...]:

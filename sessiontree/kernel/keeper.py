@@ -171,7 +171,7 @@ class TreeKeeper:
         for instruction in instructions:
             self._carrier.for_tree(instruction)
         if counted is not None and not counted.over:
-            if counted.waiting and counted.link is None:
+            if counted.link is None and (counted.waiting or counted.recovered):
                 self._around.scheduler.want(counted)
             self._around.scheduler.settle(counted)
 
