@@ -10,6 +10,7 @@ from functools import partial
 from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import BlobStore
+from sessiontree.journal.chain import Flaw, Progress
 from sessiontree.journal.commit import Numbered, Repair, Tail
 from sessiontree.journal.erasure import erase_trees
 from sessiontree.journal.reader import Reader
@@ -156,17 +157,17 @@ class Appender:
     def _tail(self, tree_id: str) -> Tail:
         tail = self._tails.get(tree_id)
         if tail is None:
-            tail = self._tails[tree_id] = _tail_of(self._reader, tree_id)
+            progress, flaw = self._reader.end(tree_id)
+            tail = self._tails[tree_id] = _tail_of(self._reader, progress, flaw)
         return tail
 
 
-def _tail_of(reader: Reader, tree_id: str) -> Tail:
+def _tail_of(reader: Reader, progress: Progress, flaw: Flaw | None) -> Tail:
     """Return the end of a tree that another process wrote, and what must be cut off before going on."""
-    progress, flaw = reader.end(tree_id)
-    tail = Tail(tree_id, progress.genesis, progress.seq, progress.n, progress.head)
+    tail = Tail(progress.tree_id, progress.genesis, progress.seq, progress.n, progress.head)
     index = None
     if not progress.index_good:
-        index = tuple(chunk.span(n) for n, chunk in reader.chunks(tree_id, progress.n))
+        index = tuple(chunk.span(n) for n, chunk in reader.chunks(progress.tree_id, progress.n))
     if flaw is not None:
         tail.last_seq = flaw.last_seq
         tail.repair = Repair(progress.n + 1, flaw.reason, flaw.shares, flaw.last_seq, index)

@@ -50,6 +50,17 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Advance:
+    """What this process's writer just made durable in one tree."""
+
+    tree_id: str
+    genesis: bytes
+    n: int
+    head: bytes
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class Flaw:
     """The first damage of a tree."""
 

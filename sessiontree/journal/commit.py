@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.chain import Span
-from sessiontree.journal.reader import Advance, snapshot_hash
+from sessiontree.journal.chain import Advance, Span
 from sessiontree.journal.record import Packed
 from sessiontree.journal.segment import (
     MAX_BODY_BYTES,
@@ -19,6 +18,7 @@ from sessiontree.journal.segment import (
     Segment,
     Share,
     build_segment,
+    snapshot_hash,
     write_line,
 )
 from sessiontree.journal.tables import INTAKE_COLUMNS
@@ -199,9 +199,27 @@ def _cut_off(connection: sqlite3.Connection, tail: Tail, now_ms: int) -> None:
     connection.execute("DELETE FROM touched WHERE tree_id = ? AND n >= ?", (tree_id, from_n))
     connection.execute("DELETE FROM snapshots WHERE tree_id = ? AND seq > ?", (tree_id, repair.last_seq))
     if repair.index is not None:
-        connection.execute("DELETE FROM touched WHERE tree_id = ?", (tree_id,))
-        connection.execute(
-            "INSERT INTO touched SELECT ?, json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
-            " json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?)",
-            (tree_id, dump_json(repair.index)),
-        )
+        _index_anew(connection, tree_id, repair.index)
+
+
+def _index_anew(connection: sqlite3.Connection, tree_id: str, index: Sequence[Span]) -> None:
+    """Replace a tree's session index; the whole table is laid down again, its order may be damaged, too."""
+    connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM touched WHERE +tree_id <> ?", (tree_id,))
+    connection.execute("DELETE FROM touched")
+    connection.execute("INSERT OR IGNORE INTO touched SELECT * FROM kept")
+    connection.execute("DROP TABLE kept")
+    connection.execute(
+        "INSERT OR REPLACE INTO touched SELECT ?, json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
+        " json_extract(value, '$[2]'), json_extract(value, '$[3]') FROM json_each(?)",
+        (tree_id, dump_json(index)),
+    )
+
+
+def mend_numbering(connection: sqlite3.Connection) -> None:
+    """Make the index over segment numbers anew, so that a segment is missing only if its row is."""
+    try:
+        connection.execute("REINDEX segments")
+    except sqlite3.DatabaseError as error:
+        # Two rows may claim one number, or the rows' own order be damaged; the chain will tell.
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_CORRUPT):
+            raise

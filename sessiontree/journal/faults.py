@@ -9,6 +9,8 @@ from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, JournalLocked, JournalUnwritable
 
+FAULTS = (sqlite3.Error, UnicodeDecodeError)
+"""What the driver raises: its own errors, and a decoding error where SQLite quotes altered bytes."""
 _REFUSED = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk failed",
@@ -20,7 +22,7 @@ _REFUSED = {
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def write_error(path: Path, error: sqlite3.Error | OSError) -> JournalError:
+def write_error(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError) -> JournalError:
     """Return the error to raise where writing failed."""
     if isinstance(error, OSError):
         return JournalUnwritable(str(path), f"{error.strerror or error}; free the cause and open it again")
@@ -32,7 +34,7 @@ def write_error(path: Path, error: sqlite3.Error | OSError) -> JournalError:
     return _corrupt(path, error)
 
 
-def read_error(path: Path, error: sqlite3.Error) -> JournalError:
+def read_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> JournalError:
     """Return the error to raise where reading failed."""
     code = _code(error)
     if code in _BUSY:
@@ -47,14 +49,14 @@ def typed_reads(path: Path) -> Iterator[None]:
     """Turn whatever SQLite raises while reading into a :class:`JournalError`."""
     try:
         yield
-    except sqlite3.Error as error:
+    except FAULTS as error:
         raise read_error(path, error) from error
 
 
-def _code(error: sqlite3.Error) -> int:
+def _code(error: Exception) -> int:
     """Return the primary result code; errors of the driver itself have none and mean odd content."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
-def _corrupt(path: Path, error: sqlite3.Error) -> JournalCorrupt:
+def _corrupt(path: Path, error: Exception) -> JournalCorrupt:
     return JournalCorrupt(str(path), f"the database file is damaged ({error}); restore it from an export")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self, TextIO
@@ -13,7 +12,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.appender import Appender
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.export import write_export
-from sessiontree.journal.faults import typed_reads, write_error
+from sessiontree.journal.faults import FAULTS, typed_reads, write_error
 from sessiontree.journal.place import Place, WriterLock
 from sessiontree.journal.reader import Reader
 from sessiontree.journal.record import Packed, Record, TreeRow, Verdict
@@ -63,15 +62,19 @@ class Journal:
         blobs = BlobStore(place.blobs)
         if read_only:
             place.require()
-            return cls(place, _open_reader(place, blobs), None, None)
+            return cls(place, _open_reader(place, blobs, None), None, None)
         lock = WriterLock(place)
         try:
-            writing, reader = _open_both(place, blobs)
+            writer = _open_writer(place, blobs, lock)
+            try:
+                reader = _open_reader(place, blobs, writer)
+            except BaseException:
+                writer.close()
+                raise
         except BaseException:
             lock.release()
             raise
         WRITERS.hold()
-        writer = Writer(writing, blobs, place.database, reader.note)
         return cls(place, reader, Appender(writer, reader, blobs), lock)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -240,6 +243,7 @@ class Journal:
         """
         reader = self._reading()
         verdict = reader.verify(tree_id)
+        reader.row0(tree_id)
         return write_export(reader.tree(tree_id), reader.records, verdict, out)
 
     async def _close(self, appender: Appender) -> None:
@@ -266,19 +270,17 @@ class Journal:
         return self._appender
 
 
-def _open_reader(place: Place, blobs: BlobStore) -> Reader:
+def _open_reader(place: Place, blobs: BlobStore, writer: Writer | None) -> Reader:
     with typed_reads(place.database):
-        return Reader(Rows(connect_reader(place.database), blobs, place.database))
+        rows = Rows(connect_reader(place.database), blobs, place.database)
+    if writer is None:
+        return Reader(rows, {}, None)
+    return Reader(rows, writer.advances, writer.mend)
 
 
-def _open_both(place: Place, blobs: BlobStore) -> tuple[sqlite3.Connection, Reader]:
+def _open_writer(place: Place, blobs: BlobStore, lock: WriterLock) -> Writer:
     try:
-        place.prepare()
-        writing = connect_writer(place.database)
-    except (sqlite3.Error, OSError) as error:
+        lock.hold(place.prepare())
+        return Writer(connect_writer(place.database), blobs, place.database)
+    except (*FAULTS, OSError) as error:
         raise write_error(place.database, error) from error
-    try:
-        return writing, _open_reader(place, blobs)
-    except BaseException:
-        writing.close()
-        raise

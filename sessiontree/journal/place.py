@@ -10,7 +10,7 @@ from pathlib import Path
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, JournalLocked
 from sessiontree.journal.blobs import sync_directory
 from sessiontree.journal.faults import write_error
-from sessiontree.journal.tables import create_tables, log_of
+from sessiontree.journal.tables import check_header, create_tables, log_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,22 @@ class Place:
         """The file a writer holds locked; it names the writer's process id."""
         return self.directory / "journal.lock"
 
-    def prepare(self) -> None:
-        """Make directory (0700) and database (0600) where they are missing. Call it under the lock.
+    def prepare(self) -> int | None:
+        """Make the database (0600) where it is missing, or check its header. Call it under the lock.
 
         The database appears whole under its name or not at all, so an empty one is always damage.
 
+        Returns:
+            A descriptor of the database, to be closed after every connection to it: closing it takes
+            the process's locks on the file away. None where the database is new.
+
         Raises:
-            JournalCorrupt: the database is gone, but its log is still there.
+            JournalCorrupt: the header is damaged, or the database is gone and its log still there.
+            JournalTooNew: a later release wrote it.
             OSError, sqlite3.Error: the system refused.
         """
         if self.database.exists():
-            return
+            return self._checked()
         if log_of(self.database).exists():
             raise JournalCorrupt(str(self.database), "the file is gone but its log remains; restore both")
         part = self.database.with_name("journal.db.part")
@@ -58,11 +63,23 @@ class Place:
         create_tables(part)
         part.replace(self.database)
         sync_directory(self.directory)
+        return None
 
     def require(self) -> None:
-        """Raise JournalError where there is nothing to read."""
+        """Raise JournalError where there is nothing to read; opens nothing, see :meth:`prepare`."""
         if not self.database.is_file():
             raise JournalError(str(self.directory), "there is no journal here; check the path")
+        if self.database.stat().st_size == 0:
+            check_header(b"", self.database)
+
+    def _checked(self) -> int:
+        descriptor = os.open(self.database, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            check_header(os.pread(descriptor, 100, 0), self.database)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
 
 class WriterLock:
@@ -95,7 +112,13 @@ class WriterLock:
         except OSError as error:
             os.close(self._descriptor)
             raise write_error(place.lock, error) from error
+        self._held: list[int] = []
+
+    def hold(self, descriptor: int | None) -> None:
+        """Keep a descriptor open until the lock is released."""
+        self._held += [] if descriptor is None else [descriptor]
 
     def release(self) -> None:
         """Let another process write. The file stays: deleting it would let two processes in."""
-        os.close(self._descriptor)
+        for descriptor in (*self._held, self._descriptor):
+            os.close(descriptor)

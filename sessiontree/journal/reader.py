@@ -6,42 +6,16 @@ session touches that session's bytes alone.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
 
 from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.journal.chain import Flaw, Progress, chunk_lines, read_records, to_record
+from sessiontree.journal.chain import Advance, Flaw, Progress, chunk_lines, read_records, to_record
 from sessiontree.journal.record import Record, TreeRow, Verdict
 from sessiontree.journal.rows import Rows, Walk
-from sessiontree.journal.segment import Chunk, DamageError, genesis_hash, read_chunks
-
-_TREES = (
-    "SELECT t.tree_id, t.created_ms, t.row0, t.hash, h.seq, h.written_ms"
-    " FROM trees t LEFT JOIN heads h USING (tree_id)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """What this process's writer just made durable in one tree."""
-
-    tree_id: str
-    genesis: bytes
-    n: int
-    head: bytes
-    seq: int
-
-
-def snapshot_hash(tree_id: str, session: str, seq: int, body: bytes) -> bytes:
-    """Return the checksum (32 bytes) of a snapshot."""
-    return hashlib.sha256(f"{tree_id}\n{session}\n{seq}\n".encode() + body).digest()
+from sessiontree.journal.segment import Chunk, DamageError, read_chunks, snapshot_hash
 
 
 class Reader:
@@ -49,17 +23,22 @@ class Reader:
 
     Args:
         rows: The connection to read from.
+        advances: Where this process's writer leaves what it committed, which need not be checked again;
+            entries are taken out.
+        mend: Makes the index over segment numbers anew; None where this process does not write. Called
+            once for each tree that seems damaged, so that what this process reads and where it appends
+            agree.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(
+        self, rows: Rows, advances: MutableMapping[str, Advance], mend: Callable[[], None] | None
+    ) -> None:
         self._rows = rows
+        self._advances = advances
+        self._mend = mend
+        self._mended: set[str] = set()
         self._lock = threading.RLock()
         self._known: dict[str, Progress] = {}
-        self._advances: deque[Advance] = deque()
-
-    def note(self, advance: Advance) -> None:
-        """Learn what the writer committed, so that it need not be checked again. Never waits."""
-        self._advances.append(advance)
 
     def close(self) -> None:
         """Close the connection."""
@@ -81,14 +60,15 @@ class Reader:
     def trees(self) -> list[TreeRow]:
         """Return all trees, oldest first."""
         with self._lock:
-            rows = self._rows.all(f"{_TREES} ORDER BY t.created_ms, t.tree_id")
-        return [_tree_row(*row) for row in rows]
+            return self._rows.trees()
 
     def tree(self, tree_id: str) -> TreeRow:
-        """Return one tree, its row 0 whole."""
-        self.row0(tree_id)
+        """Return one tree."""
         with self._lock:
-            return _tree_row(*self._rows.all(f"{_TREES} WHERE t.tree_id = ?", tree_id)[0])
+            found = self._rows.tree(tree_id)
+        if found is None:
+            raise TreeNotFound(self.path, f"it holds no tree {tree_id!r}; list them with trees()")
+        return found
 
     def has_tree(self, tree_id: str) -> bool:
         """Tell whether anything is stored under the id, damaged or not."""
@@ -103,7 +83,7 @@ class Reader:
 
     def row0(self, tree_id: str) -> dict[str, JsonValue]:
         """Return a tree's row 0."""
-        row0 = self._whole_row0(tree_id)
+        row0 = self.tree(tree_id).row0
         if row0 is None:
             raise JournalCorrupt(
                 self.path, f"row 0 of tree {tree_id!r} is altered; restore it from an export"
@@ -128,7 +108,7 @@ class Reader:
         """Return one session's records in seq order."""
         with self._lock:
             progress = self._progress(tree_id)
-            if Walk(self._rows, progress).run() is None and self._rows.index_agrees(progress):
+            if self._check_all(progress) is None and self._rows.index_agrees(progress):
                 try:
                     return self._indexed(progress, session, after_seq)
                 except DamageError:
@@ -141,7 +121,7 @@ class Reader:
         """Return the ids of sessions that have facts, in order of their first."""
         with self._lock:
             progress = self._progress(tree_id)
-            if Walk(self._rows, progress).run() is None and self._rows.index_agrees(progress):
+            if self._check_all(progress) is None and self._rows.index_agrees(progress):
                 rows = self._rows.all(
                     "SELECT session, min(n), offset FROM touched WHERE tree_id = ? AND n <= ?"
                     " GROUP BY session ORDER BY 2, 3",
@@ -169,14 +149,14 @@ class Reader:
         """Return the last good record's seq, 0 for none."""
         with self._lock:
             progress = self._progress(tree_id)
-            flaw = Walk(self._rows, progress).run()
+            flaw = self._check_all(progress)
             return progress.seq if flaw is None else flaw.last_seq
 
     def end(self, tree_id: str) -> tuple[Progress, Flaw | None]:
         """Check a whole tree, its index included; return how far it is good and what stands in the way."""
         with self._lock:
             progress = self._progress(tree_id)
-            flaw = Walk(self._rows, progress).run()
+            flaw = self._check_all(progress)
             self._rows.index_agrees(progress)
             return progress, flaw
 
@@ -190,20 +170,13 @@ class Reader:
         with self._lock:
             self._drain()
             self._known.pop(tree_id, None)
-            if self._whole_row0(tree_id) is None:
+            if self.tree(tree_id).row0 is None:
                 return Verdict(tree_id, 0, 0, "row 0 is altered")
             progress, flaw = self.end(tree_id)
             good = progress.index_good is True
             if flaw is None:
                 return Verdict(tree_id, progress.seq, index_good=good)
             return Verdict(tree_id, flaw.last_seq, flaw.n, flaw.reason, good)
-
-    def _whole_row0(self, tree_id: str) -> dict[str, JsonValue] | None:
-        with self._lock:
-            rows = self._rows.all("SELECT created_ms, row0, hash FROM trees WHERE tree_id = ?", tree_id)
-        if not rows:
-            raise TreeNotFound(self.path, f"it holds no tree {tree_id!r}; list them with trees()")
-        return _row0(tree_id, *rows[0])
 
     def _progress(self, tree_id: str) -> Progress:
         self._drain()
@@ -216,7 +189,7 @@ class Reader:
 
     def _drain(self) -> None:
         while self._advances:
-            new = self._advances.popleft()
+            new = self._advances.popitem()[1]
             known = self._known.get(new.tree_id)
             if known is None or known.genesis != new.genesis:
                 known = self._known[new.tree_id] = Progress(new.tree_id, new.genesis, new.genesis)
@@ -237,8 +210,25 @@ class Reader:
         for row, chunks in walk:
             if row.first_seq + row.count - 1 > after_seq:
                 yield read_records(row, chunks, self._rows.blobs)[0]
-        if walk.flaw is not None:
+        if walk.flaw is not None and self._mends(progress):
+            yield from self._parts(progress, max(after_seq, progress.seq))
+        elif walk.flaw is not None:
             yield list(walk.flaw.records)
+
+    def _check_all(self, progress: Progress) -> Flaw | None:
+        """Check what is new in a tree; return the flaw that ended it, if one did."""
+        flaw = Walk(self._rows, progress).run()
+        if flaw is not None and self._mends(progress):
+            flaw = Walk(self._rows, progress).run()
+        return flaw
+
+    def _mends(self, progress: Progress) -> bool:
+        """Mend the index over segment numbers, once a tree; tell whether that was done."""
+        if self._mend is None or progress.tree_id in self._mended:
+            return False
+        self._mended.add(progress.tree_id)
+        self._mend()
+        return True
 
     def _parts_again(self, progress: Progress, after_seq: int) -> Iterator[list[Record]]:
         """Yield records of segments known to be good, each checked by itself once more."""
@@ -263,7 +253,8 @@ class Reader:
     def _indexed(self, progress: Progress, session: str, after_seq: int) -> list[Record]:
         """Return a session's records by the index; each chunk is held against its own checksum."""
         rows = self._rows.all(
-            "SELECT substr(s.body, t.offset + 1, t.length) FROM touched t JOIN segments s USING (tree_id, n)"
+            "SELECT substr(s.body, t.offset + 1, t.length)"
+            " FROM touched t LEFT JOIN segments s USING (tree_id, n)"
             " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n",
             progress.tree_id,
             session,
@@ -278,20 +269,3 @@ class Reader:
             lines = [line for line in chunk_lines(body, chunks[0]) if line.seq > after_seq]
             found += [to_record(line, session, self._rows.blobs) for line in lines]
         return found
-
-
-def _tree_row(tree_id: str, created_ms: Any, row0: Any, own: Any, seq: Any, written_ms: Any) -> TreeRow:
-    whole = _row0(tree_id, created_ms, row0, own)
-    return TreeRow(tree_id, _number(created_ms), whole, _number(seq), _number(written_ms))
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _row0(tree_id: str, created_ms: Any, row0: Any, own: Any) -> dict[str, JsonValue] | None:
-    """Return the row 0 whose hash is ``own``, or None where it is another."""
-    if not isinstance(row0, str) or genesis_hash(tree_id, created_ms, row0) != own:
-        return None
-    value: dict[str, JsonValue] = json.loads(row0)
-    return value

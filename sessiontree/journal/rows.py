@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.chain import Flaw, Progress, Stored, blob_flaw, index_mark
 from sessiontree.journal.faults import typed_reads
-from sessiontree.journal.segment import Chunk, DamageError
+from sessiontree.journal.record import TreeRow
+from sessiontree.journal.segment import Chunk, DamageError, genesis_hash
+
+_TREES = (
+    "SELECT t.tree_id, t.created_ms, t.row0, t.hash, h.seq, h.written_ms"
+    " FROM trees t LEFT JOIN heads h USING (tree_id)"
+)
 
 
 class Rows:
@@ -41,6 +49,15 @@ class Rows:
                 return self._connection.execute(statement, values).fetchall()
             except UnicodeEncodeError:
                 return []  # an id with lone surrogates names nothing that could be stored
+
+    def trees(self) -> list[TreeRow]:
+        """Return all trees, oldest first; see :class:`TreeRow`."""
+        return [_tree_row(*row) for row in self.all(f"{_TREES} ORDER BY t.created_ms, t.tree_id")]
+
+    def tree(self, tree_id: str) -> TreeRow | None:
+        """Return one tree, or None where there is none."""
+        rows = self.all(f"{_TREES} WHERE t.tree_id = ?", tree_id)
+        return _tree_row(*rows[0]) if rows else None
 
     def stored(self, tree_id: str, first_n: int) -> Generator[Stored, None, None]:
         """Yield segments from a number on, in order; close the iterator when done.
@@ -125,3 +142,20 @@ class Walk:
         for _ in self:
             pass
         return self.flaw
+
+
+def _tree_row(tree_id: str, created_ms: Any, row0: Any, own: Any, seq: Any, written_ms: Any) -> TreeRow:
+    whole = _row0(tree_id, created_ms, row0, own)
+    return TreeRow(tree_id, _number(created_ms), whole, _number(seq), _number(written_ms))
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _row0(tree_id: str, created_ms: Any, row0: Any, own: Any) -> dict[str, JsonValue] | None:
+    """Return the row 0 whose hash is ``own``, or None where it is another."""
+    if not isinstance(row0, str) or genesis_hash(tree_id, created_ms, row0) != own:
+        return None
+    value: dict[str, JsonValue] = json.loads(row0)
+    return value

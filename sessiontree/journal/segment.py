@@ -104,6 +104,11 @@ def chain_hash(prev_hash: bytes, tree_id: str, n: int, body: bytes) -> bytes:
     return chained.digest()
 
 
+def snapshot_hash(tree_id: str, session: str, seq: int, body: bytes) -> bytes:
+    """Return the checksum (32 bytes) of a snapshot."""
+    return hashlib.sha256(f"{tree_id}\n{session}\n{seq}\n".encode() + body).digest()
+
+
 def write_line(seq: int, fact: Packed, digest: str | None) -> str:
     """Return the line of a fact, newline included; ``digest`` names its blob, if it has one."""
     what = f'"fact":{fact.text}' if digest is None else f'"blob":"{digest}"'

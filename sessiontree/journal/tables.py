@@ -17,6 +17,7 @@ from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x73747265
+_PAGE_BYTES = 4096
 _BUSY_TIMEOUT_S = 5.0
 
 _TABLES = {
@@ -73,10 +74,28 @@ _INTAKE = (
 )
 
 
+def check_header(header: bytes, path: Path) -> None:
+    """Check the first 100 bytes of a database file before SQLite sees it.
+
+    SQLite deletes or overwrites the log beside a file whose header is damaged; that log may hold all
+    that can still be saved.
+
+    Raises:
+        JournalCorrupt, JournalTooNew: it is not a journal of this release.
+    """
+    starts = header.startswith(b"SQLite format 3\0" + _PAGE_BYTES.to_bytes(2, "big") + b"\2\2")
+    if not starts or int.from_bytes(header[68:72], "big") != _APPLICATION_ID:
+        raise JournalCorrupt(
+            str(path), "it is no journal, or its header is damaged; restore it from an export"
+        )
+    _check_version(int.from_bytes(header[60:64], "big"), path)
+
+
 def create_tables(path: Path) -> None:
     """Turn an empty file into a journal without trees; on return all of it is in that one file."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:
+        connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("BEGIN IMMEDIATE")
@@ -96,7 +115,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         sqlite3.Error: the file can't be opened or is no database.
         JournalCorrupt, JournalTooNew: it is a database, but not a journal of this release.
     """
-    connection = _connect(path, "mode=rw")
+    connection = _connect(path, "mode=rw", "wal")
     try:
         for pragma in ("synchronous=FULL", "wal_autocheckpoint=0", "temp_store=MEMORY", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -115,11 +134,11 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     one that nobody changes.
     """
     try:
-        return _connect(path, "mode=ro")
+        return _connect(path, "mode=ro", "wal")
     except sqlite3.OperationalError:
         if log_of(path).exists() and log_of(path).stat().st_size > 0:
             raise
-        return _connect(path, "mode=ro&immutable=1")
+        return _connect(path, "mode=ro&immutable=1", "delete")  # the mode SQLite then reports
 
 
 def log_of(path: Path) -> Path:
@@ -127,7 +146,7 @@ def log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def _connect(path: Path, query: str) -> sqlite3.Connection:
+def _connect(path: Path, query: str, expected_mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{query}",
         uri=True,
@@ -140,7 +159,7 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
         connection.text_factory = _lenient_text
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
-        _check_tables(connection, path)
+        _check_tables(connection, path, expected_mode)
     except BaseException:
         connection.close()
         raise
@@ -152,18 +171,21 @@ def _lenient_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
-    if application != _APPLICATION_ID:
-        raise JournalCorrupt(
-            str(path), "it is no journal, or its header is damaged; restore it from an export"
-        )
+def _check_version(version: int, path: Path) -> None:
     if version > SCHEMA_VERSION:
         raise JournalTooNew(
             str(path), f"it has schema {version}, this release knows {SCHEMA_VERSION}; use a later release"
         )
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path, expected_mode: str) -> None:
+    names = ("application_id", "user_version", "journal_mode")
+    application, version, mode = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+    if application != _APPLICATION_ID:
+        raise JournalCorrupt(
+            str(path), "it is no journal, or its header is damaged; restore it from an export"
+        )
+    _check_version(version, path)
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
-    if version != SCHEMA_VERSION or mode != "wal" or found != _TABLES:
+    if version != SCHEMA_VERSION or mode != expected_mode or found != _TABLES:
         raise JournalCorrupt(str(path), "its header or its tables are damaged; restore it from an export")

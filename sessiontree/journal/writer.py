@@ -19,10 +19,10 @@ from typing import TypeAlias
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.commit import Commit, Numbered, Tail
+from sessiontree.journal.chain import Advance
+from sessiontree.journal.commit import Commit, Numbered, Tail, mend_numbering
 from sessiontree.journal.erasure import empty_log
-from sessiontree.journal.faults import write_error
-from sessiontree.journal.reader import Advance
+from sessiontree.journal.faults import FAULTS, write_error
 
 _LOG_BYTES_IDLE = 4 * 1024 * 1024
 """The log is emptied beyond this as soon as nothing waits."""
@@ -85,20 +85,18 @@ class Writer:
         connection: The writing connection; closed by :meth:`stop`.
         blobs: Takes long texts.
         path: The database, for errors.
-        note: Called on the event loop for each tree a commit moved on, before its futures resolve.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, blobs: BlobStore, path: Path, note: Callable[[Advance], None]
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, blobs: BlobStore, path: Path) -> None:
         self._connection = connection
         self._blobs = blobs
         self._path = path
-        self._note = note
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._log_bytes = 0
+        self.advances: dict[str, Advance] = {}
+        """How far each tree has become durable; whoever takes an entry out learns of it once."""
         self.broken: JournalError | None = None
         """Why nothing more is written; None while all is well."""
 
@@ -131,6 +129,11 @@ class Writer:
             self._run_errand(errand)
         errand.done.result()
 
+    def mend(self) -> None:
+        """Make the index over segment numbers anew, unless nothing can be written any more."""
+        if self.broken is None:
+            self.do(mend_numbering)
+
     async def stop(self) -> None:
         """Commit what waits, then end the thread and close the connection."""
         if self._thread is None or self._loop is None:
@@ -158,7 +161,7 @@ class Writer:
                     self._run_errand(item)
                 elif isinstance(item, Stop):
                     self.close()
-                    self._tell([item.done], [], None)
+                    self._tell([item.done], None)
                     return
                 else:
                     group.append(item)
@@ -184,17 +187,19 @@ class Writer:
                     _add(commit, item)
                 commit.write(self._connection)
                 self._log_bytes += commit.written_bytes
-            except (sqlite3.Error, OSError) as error:
+            except (*FAULTS, OSError) as error:
                 self.broken = write_error(self._path, error)
             except Exception as error:  # noqa: BLE001 - the thread's edge: who waits must hear of it
                 self.broken = JournalUnwritable(str(self._path), f"a commit failed unexpectedly: {error!r}")
-        self._tell(futures, commit.advances if self.broken is None else [], self.broken)
+        if self.broken is None:
+            self.advances.update((advance.tree_id, advance) for advance in commit.advances)
+        self._tell(futures, self.broken)
 
     def _run_errand(self, errand: Errand) -> None:
         try:
             self.check()
             errand.run(self._connection)
-        except sqlite3.Error as error:
+        except FAULTS as error:
             self.broken = write_error(self._path, error)
             errand.done.set_exception(self.broken)
         except OSError as error:
@@ -208,29 +213,23 @@ class Writer:
         try:
             empty_log(self._connection)
             self._log_bytes = 0
-        except sqlite3.Error as error:
+        except FAULTS as error:
             self.broken = write_error(self._path, error)
 
-    def _tell(
-        self, futures: list[asyncio.Future[None]], advances: list[Advance], error: JournalError | None
-    ) -> None:
-        if self._loop is None:
-            return
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._settle, futures, advances, error)
+    def _tell(self, futures: list[asyncio.Future[None]], error: JournalError | None) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(_settle, futures, error)
 
-    def _settle(
-        self, futures: list[asyncio.Future[None]], advances: list[Advance], error: JournalError | None
-    ) -> None:
-        for advance in advances:
-            self._note(advance)
-        for future in futures:
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(type(error)(error.path, error.reason))
+
+def _settle(futures: list[asyncio.Future[None]], error: JournalError | None) -> None:
+    for future in futures:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(type(error)(error.path, error.reason))
 
 
 def _add(commit: Commit, item: _New) -> None:
