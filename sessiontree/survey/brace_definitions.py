@@ -21,7 +21,7 @@ _WITH_DIRECTIVES = HEADED - {"Java", "Dart", "D", "Groovy"}
 _FLAT = frozenset(("C", "C++", "CUDA", "GLSL", "HLSL", "Metal", "Arduino"))
 
 _CLASS = re.compile(
-    r"(?<![\w.@$])(class|struct|union|interface|enum|record|trait|@interface|@implementation|extension|mixin)"
+    r"(?<![\w.@$])(class|struct|union|interface|enum|record|trait|@interface|extension|mixin)"
     r"\s++(?:(?:class|struct)\s++)?([\w$]++(?:\s++[\w$]++)?)(?!\s*+[,>=.])"
 )
 _NOT_A_NAME = frozenset(("extends", "implements", "final", "permits", "where", "on", "sealed", "with"))
@@ -30,7 +30,9 @@ _TAIL = re.compile(
     r"\s*(?:(?:const|noexcept|override|final|volatile|async|sync|nothrow|pure|[A-Z][A-Z_]+)\b\s*|[&*]\s*)*"
     r"(?:(?:throws\b|->|:|where\b|requires\b)[^()=;]*)?"
 )
-_INITIALISERS = re.compile(r"\)\s*(?:noexcept\s*)?:(?!:)")
+# what follows a parameter list and may hold round brackets itself: initialisers, a trailing return type
+_AFTER_PARAMETERS = re.compile(r"\)\s*(?:(?:const|noexcept|mutable|override)\b\s*)*(:(?!:)|->)")
+_GO_TYPE = re.compile(r"\b(?:interface|struct)\s*$")
 _METHOD_START = re.compile(
     r"[ \t]*(?:(?:async|static|get|set|public|private|protected|readonly|override|abstract)\b[ \t]*+)*"
     r"[*#]?[ \t]*"
@@ -64,7 +66,7 @@ def brace_definitions(masked: str, language: str, lines: re.Pattern[str] | None)
     text = _BracedText(masked, language)
     if lines is not None:
         text.find_announced(lines)
-    if lines is None or language in METHODS:
+    if language in HEADED or language in METHODS:
         text.find_headed()
     return qualified(text.definitions)
 
@@ -91,7 +93,7 @@ class _BracedText:
             name = match[group]
             if group == "method":
                 name = f"{match['owner']}.{name}"
-            self._add(kind, name, match.start(group), self._body(match.end(group), limit))
+            self._add(kind, name, match.start(group), self._body(group, match.end(group), limit))
 
     def find_headed(self) -> None:
         """Find what the text before braces announces, outer braces first."""
@@ -100,7 +102,8 @@ class _BracedText:
                 found = self._headed(start, brace)
                 if found is not None:
                     kind, name, offset = found
-                    self._add(kind, name, offset, brace)
+                    body = self._past_initialisers(brace) if kind == "function" else brace
+                    self._add(kind, name, offset, body)
 
     def _add(self, kind: DefinitionKind, name: str, offset: int, brace: int | None) -> None:
         line = self.index.line_of(offset)
@@ -111,7 +114,7 @@ class _BracedText:
                 end_line = self.index.line_of(self.brackets.partner[brace])
         self.definitions.append(Definition(kind, name[:MAX_NAME_CHARS], line, end_line))
 
-    def _body(self, offset: int, limit: int) -> int | None:
+    def _body(self, group: str, offset: int, limit: int) -> int | None:
         """Return the brace that opens the body of what is named just before ``offset``."""
         brackets = self.brackets
         brace = self._next(self.curly, offset)
@@ -119,6 +122,8 @@ class _BracedText:
         if parameters is not None and (brace is None or parameters < brace):
             offset = brackets.partner.get(parameters, offset)
             brace = self._next(self.curly, offset)
+        if self.language == "Go" and group != "class":
+            brace = self._past_types(brace)
         if brace is None or brace >= limit or brace - offset > _MAX_HEADER_CHARS:
             return None
         gap = self.masked[offset:brace]
@@ -128,6 +133,21 @@ class _BracedText:
         # (Rust has no such thing, but `=` in its bounds)
         expression = self.language != "Rust" and "=" in gap.replace("=>", "") and "\n" in gap.strip()
         return None if expression else brace
+
+    def _past_types(self, brace: int | None) -> int | None:
+        """Return the first brace from this one on that is not part of a type such as ``interface{}``."""
+        while brace is not None and _GO_TYPE.search(self.masked, max(0, brace - 12), brace):
+            brace = self._next(self.curly, self.brackets.partner.get(brace, len(self.masked)))
+        return brace
+
+    def _past_initialisers(self, brace: int) -> int:
+        """Return the first brace from this one on that does not initialise a member, as in ``: a_{1} {``."""
+        while self.masked[brace - 1].isalnum() or self.masked[brace - 1] == "_":
+            following = self._next(self.curly, self.brackets.partner.get(brace, len(self.masked)))
+            if following is None or ";" in self.masked[brace:following]:
+                break
+            brace = following
+        return brace
 
     @staticmethod
     def _next(offsets: list[int], offset: int) -> int | None:
@@ -168,9 +188,9 @@ class _BracedText:
         if close < 0:
             return None
         if self.language in HEADED:
-            initialisers = _INITIALISERS.search(header)
-            if initialisers is not None:
-                return initialisers.start()
+            more = _AFTER_PARAMETERS.search(header)
+            if more is not None:
+                return more.start()
         return close if _TAIL.fullmatch(header, close + 1) else None
 
     def _is_function(self, before: str, name: str, around: str) -> bool:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 _HEAD_BYTES = 8_000
-_MAX_CONTROL_SHARE = 0.1
+_MAX_CONTROL_SHARE = 0.03
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -18,9 +18,7 @@ _BYTE_ORDER_MARKS = (
 _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\v\f\r\x1b\x08")
 # an editor's or PEP 263's declaration in one of the first two lines
 _COOKIE = re.compile(rb"(?:[^\n]{0,500}\n)?[ \t\f]*[^\n]{0,80}?coding[:=][ \t]*([-\w.]{1,40})")
-_DECLARABLE = re.compile(
-    r"(?:latin|iso|cp|windows|koi8|euc|shift|sjis|gb|big5|utf-?8|ascii|us-ascii)", re.ASCII
-)
+_DECLARABLE = re.compile(r"(?:latin|iso|cp|windows|koi8|euc|shift|sjis|gb|big5|ascii|us-ascii)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +34,8 @@ class Decoded:
 def decode(data: bytes, *, cut: bool = False) -> Decoded | None:
     """Return the text of a file's bytes, None when they are no text.
 
-    Order: byte order mark, UTF-8, the encoding an early line declares, Latin-1. Bytes without a mark that hold
-    a NUL, or many control characters and no UTF-8, are no text.
+    Order: byte order mark, UTF-8, the encoding an early line declares, Latin-1. Bytes without a mark that
+    hold a NUL, or many control characters and no UTF-8, are no text.
 
     Args:
         data: The file's bytes or their beginning.

@@ -1,8 +1,8 @@
 """Definition patterns: per language, what the first line of a function or a class looks like.
 
-Room: a table of line patterns with a group ``function`` or ``class`` around the name. All are anchored at a
-line's start, look at masked text, and repeat only what cannot be matched in two ways, so each is linear in the
-length of the line.
+Room: a table of line patterns with a group around the name; every group but ``class`` and ``owner`` names a
+function. All are anchored at a line's start, look at masked text, and repeat only what cannot be matched in
+two ways, so each is linear in the length of the line.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ _ANNOTATION = r"(?:@[\w.]++(?:\([^()\n]{0,200}\))?[ \t]*+)*"
 _JS_MODIFIERS = _words("export default declare abstract async")
 _KOTLIN = _ANNOTATION + _words(
     "public private protected internal override open abstract sealed data enum annotation inner value final "
-    "suspend inline noinline infix operator tailrec external actual expect companion implicit lazy case opaque"
+    "suspend inline noinline infix operator tailrec external actual expect companion implicit lazy case"
 )
 _SWIFT = _ANNOTATION + _words(
     "public private fileprivate internal open static final override mutating nonmutating required "
     "convenience indirect prefix postfix async"
 )
 _RUST = r"(?:pub\b(?:[ \t]*\([^()\n]{0,60}\))?[ \t]*+)?" + _words("default const async unsafe extern")
+_PHP = _words("public private protected static abstract final readonly")
 _FORTRAN = _words("recursive pure elemental integer real logical character complex")
 _SQL = _words("or replace temp temporary unlogged materialized")
 _BASIC = _words("public private friend shared overrides partial")
@@ -47,14 +48,18 @@ _BRACES: dict[str, tuple[str, ...]] = {
     ),
     "JavaScript": (
         rf"^[ \t]*{_JS_MODIFIERS}function\b[ \t]*\*?[ \t]*(?P<function>[\w$]+)",
-        r"^[ \t]*(?:export[ \t]+)?(?:const|let|var)[ \t]+(?P<arrow>[\w$]+)[ \t]*(?::[^=\n]{0,200})?=[ \t]*"
-        r"(?:async\b[ \t]*)?(?:function\b|[\w$]+[ \t]*=>|\([^()]{0,500}\)[^=\n{;]{0,200}=>)",
+        (
+            r"^[ \t]*(?:export[ \t]+)?(?:const|let|var)[ \t]+(?P<arrow>[\w$]+)[ \t]*(?::[^=\n]{0,200})?="
+            r"[ \t]*(?:async\b[ \t]*)?(?:function\b|[\w$]+[ \t]*=>|\([^()]{0,500}\)[^=\n{;]{0,200}=>)"
+        ),
         r"^[ \t]*(?:[\w$]++\.)*(?P<property>[\w$]++)[ \t]*[:=][ \t]*(?:async[ \t]+)?function\b",
         rf"^[ \t]*{_JS_MODIFIERS}(?:class|interface|enum|namespace)[ \t]+(?P<class>[\w$]+)",
     ),
     "Kotlin": (
-        rf"^[ \t]*{_KOTLIN}fun[ \t]+(?:<[^<>\n]{{1,200}}>[ \t]*)?(?:[\w<>?, ]{{1,100}}\.)?"
-        r"(?P<function>\w+|`[^`\n]{1,100}`)",
+        (
+            rf"^[ \t]*{_KOTLIN}fun[ \t]+(?:<[^<>\n]{{1,200}}>[ \t]*)?(?:[\w<>?, ]{{1,100}}\.)?"
+            r"(?P<function>\w+|`[^`\n]{1,100}`)"
+        ),
         rf"^[ \t]*{_KOTLIN}(?:class|(?:fun[ \t]+)?interface|object)[ \t]+(?P<class>\w+|`[^`\n]{{1,100}}`)",
     ),
     "Scala": (
@@ -67,8 +72,8 @@ _BRACES: dict[str, tuple[str, ...]] = {
         rf"^[ \t]*{_SWIFT}(?:class|struct|enum|protocol|extension|actor)[ \t]+(?P<class>[\w.]+)",
     ),
     "PHP": (
-        rf"^[ \t]*{_words('public private protected static abstract final')}function[ \t]+&?(?P<function>\w+)",
-        rf"^[ \t]*{_words('abstract final readonly')}(?:class|interface|trait|enum)[ \t]+(?P<class>\w+)",
+        rf"^[ \t]*{_PHP}function[ \t]+&?(?P<function>\w+)",
+        rf"^[ \t]*{_PHP}(?:class|interface|trait|enum)[ \t]+(?P<class>\w+)",
     ),
     "Shell": (
         r"^[ \t]*function[ \t]+(?P<function>[\w:.-]+)",
@@ -83,11 +88,15 @@ _BRACES: dict[str, tuple[str, ...]] = {
     "Tcl": (r"^[ \t]*proc[ \t]+(?P<function>[\w:]+)",),
     "Zig": (
         rf"^[ \t]*{_words('pub export extern inline noinline')}fn[ \t]+(?P<function>\w+)",
-        r"^[ \t]*(?:pub[ \t]+)?const[ \t]+(?P<class>\w+)[ \t]*=[ \t]*(?:packed |extern )?(?:struct|enum|union)\b",
+        r"^[ \t]*(?:pub[ \t]+)?const[ \t]+(?P<class>\w+)[ \t]*=[ \t]*(?:packed |extern )?(?:struct|enum)\b",
     ),
     "Solidity": (
         r"^[ \t]*(?:function|modifier)[ \t]+(?P<function>\w+)",
         r"^[ \t]*(?:abstract[ \t]+)?(?:contract|interface|library|struct|enum)[ \t]+(?P<class>\w+)",
+    ),
+    "Objective-C": (
+        r"^[-+][ \t]*\([^()\n]{1,200}\)[ \t]*(?P<function>\w+)",
+        r"^@(?:interface|implementation|protocol)[ \t]+(?P<class>\w+)",
     ),
     "Protocol Buffers": (r"^[ \t]*(?:message|enum|service)[ \t]+(?P<class>\w+)",),
     "GraphQL": (r"^[ \t]*(?:extend[ \t]+)?(?:type|interface|enum|input)[ \t]+(?P<class>\w+)",),
@@ -137,8 +146,10 @@ _INDENT: dict[str, tuple[str, ...]] = {
         r"^[ \t]*(?:module|class)[ \t]+(?:type[ \t]+)?(?P<class>\w+)",
     ),
     "F#": (
-        r"^[ \t]*(?:let|member)[ \t]+(?:rec[ \t]+|inline[ \t]+)?(?:\w+\.)?"
-        r"(?P<function>[A-Za-z_]\w*+)[ \t]*[ (][^=\n:]",
+        (
+            r"^[ \t]*(?:let|member)[ \t]+(?:rec[ \t]+|inline[ \t]+)?(?:\w+\.)?"
+            r"(?P<function>[A-Za-z_]\w*+)[ \t]*[ (][^=\n:]"
+        ),
         r"^[ \t]*(?:type|module)[ \t]+(?P<class>[\w.]+)",
     ),
     "Clojure": (
@@ -161,7 +172,7 @@ _INDENT: dict[str, tuple[str, ...]] = {
     ),
     "Pascal": (r"^[ \t]*(?i:procedure|function|constructor|destructor)[ \t]+(?P<function>[\w.]+)",),
     "Verilog": (
-        r"^[ \t]*(?:function|task)[ \t]+(?:automatic[ \t]+)?(?:[\w\[\]:]+[ \t]+){0,4}(?P<function>\w+)[ \t]*[(;]",
+        r"^[ \t]*(?:function|task)[ \t]+(?:[\w\[\]:]++[ \t]++){0,5}(?P<function>\w+)[ \t]*[(;]",
         r"^[ \t]*(?:module|interface|class|package)[ \t]+(?P<class>\w+)",
     ),
     "MATLAB": (
@@ -218,13 +229,11 @@ class DefinitionPatterns:
 @cache
 def patterns_of(language: str) -> DefinitionPatterns | None:
     """Return a language's patterns, None where the survey knows none."""
-    if language in HEADED:
-        return DefinitionPatterns("braces", None)
     if language in _BRACES:
         return DefinitionPatterns("braces", _joined(_BRACES[language]))
     if language in _INDENT:
         return DefinitionPatterns("indent", _joined(_INDENT[language]))
-    return None
+    return DefinitionPatterns("braces", None) if language in HEADED else None
 
 
 def _joined(lines: tuple[str, ...]) -> re.Pattern[str]:

@@ -41,11 +41,9 @@ def qualified(definitions: Iterable[Definition]) -> tuple[Definition, ...]:
     for definition in sorted(definitions, key=attrgetter("line")):
         while enclosing and enclosing[-1].end_line < definition.line:
             enclosing.pop()
-        if (
-            enclosing
-            and enclosing[-1].line < definition.line <= definition.end_line <= enclosing[-1].end_line
-        ):
-            name = f"{enclosing[-1].name}.{definition.name}"
+        around = enclosing[-1] if enclosing else definition
+        if around.line < definition.line and definition.end_line <= around.end_line:
+            name = f"{around.name}.{definition.name}"
             definition = replace(definition, name=name[:MAX_NAME_CHARS])
         if definition.kind == "class":
             enclosing.append(definition)

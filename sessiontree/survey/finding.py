@@ -1,7 +1,7 @@
 """Findings: what one file holds, what many hold together, and how findings merge.
 
-Merging is exact: totals add up, and each bounded list keeps the first entries of one fixed order and counts the
-rest, so the result does not depend on how files were grouped or in which order groups came back.
+Merging is exact: totals add up, and each bounded list keeps the first entries of one fixed order and counts
+the rest, so the result does not depend on how files were grouped or in which order groups came back.
 """
 
 from __future__ import annotations

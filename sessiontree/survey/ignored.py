@@ -1,7 +1,7 @@
 """Ignored: which names a survey leaves out, and why.
 
-Three tables. A directory is left out by its name alone, by its name beside a file that shows who made it, or by
-a file inside that marks it.
+Three tables. A directory is left out by its name alone, by its name beside a file that shows who made it, or
+by a file inside that marks it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ INSIDE: dict[str, str] = {
     "CACHEDIR.TAG": "cache",
     "pyvenv.cfg": "virtual environment",
 }
-"""File name to what the directory that holds it is. Source for the first: the Cache Directory Tagging Standard."""
+"""File name to what the directory that holds it is. Source of the first: Cache Directory Tagging Standard."""
 
 
 def is_ignored_directory(name: str, siblings: Collection[str]) -> bool:

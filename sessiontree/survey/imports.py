@@ -10,6 +10,7 @@ import re
 from functools import cache
 
 from sessiontree.survey.lines import LineIndex
+from sessiontree.survey.syntax import STRING_LINE
 
 MAX_IMPORTS = 500
 """Most module names kept of one file."""
@@ -104,7 +105,7 @@ def find_imports(text: str, lines: list[str], masked_lines: list[str], language:
     Args:
         text: The whole text.
         lines: Its lines.
-        masked_lines: The same without comments; a line that is blank there names nothing.
+        masked_lines: The same without comments; a line that is blank or inside a string there names nothing.
         language: The language's name.
     """
     pattern = _pattern_of(language)
@@ -120,7 +121,8 @@ def find_imports(text: str, lines: list[str], masked_lines: list[str], language:
             continue
         index = index or LineIndex(lines)
         number = index.line_of(match.start(match.lastindex or 0))
-        if masked_lines[number - 1].strip():
+        program = masked_lines[number - 1].strip()
+        if program and not program.startswith(STRING_LINE):
             modules[module] = None
     return tuple(modules)
 

@@ -1,4 +1,4 @@
-"""Indent definitions: functions and classes of languages whose bodies are indented deeper than their first line."""
+"""Indent definitions: functions and classes whose bodies are indented deeper than their first line."""
 
 from __future__ import annotations
 

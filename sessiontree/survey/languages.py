@@ -145,14 +145,15 @@ Markdown | none | md markdown mdx mkd
 Org | none | org
 reStructuredText | none | rst rest
 Roff | none | man 1 3 5 7 8
-Text | none | txt text log | readme license licence copying notice authors contributors changelog changes todo install
+Text | none | txt text log | readme license licence copying notice authors changelog changes todo
 """
 
-_BINARY_EXTENSIONS = frozenset(
-    "7z a apk avi bin bmp bz2 class db dll dmg doc docx dylib ear eot exe flac gif gz ico icns jar jpeg jpg lib "
-    "mkv mo mov mp3 mp4 npy npz o obj odt ogg otf parquet pdf pickle pkl png ppt pptx psd pyc pyd pyo rar so "
-    "sqlite sqlite3 tar tgz tif tiff ttf war wasm wav webm webp whl woff woff2 xls xlsx xz zip zst".split()
-)
+_BINARY_WORDS = """
+    7z a apk avi bin bmp bz2 class db dll dmg doc docx dylib ear eot exe flac gif gz ico icns jar jpeg jpg lib
+    mkv mo mov mp3 mp4 npy npz o obj odt ogg otf parquet pdf pickle pkl png ppt pptx psd pyc pyd pyo rar so
+    sqlite sqlite3 tar tgz tif tiff ttf war wasm wav webm webp whl woff woff2 xls xlsx xz zip zst
+"""
+_BINARY_EXTENSIONS = frozenset(_BINARY_WORDS.split())
 _SHEBANG = re.compile(r"#![ \t]*(\S{1,200})([^\n]{0,200})")
 _VERSION = re.compile(r"[\d.]+$")
 _CPP_SIGN = re.compile(

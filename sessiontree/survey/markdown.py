@@ -1,4 +1,4 @@
-"""Markdown: text of others, written so that nothing in it is taken for Markdown, HTML or a control character."""
+"""Markdown: text of others, written so that nothing in it is taken for Markdown, HTML or a control."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INVISIBLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 
 
 def visible(text: str, max_chars: int = 300) -> str:
-    """Return one line in which every invisible character is an escape such as ``\\x1b`` or ``\\u202e``.
+    r"""Return one line in which every invisible character is an escape such as ``\x1b`` or ``\u202e``.
 
     Args:
         text: Any text.
@@ -41,11 +41,10 @@ def code(text: str, *, in_table: bool = False, max_chars: int = 300) -> str:
 
     Args:
         text: Any text; made :func:`visible`.
-        in_table: Escape ``|`` too, which ends a cell even inside a code span.
+        in_table: Write ``|`` as its escape too: it ends a cell even inside a code span.
         max_chars: Longest content.
 
-    Source: CommonMark 0.31, section 6.1 (a span ends at a run of backticks as long as its first); GitHub
-    Flavored Markdown, section 4.10 (``\\|`` in a cell).
+    Source: CommonMark 0.31, section 6.1: a span ends at a run of backticks as long as its first.
     """
     text = visible(text, max_chars)
     runs = {len(run) for run in _BACKTICKS.findall(text)}
@@ -56,7 +55,8 @@ def code(text: str, *, in_table: bool = False, max_chars: int = 300) -> str:
     if text.startswith(("`", " ")) or text.endswith(("`", " ")):
         text = f" {text} "
     if in_table:
-        text = text.replace("|", "\\|")
+        # a backslash before it would not do: one that stands there already would take it away
+        text = text.replace("|", "\\x7c")
     return fence + text + fence
 
 

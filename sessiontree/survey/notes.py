@@ -33,7 +33,7 @@ class Note:
     line: int
     """From 1."""
     text: str
-    """From the mark to the end of the line, one line, at most :data:`MAX_NOTE_CHARS`."""
+    """From the mark to the end of line or comment, at most :data:`MAX_NOTE_CHARS`."""
 
     @property
     def citation(self) -> str:
@@ -60,17 +60,20 @@ def find_notes(
         return
     index = LineIndex(lines)
     seen = 0
-    for offset in _offsets(text, language, index, documented):
-        number = index.line_of(offset)
+    for start, end in _spans(text, language, index, documented):
+        number = index.line_of(start)
         if number > seen:
             seen = number
-            yield Note(path, number, _said(text[offset : offset + 2 * MAX_NOTE_CHARS]))
+            yield Note(path, number, _said(text[start : min(end, start + 2 * MAX_NOTE_CHARS)]))
 
 
-def _offsets(text: str, language: Language, index: LineIndex, documented: frozenset[int]) -> Iterator[int]:
+def _spans(
+    text: str, language: Language, index: LineIndex, documented: frozenset[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield where each mark starts, and where the comment or text it stands in ends."""
     if language.role == "prose":
         for match in _PROSE_MARK.finditer(text):
-            yield match.start(match.lastindex or 0)
+            yield match.start(match.lastindex or 0), len(text)
         return
     pattern = scanner(language.syntax)
     if pattern is None:
@@ -80,7 +83,7 @@ def _offsets(text: str, language: Language, index: LineIndex, documented: frozen
         if in_comment or documented:
             for match in _MARK.finditer(text, token.start(), token.end()):
                 if in_comment or index.line_of(match.start()) in documented:
-                    yield match.start()
+                    yield match.start(), token.end()
 
 
 def _said(text: str) -> str:

@@ -15,7 +15,7 @@ from sessiontree.survey.definitions import MAX_NAME_CHARS, Definition
 from sessiontree.survey.imports import MAX_IMPORTS
 
 MAX_PARSED_CHARS = 500_000
-"""Longest text that is parsed: a tree takes some 300 times the text's memory, and the interpreter meanwhile."""
+"""Longest text that is parsed: a tree takes up to 330 times the text's memory and holds the interpreter."""
 
 _FILE_NAME = "<surveyed Python source>"
 _NESTING: dict[type[ast.stmt], tuple[str, ...]] = {

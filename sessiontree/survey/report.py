@@ -32,7 +32,7 @@ class ReportMeta:
     ignored: int = 0
     """Directories and links left out on purpose."""
     facts: tuple[tuple[str, str], ...] = ()
-    """Further lines of the overview, label and value, such as how many sessions did the work."""
+    """Further lines of the overview, label (plain words) and value, such as how many sessions worked."""
 
 
 def is_report(first_line: str) -> bool:
@@ -67,14 +67,13 @@ def _overview(findings: GroupFindings, meta: ReportMeta) -> list[str]:
         f"# Survey of {code(meta.name)}",
         "",
         f"- Files: {total.files:,} in {len(findings.folders):,} top folders, {total.bytes:,} bytes",
-        f"- Lines: {total.lines:,}, of which {code_lines:,} are program code "
-        f"in {len(written):,} {'language' if len(written) == 1 else 'languages'}",
+        f"- Lines: {total.lines:,}, of which {code_lines:,} program code; languages: {len(written):,}",
         f"- Definitions: {total.functions:,} functions, {total.classes:,} classes and the like",
         f"- Notes: {len(findings.notes) + findings.notes_dropped:,} (TODO, FIXME, XXX, HACK)",
-        f"- Left out: {meta.ignored:,} directories and links (version control, caches, build output, packages)",
+        f"- Left out: {meta.ignored:,} directories and links (version control, caches, builds, packages)",
         f"- Problems: {len(findings.problems) + findings.problems_dropped:,}",
     ]
-    return lines + [f"- {code(label)}: {code(value)}" for label, value in meta.facts]
+    return lines + [f"- {label}: {code(value)}" for label, value in meta.facts]
 
 
 def _role(language: str) -> str:
@@ -84,8 +83,9 @@ def _role(language: str) -> str:
 _COLUMNS = ("Files", "Lines", "Code", "Comments", "Blank", "Functions", "Classes", "Bytes")
 
 
-def _amounts(totals: Totals) -> tuple[int, ...]:
+def _row(name: str, totals: Totals) -> tuple[str | int, ...]:
     return (
+        code(name, in_table=True),
         totals.files,
         totals.lines,
         totals.code,
@@ -104,12 +104,11 @@ def _by_size(amounts: Mapping[str, Totals]) -> list[tuple[str, Totals]]:
 def _languages(findings: GroupFindings) -> list[str]:
     if not findings.languages:
         return []
-    rows = [(code(name, in_table=True), *_amounts(totals)) for name, totals in _by_size(findings.languages)]
+    rows = [_row(name, totals) for name, totals in _by_size(findings.languages)]
     return [
         "## Languages",
         "",
-        "Code is every line that is neither comment nor blank; of data, markup and prose every line that is "
-        "not blank.",
+        "Code is every line that is neither comment nor blank.",
         "",
         *table(("Language", *_COLUMNS), rows),
     ]
@@ -119,7 +118,7 @@ def _folders(findings: GroupFindings) -> list[str]:
     if not findings.folders:
         return []
     folders = _by_size(findings.folders)
-    rows = [(code(name, in_table=True), *_amounts(totals)) for name, totals in folders[:_FOLDERS_SHOWN]]
+    rows = [_row(name, totals) for name, totals in folders[:_FOLDERS_SHOWN]]
     lines = ["## Folders", "", *table(("Folder", *_COLUMNS), rows)]
     return lines + _more(len(folders) - len(rows), "folders")
 

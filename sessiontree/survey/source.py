@@ -21,7 +21,7 @@ _HEAD_CHARS = 8_000
 
 
 def printable_path(path: str) -> str:
-    """Return a path that has a JSON form: bytes of a name that are no UTF-8 appear as ``\\udcXX``."""
+    r"""Return a path that has a UTF-8 form: bytes of a name that have none appear as ``\udcXX``."""
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -65,7 +65,7 @@ _COMMENTS = {
     "=begin": r"^=begin\b" + _until("\n=end"),
     "=pod": r"^=[a-zA-Z]\w*" + _until("\n=cut"),
     "%{": r"^[ \t]*%\{[ \t]*$" + _until("%}"),
-    "--[[": r"--\[(?P<comment_level>=*)\[(?:[^\]]++|\](?!(?P=comment_level)\]))*+(?:\](?P=comment_level)\]|\Z)",
+    "--[[": r"--\[(?P<depth>=*)\[(?:[^\]]++|\](?!(?P=depth)\]))*+(?:\](?P=depth)\]|\Z)",
 }
 
 _STRINGS = {
@@ -164,7 +164,7 @@ SYNTAXES: dict[str, Syntax] = {
 
 @cache
 def scanner(syntax: str) -> re.Pattern[str] | None:
-    """Return the pattern of a family's comments (group ``comment``) and strings, None where it has neither."""
+    """Return the pattern of a family's comments (group ``comment``) and strings, None if it has neither."""
     family = SYNTAXES[syntax]
     parts = []
     if family.comments:

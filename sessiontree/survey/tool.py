@@ -103,7 +103,7 @@ def _survey(
 
 
 def survey_file(reader: Reader, path: str, max_bytes: int) -> FileFinding:
-    """Return the finding of one file, read through a reader; blocks, never raises ``OSError`` or ``ToolError``.
+    """Return the finding of one file; what the reader refuses becomes its problem. Blocks.
 
     Args:
         reader: Opens it.
@@ -139,7 +139,7 @@ class RemoveSurveyParams(BaseModel):
 
 
 class RemoveSurvey(Tool[RemoveSurveyParams]):
-    """Removes the report of an earlier survey, and nothing else: what it removes begins with our marker line."""
+    """Removes the report of an earlier survey, and nothing else: what it removes begins with our marker."""
 
     name: ClassVar[str] = "remove_survey"
     description: ClassVar[str] = "Remove the SURVEY.md an earlier survey wrote; refuses any other file."

@@ -1,0 +1,36 @@
+"""A survey of everything installed: thousands of files by other people, and not one that fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from sessiontree.survey.finding import FileFinding, findings_of
+from sessiontree.survey.plan import plan
+from sessiontree.survey.scan import scan
+from sessiontree.survey.tool import survey_file
+from sessiontree.workspace import WorkspaceReader
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_installed_file_is_surveyed() -> None:
+    """No analysis fails, counts agree with each other, and nothing is named where it is not."""
+    root = Path(pydantic.__file__).parents[1]
+    reader = WorkspaceReader(root)
+    found = scan(reader)
+    findings: list[FileFinding] = []
+    for folder in plan(found.files):
+        for group in folder.groups:
+            findings.extend(survey_file(reader, path, 2_000_000) for path in group)
+    assert len(findings) == len(found.files) > 1_000
+    for finding in findings:
+        assert "analysis failed" not in finding.problem, finding
+        assert finding.lines == finding.code + finding.comment + finding.blank, finding.path
+        assert all(1 <= one.line <= one.end_line <= finding.lines for one in finding.definitions), (
+            finding.path
+        )
+    whole = findings_of(findings)
+    assert whole.files == sum(totals.files for totals in whole.folders.values())
