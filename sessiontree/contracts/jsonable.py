@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import TypeAlias
-
-from pydantic_core import to_json
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -17,21 +16,27 @@ _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
+def _writer() -> Callable[[object], str]:
+    """Return what writes compact ASCII JSON: the standard library's encoder, made once and kept."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _COMPACT.encode
+    encode = make(None, _COMPACT.default, encode_basestring_ascii, None, ":", ",", False, False, False)
+    return lambda value: "".join(encode(value, 0))
+
+
+_write = _writer()
+
+
 def dump_json(value: object) -> str:
     """Return compact ASCII JSON; lone surrogates survive as escapes.
 
     Raises:
         ValueError: a float is not finite (JSON has no word for it).
         TypeError: a value has no JSON form.
+        RecursionError: it is nested too deeply, or contains itself.
     """
-    try:
-        data = to_json(value, ensure_ascii=True)
-    except ValueError:
-        # A lone surrogate, or a value without a JSON form: the slow encoder writes one, refuses the other.
-        return _COMPACT.encode(value)
-    if b"NaN" in data or b"Infinity" in data:
-        return _COMPACT.encode(value)
-    return data.decode("ascii")
+    return _write(value)
 
 
 def dump_readable(value: object) -> str:

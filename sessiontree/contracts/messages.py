@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.usage import NOTHING_USED, Usage
 
 StopReason: TypeAlias = Literal["stop", "toolUse", "length", "error", "aborted"]
 Origin: TypeAlias = Literal["user", "parent", "child", "notice"]
@@ -79,7 +79,7 @@ class AssistantMessage:
 
     content: tuple[TextContent | ToolCall, ...]
     stop_reason: StopReason = "stop"
-    usage: Usage = Usage()
+    usage: Usage = NOTHING_USED
     timestamp: int = 0
     """Milliseconds since the epoch."""
 
@@ -91,17 +91,19 @@ class AssistantMessage:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls, in the reply's order."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     def to_wire(self) -> dict[str, Any]:
-        """Return ``{role: "assistant", content, stopReason, usage, timestamp}``."""
-        return {
+        """Return ``{role: "assistant", content, stopReason, timestamp}``, and ``usage`` where any is."""
+        wire: dict[str, Any] = {
             "role": "assistant",
             "content": [block.to_wire() for block in self.content],
             "stopReason": self.stop_reason,
-            "usage": self.usage.to_wire(),
             "timestamp": self.timestamp,
         }
+        if self.usage is not NOTHING_USED:
+            wire["usage"] = self.usage.to_wire()
+        return wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def message_from_wire(wire: Mapping[str, Any]) -> Message:
         return AssistantMessage(
             tuple(_assistant_block(block) for block in wire["content"]),
             wire["stopReason"],
-            Usage.from_wire(wire["usage"]),
+            Usage.from_wire(wire["usage"]) if "usage" in wire else NOTHING_USED,
             wire["timestamp"],
         )
     if role == "toolResult":

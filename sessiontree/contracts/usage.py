@@ -48,3 +48,7 @@ class Usage:
         return cls(
             wire["inputTokens"], wire["outputTokens"], wire["costUsd"], wire["turns"], wire["toolCalls"]
         )
+
+
+NOTHING_USED = Usage()
+"""What a message uses whose model says nothing about it."""

@@ -73,12 +73,10 @@ class ProgressHub:
         readers = self._readers.get(reader.tree_id, [])
         if reader in readers:
             readers.remove(reader)
-        if not readers:
-            self._readers.pop(reader.tree_id, None)
 
-    def watched(self, tree_id: str) -> bool:
-        """Whether anybody watches a tree."""
-        return tree_id in self._readers
+    def readers_of(self, tree_id: str) -> list[ProgressReader]:
+        """Return the living list of a tree's readers; empty = nobody watches."""
+        return self._readers.setdefault(tree_id, [])
 
     def emit(self, tree_id: str, session: str, event: Event) -> None:
         """Hand an event to every reader that watches its session."""

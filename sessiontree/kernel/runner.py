@@ -60,6 +60,7 @@ class SessionRunner:
         self._dispatcher = dispatcher
         self._questioner = questioner
         self._watch = watch
+        self._readers = watch.readers
         self._report = report
         self._now_ms = now_ms
         self._inputs: deque[tuple[str, Stimulus, bool]] = deque()
@@ -215,7 +216,7 @@ class SessionRunner:
             at_ms = stimulus.at_ms
             for fact in facts:
                 self._facts.append(Packed(cause, at_ms, pack(fact)))
-            if self._watch.watched:
+            if self._readers:
                 self._watch.saw(facts)
             for instruction in instructions:
                 carry = self._carry.get(type(instruction))
@@ -252,7 +253,7 @@ class SessionRunner:
 
     def _prepare(self, instruction: todo.PrepareCall) -> None:
         key = instruction.key
-        if self._watch.watched:
+        if self._readers:
             self._watch.began(instruction.call)
         prepared = self._dispatcher.prepare(key, instruction.call)
         if isinstance(prepared, PreparedCall):
@@ -347,6 +348,18 @@ class SessionRunner:
         reason = f"{type(error).__name__}: {error}"
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
 
+    def _standing(self) -> tuple[HostInstruction, ...]:
+        """Return what is to be carried out: of last words only the newest, and not if it was taken back since.
+
+        What took it back is reported as taken in with this same outcome, so nothing else tells the tree.
+        """
+        words = [each for each in self._out if isinstance(each, todo.OfferResult)]
+        stands = self.state.offer is not None or self.state.stopping is not None
+        if len(words) - stands <= 0:
+            return tuple(self._out)
+        newest = words[-1] if stands else None
+        return tuple(each for each in self._out if each is newest or not isinstance(each, todo.OfferResult))
+
     def _flush(self) -> None:
         """Report what is new; also that the session has become idle."""
         if self._over:
@@ -359,7 +372,7 @@ class SessionRunner:
             return
         usage = self.state.usage
         spent = None
-        if usage is not self._reported_usage:
+        if usage != self._reported_usage:
             spent = _difference(usage, self._reported_usage)
             self._reported_usage = usage
         outcome = Outcome(
@@ -367,7 +380,7 @@ class SessionRunner:
             self.epoch,
             self._taken,
             tuple(self._facts),
-            tuple(self._out),
+            self._standing(),
             idle,
             spent,
             None,

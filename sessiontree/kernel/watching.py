@@ -23,13 +23,10 @@ class CallWatch:
         self._tree_id = tree_id
         self._session = session
         self._loop = asyncio.get_running_loop()
+        self.readers = hub.readers_of(tree_id)
+        """Who watches; empty = nobody."""
         self.abandoned = 0
         """Calls that ignored their cancellation and may still run."""
-
-    @property
-    def watched(self) -> bool:
-        """Whether anybody looks."""
-        return self._hub.watched(self._tree_id)
 
     def began(self, call: ToolCall) -> None:
         """A call is taken up."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import AssistantMessage, StopReason, TextContent, ToolCall
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.usage import NOTHING_USED
 
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 """Text, a call, several of both in order, or a whole message."""
@@ -33,10 +33,10 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
         usage = answer.usage
     elif isinstance(answer, list | tuple):
         blocks = tuple(answer)
-        usage = Usage()
+        usage = NOTHING_USED
     else:
         blocks = (answer,)
-        usage = Usage()
+        usage = NOTHING_USED
     content: list[TextContent | ToolCall] = []
     has_calls = False
     for index, block in enumerate(blocks):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
@@ -16,24 +15,28 @@ from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
+from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
 from sessiontree.session.state import CallState, SessionState
 
 MAX_ATTEMPTS = 3
 
 
-@dataclass(slots=True)
 class Decision:
     """Facts and instructions of one decision, in order."""
 
-    facts: list[SessionFact] = field(default_factory=list)
-    instructions: list[SessionInstruction] = field(default_factory=list)
+    __slots__ = ("facts", "instructions")
+
+    def __init__(self) -> None:
+        """Begin with nothing decided."""
+        self.facts: list[SessionFact] = []
+        self.instructions: list[SessionInstruction] = []
 
 
 def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
     """A call may run now, after its intent is durable, or after an approval."""
     decision = Decision()
     call = state.calls.get(stimulus.key)
-    if call is None or call.phase != "open":
+    if call is None or call.phase != "open" or state.stopping is not None:
         return decision
     attempts = state.ledger.get(stimulus.tool)
     if attempts is not None and attempts.refused and not call.outside:
@@ -270,15 +273,21 @@ def abort_asking(decision: Decision, call: CallState, reason: str, at_ms: int) -
 
 def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
     """Do again what a lost host owed for one call; an effect that may have happened is never repeated."""
-    if call.phase == "held":
+    if call.phase in {"held", "approved"}:
         return
+    is_steered = call.key in state.reply_keys and state.steered
+    overtaken = is_steered or state.stopping is not None
     if call.phase == "open":
-        decision.instructions.append(todo.PrepareCall(call.key, call.call))
+        if overtaken:
+            reason = NEW_MESSAGE if is_steered else f"the session stops: {state.stop_reason}"
+            resolve(decision, call, "skipped", skipped_message(call.call, reason, at_ms))
+        else:
+            decision.instructions.append(todo.PrepareCall(call.key, call.call))
     elif call.phase == "asking":
         decision.instructions.append(
             todo.AskApproval(call.request_id, call.key, call.tool, call.arguments, call.digest, call.tier)
         )
-    elif call.repeatable:
+    elif call.repeatable and not overtaken:
         decision.instructions.append(_execute(state, call))
     else:
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))

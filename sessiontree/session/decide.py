@@ -22,6 +22,8 @@ from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.prompt import system_prompt
 from sessiontree.session.state import SessionState
 
+_STOPS = "the session stops and runs its approver no more"
+
 
 def decide(state: SessionState, stimulus: Stimulus) -> Decision:
     """Return what a stimulus means for a session. Never changes the state; late ones mean nothing."""
@@ -38,12 +40,14 @@ def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], l
     new_facts, new_instructions = decision.facts, decision.instructions
     for fact in new_facts:
         evolve(state, fact)
+    if type(stimulus) is stimuli.CallPrepared and not new_facts:
+        return new_facts, new_instructions
     while (more := turns.advance(state, stimulus.at_ms)) is not None:
         for fact in more.facts:
             evolve(state, fact)
         new_facts.extend(more.facts)
         new_instructions.extend(more.instructions)
-        if not more.facts:
+        if not more.facts or state.asking:
             break
     return new_facts, new_instructions
 
@@ -68,6 +72,10 @@ def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
     if state.asking:
         decision.instructions.append(todo.CallModel(state.turn))
     for request_id, asked in state.consultations.items():
+        if state.stopping is not None:
+            decision.facts.append(facts.ApproverReplied(request_id, "escalate", _STOPS))
+            decision.instructions.append(todo.ReturnAnswer(request_id, "escalate", _STOPS))
+            continue
         decision.instructions.append(
             todo.RunApprover(request_id, asked.requester, asked.tool, asked.arguments, asked.tier)
         )
@@ -95,7 +103,7 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
 def _call_asked(state: SessionState, stimulus: stimuli.CallAsked) -> Decision:
     decision = Decision()
     key = f"call.{stimulus.call_id}"
-    if key not in state.calls and state.stopping is None:
+    if key not in state.heard and state.stopping is None:
         fact = facts.CallOpened(key, stimulus.call_id, stimulus.tool, stimulus.arguments)
         decision.facts.append(fact)
         call = ToolCall(stimulus.call_id, stimulus.tool, stimulus.arguments)
@@ -122,7 +130,9 @@ def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Dec
 
 def _approver_asked(state: SessionState, stimulus: stimuli.ApproverAsked) -> Decision:
     decision = Decision()
-    if stimulus.request_id not in state.consultations:
+    if state.stopping is not None and stimulus.request_id not in state.consultations:
+        decision.instructions.append(todo.ReturnAnswer(stimulus.request_id, "escalate", _STOPS))
+    elif stimulus.request_id not in state.consultations:
         request = (
             stimulus.request_id,
             stimulus.requester,

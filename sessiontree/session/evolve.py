@@ -12,7 +12,7 @@ from typing import Any
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.usage import NOTHING_USED
 from sessiontree.session.state import Attempts, CallState, Consultation, SessionState, Waiting
 
 REMEMBERED_MESSAGES = 4096
@@ -32,11 +32,15 @@ def _opened(state: SessionState, fact: facts.Opened) -> None:
 
 def _heard(state: SessionState, fact: facts.Heard) -> None:
     state.inbox.append(Waiting(fact.message_id, fact.message, fact.steer, fact.wakes))
-    state.heard[fact.message_id] = None
-    if len(state.heard) > REMEMBERED_MESSAGES:
-        del state.heard[next(iter(state.heard))]
+    _remember(state, fact.message_id)
     if fact.wakes:
         state.offer = None
+
+
+def _remember(state: SessionState, name: str) -> None:
+    state.heard[name] = None
+    if len(state.heard) > REMEMBERED_MESSAGES:
+        del state.heard[next(iter(state.heard))]
 
 
 def _turn_started(state: SessionState, fact: facts.TurnStarted) -> None:
@@ -61,14 +65,10 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
     message = fact.message
     state.transcript.append(message)
     calls = message.tool_calls
-    used = message.usage
-    state.usage = Usage(
-        state.usage.input_tokens + used.input_tokens,
-        state.usage.output_tokens + used.output_tokens,
-        state.usage.cost_usd + used.cost_usd,
-        state.usage.turns + 1,
-        state.usage.tool_calls + len(calls),
-    )
+    if message.usage is not NOTHING_USED:
+        state.reported += message.usage
+    state.replies += 1
+    state.calls_made += len(calls)
     if calls:
         keys = []
         for index, call in enumerate(calls):
@@ -85,6 +85,7 @@ def _turn_failed(state: SessionState, fact: facts.TurnFailed) -> None:
 def _call_opened(state: SessionState, fact: facts.CallOpened) -> None:
     call = ToolCall(fact.call_id, fact.tool, fact.arguments)
     state.calls[fact.key] = CallState(fact.key, call, outside=True)
+    _remember(state, fact.key)
 
 
 def _call_held(state: SessionState, fact: facts.CallHeld) -> None:

@@ -99,10 +99,13 @@ class SessionState:
     unanswered: list[str] = field(default_factory=list)
     """Ids of messages the next last word answers."""
     heard: dict[str, None] = field(default_factory=dict)
-    """Ids of messages taken, newest last; the oldest are forgotten beyond a bound."""
+    """Ids of messages and keys of outside calls taken, newest last; the oldest are forgotten beyond a bound."""
     consultations: dict[str, Consultation] = field(default_factory=dict)
     artifacts: list[Artifact] = field(default_factory=list)
-    usage: Usage = Usage()
+    reported: Usage = Usage()
+    """What the model said it used."""
+    replies: int = 0
+    calls_made: int = 0
     stopping: str | None = None
     """Status the session is to end with, once it was told to stop."""
     stop_reason: str = ""
@@ -113,6 +116,12 @@ class SessionState:
     def steered(self) -> bool:
         """Whether a steering message waits."""
         return any(waiting.steer for waiting in self.inbox)
+
+    @property
+    def usage(self) -> Usage:
+        """What the session used so far."""
+        used = self.reported
+        return Usage(used.input_tokens, used.output_tokens, used.cost_usd, self.replies, self.calls_made)
 
     @property
     def in_turn(self) -> bool:

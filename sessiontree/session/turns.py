@@ -10,7 +10,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.schema.result import compile_result
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, notice, park, resolve
-from sessiontree.session.skipped import skipped_message
+from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
 from sessiontree.session.state import CallState, SessionState
 
 
@@ -29,7 +29,8 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     for index, call in enumerate(calls):
         key = f"{stimulus.turn}.{index}"
         if steered:
-            resolve(decision, CallState(key, call), "skipped", skipped_message(call, stimulus.at_ms))
+            message = skipped_message(call, NEW_MESSAGE, stimulus.at_ms)
+            resolve(decision, CallState(key, call), "skipped", message)
         else:
             decision.instructions.append(todo.PrepareCall(key, call))
     return decision
@@ -148,7 +149,7 @@ def _offer(state: SessionState) -> Decision:
     if state.spec.kind is SessionKind.MAIN:
         # Main rests after every message; its artifacts would be told again each time.
         result: SessionResult[object] = SessionResult(SessionStatus.COMPLETED, summary, usage=state.usage)
-        return Decision(instructions=[todo.OfferResult(result)])
+        return _offering(result)
     return _offered(state, SessionStatus(status), summary, output)
 
 
@@ -161,4 +162,10 @@ def _offered(state: SessionState, status: SessionStatus, summary: str, output: o
     result: SessionResult[object] = SessionResult(
         status, summary, output, tuple(state.artifacts), (), state.usage
     )
-    return Decision(instructions=[todo.OfferResult(result)])
+    return _offering(result)
+
+
+def _offering(result: SessionResult[object]) -> Decision:
+    decision = Decision()
+    decision.instructions.append(todo.OfferResult(result))
+    return decision
