@@ -3,7 +3,8 @@
 Timed: from ``Journal.append`` to the moment its future resolves on the event loop, the disk included.
 Busy: another task burns the loop's thread in slices of about 1 ms; appends of 8 facts of about 300 B
 come every 2 ms. Idle: one append after the other on a loop that does nothing else. Throughput: 64
-appends of 8 facts are always outstanding, each awaited. The baseline, measured in turn with it, is a
+appends of 8 facts are always outstanding, each awaited. Evolving: what one fact of a 1,000-turn session
+costs to take into the session's state, and with decoding its text (`replay_us`). The baseline, measured in turn with it, is a
 thread that writes one row per fact with ``executemany`` and commits, same pragmas, same facts.
 """
 
@@ -21,13 +22,50 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.report import Options, percentile, read_options, show
+from sessiontree.contracts.codec import pack
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.stimuli import (
+    Adopted,
+    CallFinished,
+    CallPrepared,
+    Incoming,
+    ModelAnswered,
+    Stimulus,
+    ToolCard,
+)
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
+from sessiontree.kernel.replay import fact_of
+from sessiontree.session.decide import react
+from sessiontree.session.evolve import evolve
+from sessiontree.session.state import initial
 
 SLICE_S = 0.001
 GAP_S = 0.002
 OUTSTANDING = 64
 ROUNDS = 5
+LIMITS = Limits(max_turns=100_000)
+SPEC = SessionSpec(
+    session_id="main",
+    kind=SessionKind.MAIN,
+    parent=None,
+    depth=0,
+    agent="default",
+    task="",
+    label=None,
+    via="root",
+    tools=("read",),
+    result_schema=None,
+    rules=(),
+    approver=None,
+    owns_channel=True,
+    budget=None,
+    expires_at_ms=None,
+    key=None,
+)
 FACTS = [
     Packed(f"stimulus-{n}", 1_760_000_000_000, json.dumps({"kind": "text", "v": 1, "text": "x" * 260}))
     for n in range(8)
@@ -160,6 +198,48 @@ async def with_rows(run: Callable[[Log], Awaitable[None]]) -> None:
         log.close()
 
 
+def evolve_and_replay_us(turns: int) -> tuple[float, float]:
+    """Return microseconds per fact: evolving a session's facts, and decoding and evolving their texts."""
+    texts = session_facts(turns)
+    facts = [fact_of(text) for text in texts]
+    evolving: list[float] = []
+    replaying: list[float] = []
+    for _ in range(ROUNDS):
+        state = initial(SPEC, LIMITS)
+        started = time.perf_counter()
+        for fact in facts:
+            evolve(state, fact)
+        evolving.append(time.perf_counter() - started)
+        state = initial(SPEC, LIMITS)
+        started = time.perf_counter()
+        for text in texts:
+            evolve(state, fact_of(text))
+        replaying.append(time.perf_counter() - started)
+    return (
+        statistics.median(evolving) / len(facts) * 1e6,
+        statistics.median(replaying) / len(facts) * 1e6,
+    )
+
+
+def session_facts(turns: int) -> list[str]:
+    """Return the packed facts of a session that made one ReadOnly call a turn."""
+    state = initial(SPEC, LIMITS)
+    texts: list[str] = []
+
+    def happens(stimulus: Stimulus) -> None:
+        texts.extend(pack(fact) for fact in react(state, stimulus)[0])
+
+    happens(Adopted(1, (ToolCard("read", "Reads."),), "model", "prompt"))
+    happens(Incoming(1, "m1", "go", "follow_up", "user"))
+    call = AssistantMessage((ToolCall("c1", "read", {"path": "a.txt"}),), "toolUse")
+    result = ToolResultMessage("c1", "read", (TextContent("x" * 200),), None, False, 1)
+    for turn in range(1, turns + 1):
+        happens(ModelAnswered(1, turn, call))
+        happens(CallPrepared(1, f"{turn}.0", "read", {"path": "a.txt"}, 0, "", False, True))
+        happens(CallFinished(1, f"{turn}.0", "ok", result))
+    return texts
+
+
 async def measure(options: Options) -> dict[str, float]:
     """Return the figures, journal and baseline in turn."""
     appends, waits, turns = (24, 40, 10) if options.quick else (120, 200, 50)
@@ -182,12 +262,15 @@ async def measure(options: Options) -> dict[str, float]:
         await with_journal(journal_round)
         await with_rows(row_round)
     p50 = statistics.median([percentile(part, 50) for part in busy_ms])
+    evolve_us, replay_us = evolve_and_replay_us(200 if options.quick else 1000)
     rate, row_p50, row_rate = (statistics.median(part) for part in (rates, row_busy_ms, row_rates))
     return {
         "commit_busy_p50_ms": p50,
         "commit_busy_p99_ms": percentile([value for part in busy_ms for value in part], 99),
         "commit_idle_p50_ms": statistics.median(idle_ms),
         "facts_per_s": rate,
+        "evolve_us": evolve_us,
+        "replay_us": replay_us,
         "row_busy_p50_ms": row_p50,
         "row_facts_per_s": row_rate,
         "busy_ratio": row_p50 / p50,
