@@ -4,8 +4,9 @@ Timed: from ``Journal.append`` to the moment its future resolves on the event lo
 Busy: another task burns the loop's thread in slices of about 1 ms; appends of 8 facts of about 300 B
 come every 2 ms. Idle: one append after the other on a loop that does nothing else. Throughput: 64
 appends of 8 facts are always outstanding, each awaited. Evolving: what one fact of a 1,000-turn session
-costs to take into the session's state, and with decoding its text (`replay_us`). The baseline, measured in turn with it, is a
-thread that writes one row per fact with ``executemany`` and commits, same pragmas, same facts.
+costs to take into the session's state, and with decoding its text (`replay_us`). The baseline, measured
+in turn with the journal, is a thread that writes one row per fact with ``executemany`` and commits, same
+pragmas, same facts.
 """
 
 from __future__ import annotations
