@@ -218,7 +218,7 @@ class SessionTree:
         *,
         model: Model,
         tools: Iterable[Tool[Any]] = (),
-        state_dir: str | Path,
+        state_dir: str | Path | None = None,
         approver: ApproverLike = None,
         channel: ChannelLike = "queue",
         agents: Mapping[str, AgentSpec] | None = None,
@@ -230,13 +230,15 @@ class SessionTree:
         """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
 
         Limits, rights, mode and rules are the journal's; tools and model are given again. Tools of the tree
-        that are not given are gone from it; new ones are not added.
+        that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is looked
+        for where trees over the working directory are kept.
 
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
         """
         private = runtime is None
-        serving = runtime or Runtime(state_dir, backend=backend, slots=slots)
+        place = default_state_dir(workspace_root(".")) if state_dir is None else state_dir
+        serving = runtime or Runtime(place, backend=backend, slots=slots)
         try:
             config = serving.backend.config_of(tree_id)
             tree = cls(
