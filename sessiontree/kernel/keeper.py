@@ -201,6 +201,9 @@ class TreeKeeper:
         offers = any(type(each) is session_todo.OfferResult for each in outcome.instructions)
         if seat.taken - before > len(posts) and not offers:
             given.append(tree_stimuli.Stirred(at_ms, seat.session))
+        if offers:
+            owed = self.state.owed_to.members(seat.session)
+            seat.quiet = not seat.waiting and not seat.sent and all(post in posts for post in owed)
         if posts:
             given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
         if outcome.usage is not None:

@@ -12,8 +12,7 @@ from sessiontree.tree.stimuli import TreeStimulus
 
 
 def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
-    quiet = not seat.waiting and not seat.sent
-    return tree_stimuli.ResultOffered(at_ms, seat.session, instruction.result, quiet)
+    return tree_stimuli.ResultOffered(at_ms, seat.session, instruction.result, seat.quiet)
 
 
 def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
