@@ -201,9 +201,7 @@ class TreeKeeper:
         offers = any(type(each) is session_todo.OfferResult for each in outcome.instructions)
         if seat.taken - before > len(posts) and not offers:
             given.append(tree_stimuli.Stirred(at_ms, seat.session))
-        if offers:
-            owed = self.state.owed_to.members(seat.session)
-            seat.quiet = not seat.waiting and not seat.sent and all(post in posts for post in owed)
+        seat.quiet = offers and self._has_all(seat, posts)
         if posts:
             given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
         if outcome.usage is not None:
@@ -224,6 +222,11 @@ class TreeKeeper:
             if seat.waiting:
                 self._around.scheduler.want(seat)
             self._around.scheduler.settle(seat)
+
+    def _has_all(self, seat: Seat, posts: tuple[str, ...]) -> bool:
+        """Whether nothing is on its way to a session that took these posts."""
+        owed = self.state.owed_to.members(seat.session)
+        return not seat.waiting and not seat.sent and all(post in posts for post in owed)
 
     def _note_taken(self, seat: Seat, taken: int) -> tuple[str, ...]:
         posts = []

@@ -349,7 +349,7 @@ class SessionRunner:
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
 
     def _standing(self) -> tuple[HostInstruction, ...]:
-        """Return what is to be carried out: of last words only the newest, and not if it was taken back since.
+        """Return what is to be carried out: of last words the newest alone, and not if it was taken back.
 
         What took it back is reported as taken in with this same outcome, so nothing else tells the tree.
         """

@@ -40,8 +40,8 @@ class Seat:
     idle: bool = True
     """Nothing of it runs on its host."""
     quiet: bool = True
-    """Whether nothing was on its way to it when it last offered a result: neither sent, nor waiting, nor posted
-    with a commit that is not durable yet."""
+    """Whether nothing was on its way to it when it last offered a result: neither sent, nor waiting, nor owed
+    by a commit that is not durable yet."""
     commits: int = 0
     """Its facts on their way to the disk."""
     journaled: bool = False
