@@ -349,15 +349,10 @@ class SessionRunner:
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
 
     def _standing(self) -> tuple[HostInstruction, ...]:
-        """Return what is to be carried out: of last words the newest alone, and not if it was taken back.
-
-        What took it back is reported as taken in with this same outcome, so nothing else tells the tree.
-        """
+        """Return what is to be carried out: of last words the newest alone, and not if it was taken back."""
         words = [each for each in self._out if isinstance(each, todo.OfferResult)]
         stands = self.state.offer is not None or self.state.stopping is not None
-        if len(words) - stands <= 0:
-            return tuple(self._out)
-        newest = words[-1] if stands else None
+        newest = words[-1] if words and stands else None
         return tuple(each for each in self._out if each is newest or not isinstance(each, todo.OfferResult))
 
     def _flush(self) -> None:
