@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from sessiontree.backend import Backend
@@ -315,8 +315,8 @@ def split_approver(
         return (), approver, None
     if callable(approver):
         return (), None, CallbackChannel(approver)
-    rules = tuple(approver)
-    if not all(isinstance(rule, Rule) for rule in rules):
+    rules = tuple(approver) if isinstance(approver, Iterable) else ()
+    if not rules or not all(isinstance(rule, Rule) for rule in rules):
         raise ConfigError(f"approver {approver!r}: give Rules, 'module:name' or a callable")
     return rules, None, None
 

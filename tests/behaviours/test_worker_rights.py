@@ -1,0 +1,124 @@
+"""A Worker observes: what it cannot reach does not exist for it, whatever tool it is made to hold."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from sessiontree import (
+    AgentConfig,
+    AgentSpec,
+    ConfigError,
+    PermissionDenied,
+    PermissionTier,
+    ScriptedModel,
+    SessionKind,
+    Tool,
+    ToolContext,
+    ToolResult,
+    call,
+)
+from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.tree_facts import ChannelSaid
+from sessiontree.testing.force import force_register
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import facts_of, results
+
+CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions")
+FORCED: dict[str, dict[str, Any]] = {
+    "write": {"path": "a.txt", "content": "gone"},
+    "edit": {"path": "a.txt", "old_text": "one", "new_text": "gone"},
+    "message": {"text": "hello"},
+    "sessions_spawn": {"kind": "worker", "task": "more"},
+}
+
+
+class Nothing(BaseModel):
+    """No parameters."""
+
+
+class Handles(Tool[Nothing]):
+    """Tells which handles its context holds."""
+
+    name = "handles"
+    description = "Tell which handles there are."
+    Params: ClassVar[type[BaseModel]] = Nothing
+    tier = PermissionTier.READ_ONLY
+    kinds = frozenset(SessionKind)
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        return ToolResult([name for name in CHANGING if getattr(ctx, name) is not None])
+
+
+@pytest.mark.parametrize("system_tier", ["allow", "ask", "deny"])
+@pytest.mark.parametrize("tools", [None, ("handles", "write", "sessions_spawn")])
+async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
+    open_tree: Opener, system_tier: str, tools: tuple[str, ...] | None
+) -> None:
+    """REL-P11: no agent's configuration gives a Worker a writer, shell, channel, memory writer or children."""
+    agent = AgentSpec(config=AgentConfig(system_tier=system_tier), tools=tools)
+    script = [call("handles"), "done"]
+    tree = open_tree(ScriptedModel(script), tools=[Handles()], agents={"default": agent, "other": agent})
+    async with tree:
+        worker = await tree.main.spawn("worker", "look", agent="other")
+        await worker.result()
+        branch = await tree.main.spawn("branch", "look")
+        await branch.result()
+        assert results(tree, worker.session_id)[0].text == "[]"
+        assert results(tree, branch.session_id)[0].text == '["writer","channel","sessions"]'
+
+
+@pytest.mark.parametrize("tool", FORCED)
+async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree: Opener, tool: str) -> None:
+    """A forced tool finds no handle: PermissionDenied, no file, no message, no session."""
+    target = open_tree.workspace / "a.txt"
+    target.write_text("one")
+    tree = open_tree(ScriptedModel([call(tool, **FORCED[tool]), "done"]))
+    force_register(tree, tool, SessionKind.WORKER)
+    async with tree:
+        worker = await tree.main.spawn("worker", "change it")
+        result = await worker.result()
+        assert result.status == "completed"
+        (message,) = results(tree, worker.session_id)
+        label = "System" if tool == "message" else "Workspace"
+        assert message.is_error
+        assert message.details == {"code": "permission_denied", "status": 403, "tier": label}
+        assert [fact.outcome for fact in await facts_of(tree, CallResolved, worker.session_id)] == ["denied"]
+        assert not await facts_of(tree, ChannelSaid)
+        assert [line.session_id for line in tree.receipt()] == ["main", "main/w1"]
+    assert target.read_text() == "one"
+    assert [path.name for path in open_tree.workspace.iterdir()] == ["a.txt"]
+
+
+async def test_a_forced_tool_called_by_the_program_is_denied_too(open_tree: Opener) -> None:
+    """The program's own calls in a Worker meet the same rights, and learn it by a typed error."""
+    tree = open_tree(ScriptedModel([call("sessions_spawn", kind="worker", task="look"), "wait"]))
+    force_register(tree, "write", SessionKind.WORKER)
+    force_register(tree, "sessions_spawn", SessionKind.WORKER)
+    async with tree:
+        worker = await tree.main.spawn("worker", "look", ttl_s=60)
+        with pytest.raises(PermissionDenied, match="holds no writer") as caught:
+            await worker.call("write", {"path": "b.txt", "content": "x"})
+        assert caught.value.tier is PermissionTier.WORKSPACE
+    assert list(open_tree.workspace.iterdir()) == []
+
+
+async def test_a_worker_does_not_hold_what_was_not_forced(open_tree: Opener) -> None:
+    """Without forcing, the call ends before the tool: the session does not hold it."""
+    async with open_tree(ScriptedModel([call("write", path="a.txt", content="x"), "done"])) as tree:
+        worker = await tree.main.spawn("worker", "change it")
+        await worker.result()
+        assert "does not hold write" in results(tree, worker.session_id)[0].text
+    assert list(open_tree.workspace.iterdir()) == []
+
+
+async def test_forcing_is_refused_where_it_would_do_nothing(open_tree: Opener) -> None:
+    """An unknown tool, or a tree that is open already, is a mistake of the test that forces."""
+    tree = open_tree(ScriptedModel(["done"]))
+    with pytest.raises(ConfigError, match="'wriet'"):
+        force_register(tree, "wriet", SessionKind.WORKER)
+    async with tree:
+        with pytest.raises(ConfigError, match="open"):
+            force_register(tree, "write", SessionKind.WORKER)
