@@ -27,7 +27,7 @@ STOP_WORDS: dict[SessionStatus, Literal["completed", "cancelled", "expired", "fa
     SessionStatus.EXPIRED: "expired",
     SessionStatus.FAILED: "failed",
 }
-"""How a session that was stopped may have ended."""
+"""How a session that was stopped will have ended, and the word it is told."""
 
 
 def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: bool) -> None:
@@ -77,7 +77,11 @@ def _may_end(session: Session, *, is_quiet: bool) -> bool:
 
 def final_result(session: Session, result: SessionResult[Any]) -> SessionResult[Any]:
     """Return the result a session ends with: one that was stopped ends as it was told to."""
-    return result if session.stop is None else replace(result, status=session.stop.status)
+    stop = session.stop
+    if stop is None:
+        return result
+    is_finished = stop.status is SessionStatus.COMPLETED and stop.reason != ""
+    return replace(result, status=stop.status, summary=stop.reason if is_finished else result.summary)
 
 
 def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason: str) -> None:
@@ -87,19 +91,16 @@ def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason
     below them.
     """
     told = _not_stopping(draft, heads)
-    if not told:
-        return
-    force_at_ms = later(draft.now_ms, draft.state.limits.cancel_grace_s)
-    draft.write(CancelBegun(tuple(told), reason, status, force_at_ms))
-    word = STOP_WORDS[status]
-    for name in told:
-        cancel_requests(draft, name, f"{name!r} is stopping: {reason}", tell_asker=True)
-        if draft.state.sessions[name].held is None:
-            draft.post(name, lambda _: CancelAsked(draft.now_ms, reason, word))
-    for name in reversed(told):
-        settle(draft, name)
-    if any(draft.state.sessions[name].is_live for name in told):
-        draft.tell(WakeAt(force_at_ms))
+    _tell(draft, told, status, reason)
+    _wrap_up(draft, told)
+
+
+def finish(draft: Draft, head: str, last_word: str) -> None:
+    """End a session as completed on its owner's behalf; what lives below it is cancelled first."""
+    told = _not_stopping(draft, [head])
+    _tell(draft, told[:1], SessionStatus.COMPLETED, last_word)
+    _tell(draft, told[1:], SessionStatus.CANCELLED, f"{head!r} is finished")
+    _wrap_up(draft, told)
 
 
 def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
@@ -120,6 +121,25 @@ def stop_spent(draft: Draft, account: str, member: str, used: float, allowed: fl
     draft.write(BudgetSpent(account, limit, used, allowed))
     reason = f"{limit} of {account!r} is {allowed:g} and {used:g} is used up"
     begin_stop(draft, [account], SessionStatus.FAILED, reason)
+
+
+def _tell(draft: Draft, told: Sequence[str], status: SessionStatus, reason: str) -> None:
+    if not told:
+        return
+    force_at_ms = later(draft.now_ms, draft.state.limits.cancel_grace_s)
+    draft.write(CancelBegun(tuple(told), reason, status, force_at_ms))
+    draft.tell(WakeAt(force_at_ms))
+    word = STOP_WORDS[status]
+    for name in told:
+        cancel_requests(draft, name, f"{name!r} is stopping: {reason}", tell_asker=True)
+        if draft.state.sessions[name].held is None:
+            draft.post(name, lambda _: CancelAsked(draft.now_ms, reason, word))
+
+
+def _wrap_up(draft: Draft, told: Sequence[str]) -> None:
+    # Leaves first: one that has said its last word already ends now, and so may those above it.
+    for name in reversed(told):
+        settle(draft, name)
 
 
 def _not_stopping(draft: Draft, heads: Iterable[str]) -> list[str]:

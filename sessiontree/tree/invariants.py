@@ -129,7 +129,7 @@ def _check_posts(state: TreeState) -> None:
 
 def _check_accounts(state: TreeState) -> None:
     set_aside: Counter[tuple[str, str]] = Counter()
-    for _, account in state.accounts.items():
+    for account in state.accounts.values():
         if account.above is not None and not account.is_closed:
             for member, cap in account.caps.items():
                 for payer in payers_of(state.accounts, account.above, member):

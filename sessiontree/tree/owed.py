@@ -24,14 +24,14 @@ def owed(state: TreeState) -> list[TreeInstruction]:
     instructions: list[TreeInstruction] = []
     ended = [
         (session.spec.session_id, session.result, session.was_forced)
-        for _, session in state.sessions.items()
+        for session in state.sessions.values()
         if session.result is not None
     ]
     instructions += [ReleaseSession(name, result, forced) for name, result, forced in reversed(ended)]
     instructions += [Deliver(post.session, post_id, post.mail) for post_id, post in state.posts.items()]
     instructions += [
         ShowApproval(request.request_id, request.rests_at)
-        for _, request in state.requests.items()
+        for request in state.requests.values()
         if request.how == "show" and request.rests_at is not None
     ]
     bells = {alarm.at_ms for alarm in state.alarms if state.still_means(alarm)}

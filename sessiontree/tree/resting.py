@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import ChildTroubled
-from sessiontree.contracts.tree_facts import PostsTaken, ResultHeld, SessionStirred
+from sessiontree.contracts.tree_facts import ChannelSaid, PostsTaken, ResultHeld, SessionStirred
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.ending import end, final_result, may_end_with, settle
 from sessiontree.tree.stimuli import PostsConsumed, ResultOffered, SessionLost, Stirred, TroubleReported
@@ -41,7 +43,7 @@ def lose(draft: Draft, lost: SessionLost) -> None:
     session = draft.state.live_session(lost.session)
     if session is not None:
         summary = f"session {lost.session!r} crashed: {lost.reason}"
-        result = SessionResult[object](SessionStatus.FAILED, summary, usage=session.usage)
+        result: SessionResult[Any] = SessionResult(SessionStatus.FAILED, summary, usage=session.usage)
         end(draft, session, result, forced=True)
 
 
@@ -59,9 +61,13 @@ def take(draft: Draft, consumed: PostsConsumed) -> None:
 
 
 def report_trouble(draft: Draft, reported: TroubleReported) -> None:
-    """Tell a session's parent that the session's model gave a tool up; Main has no parent."""
+    """Tell a session's parent that the session's model gave a tool up; for Main, its channel."""
     session = draft.state.live_session(reported.session)
-    if session is None or session.spec.parent is None:
+    if session is None:
+        return
+    if session.spec.parent is None:
+        if session.spec.owns_channel:
+            draft.write(ChannelSaid(reported.session, reported.session, _words(reported)))
         return
     draft.post(
         session.spec.parent,
@@ -74,4 +80,12 @@ def report_trouble(draft: Draft, reported: TroubleReported) -> None:
             reported.field,
             reported.message,
         ),
+    )
+
+
+def _words(reported: TroubleReported) -> str:
+    where = f" at {reported.field}" if reported.field else ""
+    return (
+        f"The model could not call {reported.tool} in {reported.attempts} attempts{where}: "
+        f"{reported.message}. It goes on without that tool until the next message."
     )

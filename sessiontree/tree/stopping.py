@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.tree.alarms import Alarm, AlarmKind
 from sessiontree.tree.approvals import expire
 from sessiontree.tree.draft import Draft
-from sessiontree.tree.ending import STOP_WORDS, begin_stop, end, stop_spent
+from sessiontree.tree.ending import STOP_WORDS, begin_stop, end, final_result, finish, stop_spent
 from sessiontree.tree.stimuli import StopAsked
 
 
@@ -15,12 +17,14 @@ def stop(draft: Draft, asked: StopAsked) -> None:
     """Tell a session and everything below it to stop; one that has ended, or is stopping, is left alone.
 
     Raises:
-        ValueError: a stop cannot end a session in that status.
+        ValueError: the status is not a final one.
     """
     if asked.status not in STOP_WORDS:
-        words = ", ".join(STOP_WORDS.values())
-        raise ValueError(f"can't stop session {asked.session!r} as {asked.status}: choose one of {words}")
-    begin_stop(draft, [asked.session], asked.status, asked.reason)
+        raise ValueError(f"can't stop session {asked.session!r} as {asked.status}: that is no final state")
+    if asked.status is SessionStatus.COMPLETED:
+        finish(draft, asked.session, asked.reason)
+    else:
+        begin_stop(draft, [asked.session], asked.status, asked.reason)
 
 
 def ring(draft: Draft, alarm: Alarm) -> None:
@@ -53,5 +57,5 @@ def _force(draft: Draft, name: str) -> None:
     if session.stop is not None:
         grace_s = draft.state.limits.cancel_grace_s
         summary = f"ended after {grace_s:g} s without wrapping up: {session.stop.reason}"
-        result = SessionResult[object](session.stop.status, summary, usage=session.usage)
-        end(draft, session, result, forced=True)
+        result: SessionResult[Any] = SessionResult(session.stop.status, summary, usage=session.usage)
+        end(draft, session, final_result(session, result), forced=True)

@@ -7,6 +7,7 @@ Making a layer and touching one entry cost the same however large the tree is.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K")
@@ -87,6 +88,10 @@ class Table(Generic[K, V]):
         for key, own in self._here.items():
             if own is not None:
                 yield key, own
+
+    def values(self) -> Iterator[V]:
+        """Yield the values in the order of :meth:`items`."""
+        return map(itemgetter(1), self.items())
 
 
 class Groups:

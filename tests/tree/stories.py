@@ -1,0 +1,117 @@
+"""Short histories that lead to places chance seldom finds; the state machine goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.usage import Usage
+from sessiontree.tree.stimuli import ApproverReturned, SessionLost, UsageReported
+from tests.tree.harness import Harness
+from tests.tree.words import BRANCH, WORKER
+
+LIMITS = Limits(
+    max_depth=3,
+    max_children=3,
+    max_live=9,
+    max_total=20,
+    approval_expiry_s=2,
+    branch_ttl_s=20,
+    worker_ttl_s=6,
+    cancel_grace_s=3,
+)
+
+
+def spend_a_budget(harness: Harness) -> None:
+    """A branch uses up what was set aside for it and stops; its parent gets the rest of another back."""
+    harness.open(limits=LIMITS, budget=Budget(tokens=20, sessions=8))
+    thrifty = harness.spawn("main", BRANCH, budget=Budget(tokens=9, sessions=2))
+    harness.spawn(thrifty, WORKER)
+    spender = harness.spawn("main", BRANCH, budget=Budget(tokens=5))
+    harness.feed(UsageReported(0, spender, Usage(input_tokens=4, output_tokens=1)))
+    harness.offer(spender)
+
+
+def say_no(harness: Harness) -> None:
+    """A person says no, the supervisor crashes, and somebody else tries the same call."""
+    harness.open(limits=LIMITS)
+    first, second = harness.spawn("main", BRANCH), harness.spawn("main", BRANCH)
+    harness.ask(first, "r0")
+    harness.answer("r0", approve=False)
+    harness.crash()
+    harness.ask(second, "r1")
+
+
+def allow_for_good(harness: Harness) -> None:
+    """An owner always allows a tool that two sessions wait for."""
+    harness.open(limits=LIMITS)
+    first, second = harness.spawn("main", BRANCH), harness.spawn("main", BRANCH)
+    harness.ask(first, "r0", digest="d0")
+    harness.ask(second, "r1", digest="d1")
+    harness.answer("r0", always=True)
+
+
+def consult(harness: Harness) -> None:
+    """A request rests at a function; another session's function answers in its stead, then the right one."""
+    harness.open(limits=LIMITS)
+    wise = harness.spawn("main", BRANCH, approver="house:rules")
+    asker = harness.spawn(wise, BRANCH, approver="house:rules")
+    harness.ask(asker, "r0")
+    harness.feed(ApproverReturned(0, "main", "r0", "approve", "not mine"))
+    harness.feed(ApproverReturned(0, wise, "r0", "escalate", "too much for me"))
+
+
+def have_nobody(harness: Harness) -> None:
+    """A request finds nobody on its way."""
+    harness.open(limits=LIMITS, owns_channel=False, rules=(Rule(tool="write", answer="approve"),))
+    harness.ask(harness.spawn("main", BRANCH), "r0")
+
+
+def fill_the_tree(harness: Harness) -> None:
+    """As many live, then as many ever were, as may."""
+    harness.open(limits=LIMITS.model_copy(update={"max_live": 3, "max_total": 4}))
+    first = harness.spawn("main", WORKER)
+    harness.spawn("main", WORKER)
+    harness.refused("main", WORKER)
+    harness.offer(first)
+    harness.offer(harness.spawn("main", WORKER))
+    harness.refused("main", WORKER)
+
+
+def repeat_a_key(harness: Harness) -> None:
+    """A spawn is repeated after its child ended."""
+    harness.open(limits=LIMITS)
+    child = harness.spawn("main", WORKER, key="k1")
+    harness.offer(child)
+    assert harness.spawn("main", WORKER, key="k1") == child, "S18: the key names another child"
+
+
+def lose_who_asked(harness: Harness) -> None:
+    """A session crashes while its request is on the screen and a child of it runs."""
+    harness.open(limits=LIMITS)
+    asker = harness.spawn("main", BRANCH)
+    harness.spawn(asker, WORKER, via="model")
+    harness.ask(asker, "r0")
+    harness.feed(SessionLost(0, asker, "no more memory"))
+
+
+def hold_a_word(harness: Harness) -> None:
+    """A branch says its last word before its child does."""
+    harness.open(limits=LIMITS)
+    branch = harness.spawn("main", BRANCH, via="model")
+    harness.spawn(branch, WORKER)
+    harness.offer(branch)
+
+
+STORIES: tuple[Callable[[Harness], None], ...] = (
+    spend_a_budget,
+    say_no,
+    allow_for_good,
+    consult,
+    have_nobody,
+    fill_the_tree,
+    repeat_a_key,
+    lose_who_asked,
+    hold_a_word,
+)

@@ -1,0 +1,58 @@
+"""Short ways to say what tests of the tree say often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
+
+MAIN, BRANCH, WORKER = SessionKind.MAIN, SessionKind.BRANCH, SessionKind.WORKER
+TOOLS = (
+    ToolRow("deploy", (MAIN, BRANCH), "1"),
+    ToolRow("owner_only", (MAIN,), "2"),
+    ToolRow("read", (MAIN, BRANCH, WORKER), "3"),
+    ToolRow("search", (MAIN, BRANCH, WORKER), "4"),
+    ToolRow("write", (MAIN, BRANCH), "5"),
+)
+AGENTS = (
+    AgentRow("default", "m", None),
+    AgentRow("reader", "m", ("read", "search")),
+    AgentRow("writer", "m", ("owner_only", "read", "write")),
+)
+
+
+def config(
+    *,
+    limits: Limits | None = None,
+    mode: ApprovalMode = "always",
+    rules: tuple[Rule, ...] = (),
+    smart_rules: tuple[Rule, ...] = (),
+    owns_channel: bool = True,
+    budget: Budget | None = None,
+) -> TreeConfig:
+    """Return a configuration with five tools and three agents."""
+    return TreeConfig(
+        tree_id="t1",
+        workspace="/somewhere",
+        package_version="0",
+        created_at_ms=0,
+        model="m",
+        limits=limits or Limits(),
+        mode=mode,
+        rules=rules,
+        smart_rules=smart_rules,
+        owns_channel=owns_channel,
+        budget=budget,
+        tools=TOOLS,
+        agents=AGENTS,
+        purpose="testing",
+    )
+
+
+def result(status: str = "completed", summary: str = "done", **more: Any) -> SessionResult[Any]:
+    """Return a result."""
+    return SessionResult(SessionStatus(status), summary, **more)
