@@ -22,6 +22,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import ApprovalWanted, CallResolved
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalHopped, ApprovalRequested
+from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, asked, facts_of, results, until
@@ -116,7 +117,12 @@ async def test_an_end_of_the_terminals_input_denies(open_tree: Opener) -> None:
 
 async def test_a_denial_reaches_the_model_and_binds_the_same_call(open_tree: Opener) -> None:
     """A human's no is a PermissionDenied for the model, and stays no for the same arguments on that path."""
-    script = [call("launch", text="moon"), call("launch", text="moon"), call("launch", text="mars"), "done"]
+    script: list[Answer] = [
+        call("launch", text="moon"),
+        call("launch", text="moon"),
+        call("launch", text="mars"),
+        "done",
+    ]
     model = ScriptedModel({"main/b1": script, "*": ["well"]})
     async with open_tree(model, tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -163,7 +169,7 @@ async def test_without_any_channel_the_call_is_denied_at_once(open_tree: Opener)
 
 async def test_siblings_and_the_turns_other_calls_go_on_meanwhile(open_tree: Opener) -> None:
     """While a person thinks, the reply's other calls run and a sibling works to its end."""
-    reply = [call("launch", text="moon"), call("append", text="step"), call("look", text="sky")]
+    reply: Answer = [call("launch", text="moon"), call("append", text="step"), call("look", text="sky")]
     model = ScriptedModel({"main/b1": [reply, "done"], "main/b2": [call("append", text="side"), "finished"]})
     async with open_tree(model, tools=TOOLS) as tree:
         first = await tree.main.spawn("branch", "go")

@@ -13,6 +13,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import ApprovalWanted, CallParked
 from sessiontree.contracts.tree_facts import ApprovalRequested, ResultHeld
+from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, results, until
@@ -129,7 +130,7 @@ async def test_the_same_call_after_its_answer_asks_again(open_tree: Opener) -> N
 
 async def test_many_requests_of_one_reply_are_answered_in_any_order(open_tree: Opener) -> None:
     """Each call has its own request; results stand in call order, whatever the order of the answers."""
-    reply = [call("launch", text=str(number)) for number in range(5)]
+    reply: Answer = [call("launch", text=str(number)) for number in range(5)]
     async with open_tree(ScriptedModel([reply, "done"]), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
         pending = await asked(tree, 5)

@@ -14,6 +14,7 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalHopped, ToolAlwaysAllowed
+from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, results
@@ -25,7 +26,7 @@ BELOW = "main/b1/b1"
 
 def below(*texts: str) -> ScriptedModel:
     """A Branch under the program's Branch makes one call per text."""
-    script = [*(call("launch", text=text) for text in texts), "done"]
+    script: list[Answer] = [*(call("launch", text=text) for text in texts), "done"]
     return ScriptedModel({"main/b1": [SPAWN, "well"], BELOW: script})
 
 

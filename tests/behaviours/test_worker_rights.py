@@ -22,6 +22,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.tree_facts import ChannelSaid
+from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import facts_of, results
@@ -57,9 +58,9 @@ class Handles(Tool[Nothing]):
 async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
     open_tree: Opener, system_tier: str, tools: tuple[str, ...] | None
 ) -> None:
-    """REL-P11: no agent's configuration gives a Worker a writer, shell, channel, memory writer or children."""
+    """REL-P11: no configuration gives a Worker a writer, shell, channel, memory writer or children."""
     agent = AgentSpec(config=AgentConfig(system_tier=system_tier), tools=tools)
-    script = [call("handles"), "done"]
+    script: list[Answer] = [call("handles"), "done"]
     tree = open_tree(ScriptedModel(script), tools=[Handles()], agents={"default": agent, "other": agent})
     async with tree:
         worker = await tree.main.spawn("worker", "look", agent="other")
