@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import JsonValue
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """One fact on its way in."""
+class Packed(NamedTuple):
+    """One fact on its way in; a tuple, for one is made per fact."""
 
     cause: str
     """Id of the stimulus that caused it; any text."""
