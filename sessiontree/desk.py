@@ -56,14 +56,16 @@ class ApprovalDesk:
         self._reader: asyncio.Task[None] | None = None
 
     def attach(self, session: str, channel: HumanChannel) -> None:
-        """Let a session's requests and messages go to a channel."""
+        """Let a session's requests and messages go to a channel; what waits for it already is shown."""
         self._channels[session] = channel
+        if self._reader is not None:
+            self._show_waiting(session)
 
     def open(self) -> None:
         """Begin: show what waits already, then follow the tree's facts."""
         after = self._backend.last_seq(self._tree_id)
-        for pending in self.pending():
-            self._show(pending.request)
+        for session in self._channels:
+            self._show_waiting(session)
         self._reader = asyncio.create_task(self._follow(after))
 
     async def close(self) -> None:
@@ -119,6 +121,11 @@ class ApprovalDesk:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": f"the channel of {session} failed", "exception": error}
                 )
+
+    def _show_waiting(self, session: str) -> None:
+        for pending in self.pending():
+            if pending.request.asked == session:
+                self._show(pending.request)
 
     def _show(self, request: ApprovalRequest) -> None:
         channel = self._channels.get(request.asked)

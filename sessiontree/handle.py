@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from sessiontree.backend import Backend
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import (
     ConfigError,
-    ExecutionError,
-    PermissionDenied,
     SessionFailed,
-    Timeout,
-    ToolError,
-    ValidationError,
+    SessionTreeError,
 )
 from sessiontree.contracts.events import TextDelta
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
-from sessiontree.contracts.messages import Message, ToolResultMessage
+from sessiontree.contracts.messages import Message
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
 from sessiontree.kernel.approver_function import load_approver
 from sessiontree.kernel.replay import fact_of
-from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.kernel.replies import Reply, tool_reply
 from sessiontree.schema.result import result_schema_of, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial
@@ -41,6 +35,8 @@ from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
 
 OnError: TypeAlias = Literal["return", "raise", "first"]
+ON_ERROR = get_args(OnError)
+SEND_MODES = get_args(SendMode)
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
 T = TypeVar("T")
 
@@ -152,7 +148,7 @@ class SessionHandle:
             kind_of(kind),
             _text(task, "task"),
             "handle",
-            label=label,
+            label=None if label is None else _text(label, "label"),
             agent=agent,
             result_schema=_schema_of(result_type),
             budget=budget,
@@ -191,21 +187,27 @@ class SessionHandle:
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
+            SpawnRefused, LimitExceeded: a child was refused; those that live are cancelled first.
+            ConfigError: an argument is wrong; nothing was started.
         """
         if concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}; it must be at least 1")
-        results: list[SessionResult[Any] | None] = [None] * len(tasks)
-        slots = asyncio.Semaphore(concurrency)
+        _one_of(on_error, ON_ERROR, "on_error")
+        words = [_text(task, "task") for task in tasks]
+        results: list[SessionResult[Any] | None] = [None] * len(words)
+        slots = asyncio.Semaphore(min(concurrency, self._room()))
 
         async def run(index: int) -> None:
             async with slots:
-                child = await self.spawn(
-                    kind, tasks[index], agent=agent, result_type=result_type, budget=budget
+                spawning = asyncio.ensure_future(
+                    self.spawn(kind, words[index], agent=agent, result_type=result_type, budget=budget)
                 )
                 try:
+                    child = await asyncio.shield(spawning)
                     result = await child.result()
                 except asyncio.CancelledError:
-                    await asyncio.shield(child.cancel("a sibling failed"))
+                    # Whether it lives already or is only on its way, nobody waits for it any more.
+                    await asyncio.shield(_take_back(spawning))
                     raise
                 results[index] = result
                 if on_error == "first":
@@ -213,7 +215,7 @@ class SessionHandle:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for index in range(len(tasks)):
+                for index in range(len(words)):
                     group.create_task(run(index))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
@@ -222,6 +224,12 @@ class SessionHandle:
             for result in finished:
                 _raise_failure(f"{self.session_id}/…", result)
         return finished
+
+    def _room(self) -> int:
+        """Return how many more children the session may have now, at least 1 so that a refusal is told."""
+        state = self._backend.state(self._tree_id)
+        node = state.sessions.get(self.session_id)
+        return max(1, state.limits.max_children - (0 if node is None else node.live_children))
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
         """Make one tool call in the session, outside its transcript, by the same gates as a model's call.
@@ -232,12 +240,16 @@ class SessionHandle:
             ValidationError, PermissionDenied, Timeout, ExecutionError: as the call ended.
             SessionClosed, SessionNotFound: the session takes no calls.
         """
-        given = to_json_value(arguments or {})
+        name = _text(tool, "tool")
+        try:
+            given = to_json_value({} if arguments is None else arguments)
+        except RecursionError as error:
+            raise ConfigError(f"arguments of {name!r} are nested too deeply, or hold themselves") from error
         if not isinstance(given, dict):
-            raise ConfigError(f"arguments of {tool!r} must be a mapping of names to values")
+            raise ConfigError(f"arguments of {name!r} must be a mapping of names to values")
         call_id = secrets.token_hex(16)
-        reply = await self._backend.call(self._tree_id, self.session_id, call_id, tool, given)
-        return _reply_of(reply)
+        reply = await self._backend.call(self._tree_id, self.session_id, call_id, name, given)
+        return tool_reply(reply)
 
     def send(self, text: str, mode: SendMode = "follow_up") -> PendingReply:
         """Say something to the session.
@@ -249,7 +261,11 @@ class SessionHandle:
 
         Returns:
             The reply to come: await it, or iterate over its pieces.
+
+        Raises:
+            ConfigError: the text is empty, or there is no such mode.
         """
+        _one_of(mode, SEND_MODES, "mode")
         message_id = secrets.token_hex(16)
         words = _text(text, "text")
         sending = self._backend.send(self._tree_id, self.session_id, words, mode, message_id)
@@ -315,8 +331,8 @@ def split_approver(
         return (), approver, None
     if callable(approver):
         return (), None, CallbackChannel(approver)
-    rules = tuple(approver) if isinstance(approver, Iterable) else ()
-    if not rules or not all(isinstance(rule, Rule) for rule in rules):
+    rules = tuple(approver) if isinstance(approver, Iterable) else (approver,)
+    if not all(isinstance(rule, Rule) for rule in rules):
         raise ConfigError(f"approver {approver!r}: give Rules, 'module:name' or a callable")
     return rules, None, None
 
@@ -325,6 +341,19 @@ def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{name} must be text with something in it, not {value!r}")
     return value
+
+
+def _one_of(value: object, known: tuple[str, ...], name: str) -> None:
+    if value not in known:
+        raise ConfigError(f"{name} {value!r} is none of {', '.join(known)}")
+
+
+async def _take_back(spawning: asyncio.Future[SessionHandle]) -> None:
+    try:
+        child = await spawning
+    except SessionTreeError:
+        return
+    await child.cancel("a sibling failed")
 
 
 def _is_schema(result_type: Any) -> bool:
@@ -340,28 +369,3 @@ def _schema_of(result_type: Any) -> Mapping[str, JsonValue] | None:
 def _raise_failure(session: str, result: SessionResult[Any]) -> None:
     if result.status is not SessionStatus.COMPLETED:
         raise SessionFailed(session, f"it ended {result.status}: {result.summary}")
-
-
-def _reply_of(reply: CallReply) -> ToolReply:
-    message = reply.message
-    if not message.is_error:
-        text = message.text
-        try:
-            output = json.loads(text)
-        except ValueError:
-            output = text
-        return ToolReply(output, text, message.details, message.content)
-    raise _error_of(reply.outcome, message)
-
-
-def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
-    envelope = json.loads(message.text)
-    text = envelope.get("error") or envelope.get("reason") or message.text
-    if outcome == "invalid":
-        return ValidationError(text, envelope.get("field"))
-    if outcome in {"denied", "blocked"}:
-        tier = PermissionTier.from_label(envelope.get("tier", PermissionTier.ELEVATED.label))
-        return PermissionDenied(tier, text)
-    if outcome == "timeout" and isinstance(message.details, dict):
-        return Timeout(float(str(message.details["elapsed"])))
-    return ExecutionError(text)

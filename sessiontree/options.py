@@ -39,10 +39,14 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     """Return the configuration of a new tree, with a fresh unguessable id.
 
     Raises:
-        ConfigError: there is no such approval mode.
+        ConfigError: there is no such approval mode, or a setting is of another type.
     """
     if approvals not in MODES:
         raise ConfigError(f"approvals {approvals!r} is none of {', '.join(MODES)}")
+    _check_type(limits, Limits, "limits")
+    _check_type(budget, Budget, "budget")
+    for rule in smart_rules:
+        _check_type(rule, Rule, "smart_rules")
     return TreeConfig(
         tree_id=f"t{secrets.token_hex(8)}",
         workspace=str(root),
@@ -64,8 +68,14 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
 
 
 def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:
-    """Return agents by name, ``default`` first, each knowing its name."""
+    """Return agents by name, ``default`` first, each knowing its name.
+
+    Raises:
+        ConfigError: one is no AgentSpec.
+    """
     given = dict(agents or {})
+    for name, spec in given.items():
+        _check_type(spec, AgentSpec, f"agent {name!r}")
     default = given.pop("default", AgentSpec())
     named = {"default": default, **given}
     return {
@@ -75,6 +85,11 @@ def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:
 
 def _named(config: AgentConfig, name: str) -> AgentConfig:
     return config.model_copy(update={"agent_id": name})
+
+
+def _check_type(value: object, wanted: type[object], name: str) -> None:
+    if value is not None and not isinstance(value, wanted):
+        raise ConfigError(f"{name}: give a {wanted.__name__}, not {value!r}")
 
 
 def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChannel | None:

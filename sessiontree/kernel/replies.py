@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
+from sessiontree.contracts.errors import (
+    ExecutionError,
+    PermissionDenied,
+    Timeout,
+    ToolError,
+    ValidationError,
+)
 from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool_reply import ToolReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +31,33 @@ class CallReply:
 
     outcome: str
     message: ToolResultMessage
+
+
+def tool_reply(reply: CallReply) -> ToolReply:
+    """Return the result of a call that went well.
+
+    Raises:
+        ValidationError, PermissionDenied, Timeout, ExecutionError: as the call ended.
+    """
+    message = reply.message
+    if not message.is_error:
+        text = message.text
+        try:
+            output = json.loads(text)
+        except ValueError:
+            output = text
+        return ToolReply(output, text, message.details, message.content)
+    raise _error_of(reply.outcome, message)
+
+
+def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
+    envelope = json.loads(message.text)
+    text = envelope.get("error") or envelope.get("reason") or message.text
+    if outcome == "invalid":
+        return ValidationError(text, envelope.get("field"))
+    if outcome in {"denied", "blocked"}:
+        tier = PermissionTier.from_label(envelope.get("tier", PermissionTier.ELEVATED.label))
+        return PermissionDenied(tier, text)
+    if outcome == "timeout" and isinstance(message.details, dict):
+        return Timeout(float(str(message.details["elapsed"])))
+    return ExecutionError(text)

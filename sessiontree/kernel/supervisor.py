@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sessiontree.contracts import stimuli
@@ -197,6 +198,7 @@ class SupervisorCore:
         """
         if asked.result_schema is not None:
             compile_result(asked.result_schema)
+        asked = replace(asked, at_ms=self.clock.now_ms())
         instructions = await self.tree(tree_id).settle(asked, cause)
         return _spawned(asked.parent, instructions)
 
