@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -145,9 +146,14 @@ class SpawnBooks:
         """Whether nothing forbids a spawn; read after it was refused, when the books still show why."""
         if self.config is None or asked.parent not in self.live or asked.parent in self.stopping:
             return False
+        numbers = [] if asked.ttl_s is None else [asked.ttl_s]
+        if asked.budget is not None:
+            numbers += [value for value in dict(asked.budget).values() if value is not None]
+        if asked.via == "root" or asked.ttl_s == 0 or not all(0 <= number < math.inf for number in numbers):
+            return False
         limits = self.limits
         depth = self.specs[asked.parent].depth + 1
-        label_taken = asked.label is not None and any(
+        label_taken = bool(asked.label) and any(
             self.specs[name].label == asked.label for name in self.live_children(asked.parent)
         )
         return (

@@ -1,0 +1,86 @@
+"""Booking facts: in place, for every fact, without a rule."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.stimuli import CancelAsked
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    ApprovalHopped,
+    ApprovalRequested,
+    ApprovalWaiting,
+    BudgetSpent,
+    CancelBegun,
+    ChannelSaid,
+    DigestDenied,
+    Posted,
+    PostsTaken,
+    ResultHeld,
+    SessionEnded,
+    SessionSpawned,
+    SessionStirred,
+    SpawnDenied,
+    ToolAlwaysAllowed,
+    TreeCreated,
+    TreeFact,
+    UsageCharged,
+)
+from sessiontree.contracts.usage import Usage
+from sessiontree.tree.evolve import evolve
+from sessiontree.tree.state import initial_tree
+from tests.tree.harness import Harness
+from tests.tree.words import WORKER, config, result
+
+NOBODY = "main/b7"
+STRAY: list[typing.Any] = [
+    TreeCreated(config()),
+    SpawnDenied(NOBODY, WORKER, None, 0, 0, "no"),
+    SessionStirred(NOBODY),
+    ResultHeld(NOBODY, result()),
+    SessionEnded(NOBODY, SessionStatus.FAILED, result("failed"), 3, True),
+    ApprovalRequested("r", NOBODY, "k", "deploy", {}, "d", 3, 9),
+    ApprovalHopped("r0", NOBODY, "deny", "rule", ""),
+    ApprovalWaiting("r0", NOBODY, "show"),
+    ApprovalDecided("r0", "denied", "rule", ""),
+    DigestDenied("d", (NOBODY,)),
+    ToolAlwaysAllowed("deploy"),
+    Posted("p", NOBODY, typing.cast("typing.Any", CancelAsked(0, "", "cancelled"))),
+    PostsTaken(NOBODY, ("p",)),
+    UsageCharged(NOBODY, NOBODY, Usage(input_tokens=1)),
+    BudgetSpent(NOBODY, "budget.tokens", 1, 1),
+    ChannelSaid(NOBODY, "main", "hello"),
+    CancelBegun((NOBODY,), "", SessionStatus.CANCELLED, 9),
+]
+
+
+def test_every_fact_can_be_booked_without_its_past() -> None:
+    """Evolving is total: a fact about what the state does not know is booked as far as it goes."""
+    orphan = Harness().open()
+    orphan.spawn("main", WORKER)
+    spawned = [fact for fact in orphan.history if isinstance(fact, SessionSpawned)][-1]
+    for fact in [*STRAY, spawned]:
+        state = initial_tree()
+        assert evolve(state, fact) is state
+    assert {type(fact) for fact in [*STRAY, spawned]} == set(typing.get_args(TreeFact))
+
+
+def test_an_unknown_fact_is_a_mistake() -> None:
+    """What is no fact of a tree is not passed over in silence."""
+    with pytest.raises(KeyError):
+        evolve(initial_tree(), typing.cast("typing.Any", object()))
+
+
+def test_a_change_of_limits_rewrites_nothing() -> None:
+    """Facts that no limit of today allows are booked as they were decided."""
+    harness = Harness().open()
+    for _ in range(8):
+        harness.spawn("main", WORKER)
+    state = initial_tree()
+    for fact in harness.history:
+        tight = config(limits=config().limits.model_copy(update={"max_children": 1, "max_total": 2}))
+        evolve(state, TreeCreated(tight) if isinstance(fact, TreeCreated) else fact)
+    assert (state.live, state.total) == (9, 9)
