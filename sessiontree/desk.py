@@ -12,7 +12,7 @@ from typing import Any
 from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError
+from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError, words_of
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
 from sessiontree.kernel.replay import fact_of
 from sessiontree.tree.receipt import request_of
@@ -137,7 +137,7 @@ class ApprovalDesk:
         try:
             answer = await channel.ask(request)
         except Exception as error:  # noqa: BLE001 - an approver that fails has said no
-            answer = ApprovalAnswer(False, f"the approver failed: {type(error).__name__}: {error}")
+            answer = ApprovalAnswer(False, f"the approver failed: {words_of(error)}")
         finally:
             self._asking.pop(request.request_id, None)
         if answer is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult, json_result
 from sessiontree.contracts.signature import CONTEXT, Function, field_names, parameters_model, resolved_hints
+from sessiontree.contracts.threads import in_thread
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
 
@@ -60,7 +60,7 @@ class FunctionTool(Tool[BaseModel]):
         if self._is_async:
             value = await self.function(**arguments)
         else:
-            value = await asyncio.to_thread(self.function, **arguments)
+            value = await in_thread(self.function, **arguments)
             if inspect.isawaitable(value):  # a plain wrapper around an async function
                 value = await value
         return value if isinstance(value, ToolResult) else json_result(_without_classes(value))

@@ -30,6 +30,16 @@ from typing import ClassVar
 from sessiontree.contracts.tiers import PermissionTier
 
 
+def words_of(error: BaseException) -> str:
+    """Return an exception's name and text, whoever wrote it; one whose text can't be had is named alone."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - what is to be told must not fail in turn
+        return name
+    return f"{name}: {text}"
+
+
 class SessionTreeError(Exception):
     """Root of every error this library raises on purpose."""
 

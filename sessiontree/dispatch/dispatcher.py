@@ -20,6 +20,7 @@ from sessiontree.contracts.errors import (
     Timeout,
     ToolError,
     ValidationError,
+    words_of,
 )
 from sessiontree.contracts.jsonable import JsonValue, digest_of, to_json_value
 from sessiontree.contracts.messages import ToolCall
@@ -69,10 +70,9 @@ class Dispatcher:
         tool = entry.tool
         tier = tool.tier
         try:
-            tier = max(tier, tool.tier_for(params))
-        except Exception as error:  # noqa: BLE001 - a tool that cannot tell its tier counts as the highest
+            tier = PermissionTier(max(tier, tool.tier_for(params)))
+        except Exception:  # noqa: BLE001 - a tool that cannot tell its tier counts as the highest
             tier = PermissionTier.ELEVATED
-            arguments = {**arguments, "tier_problem": f"{type(error).__name__}: {error}"}
         needs_approval = tier is PermissionTier.ELEVATED
         if tier is PermissionTier.SYSTEM:
             setting = self._rights.config.system_tier
@@ -117,7 +117,8 @@ class Dispatcher:
             signals: The call's deadline and progress.
 
         Contract: a task cancelled from outside with ``signals.cancelled`` set gives an ``aborted`` outcome;
-        any other cancellation is passed on. No exception of the tool's gets out.
+        any other cancellation of the task is passed on. No exception of the tool's gets out, no
+        ``CancelledError`` of something it waited for either.
         """
         tool = prepared.entry.tool
         if digest and digest != digest_of(tool.name, prepared.arguments, self._place):
@@ -131,19 +132,32 @@ class Dispatcher:
                 prepared.provider_id, tool.name, result, self._now_ms(), max_chars=self._max_chars
             )
         except ToolError as error:
-            outcome: Outcome = "denied" if isinstance(error, PermissionDenied) else "error"
-            return self._error(prepared.key, prepared.provider_id, tool.name, error, outcome)
+            return self._told(prepared, error)
         except asyncio.CancelledError:
-            if not signals.cancelled:
+            if signals.cancelled:
+                return self.stopped(prepared, signals, time.monotonic() - started)
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
                 raise
-            return self.stopped(prepared, signals, time.monotonic() - started)
+            inner = ExecutionError(f"{tool.name} failed: something it waited for was cancelled")
+            return self._error(prepared.key, prepared.provider_id, tool.name, inner, "error")
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a tool may raise anything, SystemExit too; the session goes on
-            wrapped = ExecutionError(f"{tool.name} failed: {type(error).__name__}: {error}")
+            wrapped = ExecutionError(f"{tool.name} failed: {words_of(error)}")
             return self._error(prepared.key, prepared.provider_id, tool.name, wrapped, "error")
         artifacts = result.artifacts if isinstance(result, ToolResult) else ()
         return ImmediateOutcome(prepared.key, "ok", message, artifacts)
+
+    def _told(self, prepared: PreparedCall, error: ToolError) -> ImmediateOutcome:
+        """Return the outcome of an error a tool raised, whatever it put into the error's fields."""
+        name = prepared.entry.name
+        outcome: Outcome = "denied" if isinstance(error, PermissionDenied) else "error"
+        try:
+            return self._error(prepared.key, prepared.provider_id, name, error, outcome)
+        except (AttributeError, TypeError, ValueError, RecursionError):
+            plain = ExecutionError(f"{name} failed: {words_of(error)}")
+            return self._error(prepared.key, prepared.provider_id, name, plain, "error")
 
     def stopped(self, prepared: PreparedCall, signals: CallSignals, elapsed_s: float) -> ImmediateOutcome:
         """Return the outcome of a call that was cut short: by its deadline, or by somebody."""

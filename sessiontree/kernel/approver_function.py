@@ -6,14 +6,14 @@ A function takes an :class:`~sessiontree.contracts.approvals.ApprovalRequest` an
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.threads import in_thread
 
 ANSWERS = ("approve", "deny", "escalate")
 
@@ -44,9 +44,9 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
         if inspect.iscoroutinefunction(function):
             answer = await function(request)
         else:
-            answer = await asyncio.to_thread(function, request)
+            answer = await in_thread(function, request)
     except Exception as error:  # noqa: BLE001 - a failing approver must leave the decision to somebody else
-        return "escalate", f"approver {path} failed: {type(error).__name__}: {error}"
+        return "escalate", f"approver {path} failed: {words_of(error)}"
     if answer not in ANSWERS:
         return "escalate", f"approver {path} answered {answer!r} instead of approve, deny or escalate"
     return str(answer), f"approver {path}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sessiontree.contracts.errors import words_of
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.errors import HostLost
@@ -132,7 +133,7 @@ class HostCore:
         try:
             self._runner = self._embody(adopt)
         except Exception as error:  # noqa: BLE001 - a session that cannot be built ends alone, as a typed outcome
-            reason = f"can't be adopted: {type(error).__name__}: {error}"
+            reason = f"can't be adopted: {words_of(error)}"
             self._report(Outcome(adopt.session, adopt.epoch, 0, (), (), True, None, reason))
             return
         self._runner.start()

@@ -16,7 +16,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.envelopes import error_message
-from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.dispatcher import Dispatcher
@@ -345,7 +345,7 @@ class SessionRunner:
     def _crashed(self, error: Exception) -> None:
         self._over = True
         self._running.cancel_all()
-        reason = f"{type(error).__name__}: {error}"
+        reason = words_of(error)
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
 
     def _standing(self) -> tuple[HostInstruction, ...]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from sessiontree.contracts.errors import ModelError
+from sessiontree.contracts.errors import ModelError, words_of
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import AssistantMessage, StopReason, TextContent, ToolCall
 from sessiontree.contracts.usage import NOTHING_USED
@@ -74,7 +74,7 @@ def checked(message: object, turn: int) -> AssistantMessage:
 
 def reason_of(error: Exception) -> str:
     """Return what a session is told about a failed model call."""
-    return error.message if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+    return error.message if isinstance(error, ModelError) else words_of(error)
 
 
 def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:

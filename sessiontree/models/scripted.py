@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError
+from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError, words_of
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.models.answers import Answer, message_of
@@ -77,7 +77,7 @@ class FunctionModel:
         except SessionTreeError:
             raise
         except Exception as error:
-            raise ModelError(f"{self.name} raised {type(error).__name__}: {error}") from error
+            raise ModelError(f"{self.name} raised {words_of(error)}") from error
         return message_of(answer, request.turn)
 
 
@@ -100,7 +100,7 @@ class AsyncFunctionModel:
         except SessionTreeError:
             raise
         except Exception as error:
-            raise ModelError(f"{self.name} raised {type(error).__name__}: {error}") from error
+            raise ModelError(f"{self.name} raised {words_of(error)}") from error
         message = message_of(answer, request.turn)
         if message.text:
             emit(TextDelta(message.text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ class Crooked(RawTool):
 
     name = "crooked"
     description = "Take anything."
-    parameters: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
+    parameters: Mapping[str, JsonValue] = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
 
     async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
         return ToolResult("x")

@@ -1,0 +1,211 @@
+"""Tools that do what no tool should; every one of them must leave its session running."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from sessiontree import (
+    Artifact,
+    ExecutionError,
+    PermissionDenied,
+    PermissionTier,
+    SessionKind,
+    Tool,
+    ToolContext,
+    ToolResult,
+    ValidationError,
+)
+from sessiontree.contracts.messages import ImageContent
+
+RING: dict[str, Any] = {}
+RING["again"] = RING
+NESTED: list[Any] = []
+for _ in range(10_000):
+    NESTED = [NESTED]
+
+
+class Nothing(BaseModel):
+    """No parameters."""
+
+
+def junk(value: object) -> Any:
+    """Return a value where another type belongs."""
+    return value
+
+
+class Odd(Exception):
+    """Cannot even be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Outcry(BaseException):
+    """No ordinary exception."""
+
+
+def cancelled_from_within() -> object:
+    """Raise what only a cancelled task should see."""
+    raise asyncio.CancelledError
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    """Return a function that raises."""
+
+    def body() -> object:
+        raise error
+
+    return body
+
+
+@dataclass(frozen=True)
+class Misdeed:
+    """What a tool does, and how its call must end."""
+
+    body: Callable[[], object]
+    outcome: str
+    words: str
+
+
+MISDEEDS = {
+    "returns none": Misdeed(lambda: None, "error", "returned NoneType instead of a ToolResult"),
+    "returns a class": Misdeed(lambda: ToolResult, "error", "instead of a ToolResult"),
+    "returns no JSON": Misdeed(lambda: ToolResult(junk(object())), "error", "without a JSON form"),
+    "returns NaN": Misdeed(lambda: ToolResult({"x": float("nan")}), "error", "without a JSON form"),
+    "returns a circle": Misdeed(lambda: ToolResult(RING), "error", "without a JSON form"),
+    "returns depths": Misdeed(lambda: ToolResult(NESTED), "error", "without a JSON form"),
+    "details in a circle": Misdeed(lambda: ToolResult("x", details=RING), "error", "nested too deeply"),
+    "a display that is no text": Misdeed(lambda: ToolResult("x", display=junk(5)), "error", "int as display"),
+    "images that are none": Misdeed(
+        lambda: ToolResult("x", images=junk(("cat",))), "error", "'cat' among its images"
+    ),
+    "an image without data": Misdeed(
+        lambda: ToolResult("x", images=(ImageContent(junk(None), "image/png"),)),
+        "error",
+        "among its images",
+    ),
+    "artifacts that are none": Misdeed(
+        lambda: ToolResult("x", artifacts=junk(("a.txt",))), "error", "'a.txt' among its artifacts"
+    ),
+    "an artifact of no text": Misdeed(
+        lambda: ToolResult("x", artifacts=(Artifact("file", junk(b"bytes")),)),
+        "error",
+        "among its artifacts",
+    ),
+    "raises": Misdeed(raising(ValueError("no good")), "error", "ValueError: no good"),
+    "raises without words": Misdeed(raising(Odd()), "error", "Odd"),
+    "raises surrogates": Misdeed(raising(ValueError("\ud800")), "error", "ValueError"),
+    "raises SystemExit": Misdeed(raising(SystemExit(3)), "error", "SystemExit: 3"),
+    "raises GeneratorExit": Misdeed(raising(GeneratorExit()), "error", "GeneratorExit"),
+    "raises StopAsyncIteration": Misdeed(raising(StopAsyncIteration()), "error", "StopAsyncIteration"),
+    "raises StopIteration": Misdeed(raising(StopIteration()), "error", "StopIteration"),
+    "raises an outcry": Misdeed(raising(Outcry("help")), "error", "Outcry: help"),
+    "raises a group": Misdeed(
+        raising(BaseExceptionGroup("many", [Outcry("one"), ValueError("two")])), "error", "many"
+    ),
+    "raises CancelledError": Misdeed(cancelled_from_within, "error", "something it waited for was cancelled"),
+    "raises MemoryError": Misdeed(raising(MemoryError()), "error", "MemoryError"),
+    "recurses": Misdeed(lambda: recurse(0), "error", "RecursionError"),
+    "refuses": Misdeed(raising(PermissionDenied(PermissionTier.SYSTEM, "not here")), "denied", "not here"),
+    "finds fault": Misdeed(raising(ValidationError("too late", "/x")), "error", "too late"),
+    "gives up in no words": Misdeed(
+        raising(ExecutionError(junk(object()))), "error", "failed: ExecutionError"
+    ),
+    "refuses without a tier": Misdeed(
+        raising(PermissionDenied(junk("high"), "no")), "error", "PermissionDenied"
+    ),
+    "gives up": Misdeed(raising(ExecutionError("no luck")), "error", "no luck"),
+}
+
+
+def recurse(depth: int) -> object:
+    """Never return."""
+    return recurse(depth + 1)
+
+
+class Misbehave(Tool[Nothing]):
+    """Does one misdeed."""
+
+    description = "Misbehave."
+    Params: ClassVar[type[BaseModel]] = Nothing
+    tier = PermissionTier.READ_ONLY
+    kinds = frozenset(SessionKind)
+
+    def __init__(self, name: str) -> None:
+        self.name = name.replace(" ", "_")  # type: ignore[misc]
+        self._misdeed = name
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        return MISDEEDS[self._misdeed].body()  # type: ignore[return-value]
+
+
+class Sleeper(Tool[Nothing]):
+    """Waits for ever, and goes when it is told to."""
+
+    name = "sleeper"
+    description = "Wait."
+    Params: ClassVar[type[BaseModel]] = Nothing
+    tier = PermissionTier.READ_ONLY
+    kinds = frozenset(SessionKind)
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        self.timeout_s = timeout_s  # type: ignore[misc]
+        self.started = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        self.started.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.ended.append("cancelled" if ctx.cancelled else "dropped")
+        return ToolResult("woke up")
+
+
+class Deaf(Sleeper):
+    """Ignores being cancelled until it is let go."""
+
+    name = "deaf"
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        super().__init__(timeout_s)
+        self.let_go = asyncio.Event()
+        self.done = asyncio.Event()
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        self.started.set()
+        while not self.let_go.is_set():
+            try:
+                await self.let_go.wait()
+            except asyncio.CancelledError:
+                self.ended.append("ignored")
+        self.done.set()
+        return ToolResult("too late")
+
+
+class InThread(Sleeper):
+    """Blocks a thread, which nobody can stop, until it is let go."""
+
+    name = "in_thread"
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        super().__init__(timeout_s)
+        self.let_go = threading.Event()
+        self.saw_cancel = threading.Event()
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        self.started.set()
+
+        def block() -> str:
+            self.let_go.wait(20)
+            if ctx.cancelled:
+                self.saw_cancel.set()
+            return "late"
+
+        return ToolResult(await asyncio.to_thread(block))

@@ -1,0 +1,155 @@
+"""Whatever a tool does, its call has one typed result and its session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sessiontree import (
+    ExecutionError,
+    Limits,
+    PermissionDenied,
+    PermissionTier,
+    ScriptedModel,
+    SessionStatus,
+    Timeout,
+    call,
+    tool,
+)
+from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.models.answers import Answer
+from tests.behaviours.effects import TOOLS
+from tests.behaviours.misbehaving import MISDEEDS, Deaf, InThread, Misbehave, Sleeper
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import PATIENCE_S, facts_of, results
+
+LOOK = call("look")
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "beside others"])
+@pytest.mark.parametrize("name", MISDEEDS)
+async def test_a_misbehaving_tool_gets_one_result_and_its_session_goes_on(
+    open_tree: Opener, name: str, together: bool
+) -> None:
+    """Junk, any exception at all: an error the model reads, in its place among the others."""
+    misdeed = MISDEEDS[name]
+    bad = call(name.replace(" ", "_"))
+    reply: Answer = [LOOK, bad, LOOK] if together else bad
+    async with open_tree(ScriptedModel([reply, "went on"]), tools=[*TOOLS, Misbehave(name)]) as tree:
+        worker = await tree.main.spawn("worker", "look")
+        async with asyncio.timeout(10):
+            result = await worker.result()
+        assert (result.status, result.summary) == (SessionStatus.COMPLETED, "went on")
+        messages = results(tree, worker.session_id)
+        assert [message.is_error for message in messages] == ([False, True, False] if together else [True])
+        assert misdeed.words in messages[len(messages) // 2].text
+        resolved = await facts_of(tree, CallResolved)
+        assert sorted(fact.outcome for fact in resolved if fact.message.is_error) == [misdeed.outcome]
+
+
+@tool(tier=PermissionTier.READ_ONLY, kinds=Sleeper.kinds)
+def first_of(names: list[str]) -> str:
+    """Return the first name."""
+    return next(iter(names))
+
+
+async def test_a_plain_function_that_raises_stop_iteration_has_failed_at_once(open_tree: Opener) -> None:
+    """An exhausted iterator in a thread is an error like any other, and no call without an end."""
+    async with open_tree(ScriptedModel([call("first_of", names=[]), "went on"]), tools=[first_of]) as tree:
+        async with asyncio.timeout(10):
+            assert await tree.main.send("go") == "went on"
+        assert "StopIteration" in results(tree, "main")[0].text
+        with pytest.raises(ExecutionError, match="StopIteration"):
+            await tree.main.call("first_of", {"names": []})
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "beside others"])
+@pytest.mark.parametrize("own", [True, False], ids=["its own limit", "the tree's limit"])
+async def test_a_tool_that_never_returns_times_out(open_tree: Opener, own: bool, together: bool) -> None:
+    """The deadline ends it: Timeout for the model and for the program, and the tool was cancelled."""
+    sleeper = Sleeper(0.03 if own else None)
+    limits = Limits() if own else Limits(tool_timeout_s=0.03)
+    reply: Answer = [call("sleeper"), LOOK] if together else call("sleeper")
+    async with open_tree(ScriptedModel([reply, "went on"]), tools=[*TOOLS, sleeper], limits=limits) as tree:
+        assert await tree.main.send("go") == "went on"
+        message = results(tree, "main")[0]
+        assert "timed out after 0.0" in message.text
+        assert next(iter(await facts_of(tree, CallResolved))).message.tool_name in {"sleeper", "look"}
+        with pytest.raises(Timeout) as caught:
+            await tree.main.call("sleeper")
+        assert 0.03 <= caught.value.elapsed < 5
+        assert sleeper.ended == ["cancelled"] * 2
+
+
+@pytest.mark.slow
+async def test_a_tool_that_ignores_its_cancel_is_left_behind(open_tree: Opener) -> None:
+    """After the clean-up window the session goes on without it; its late result changes nothing."""
+    deaf = Deaf(0.02)
+    async with open_tree(ScriptedModel([call("deaf"), LOOK, "went on"]), tools=[*TOOLS, deaf]) as tree:
+        async with asyncio.timeout(PATIENCE_S):
+            assert await tree.main.send("go") == "went on"
+        assert deaf.ended == ["ignored"]
+        assert "timed out" in results(tree, "main")[0].text
+        before = len(await facts_of(tree, CallResolved))
+        deaf.let_go.set()
+        await deaf.done.wait()
+        assert await tree.main.send("still there?") == "went on"
+        assert len(await facts_of(tree, CallResolved)) == before
+
+
+@pytest.mark.slow
+async def test_a_deaf_tool_does_not_keep_its_session_from_being_cancelled(open_tree: Opener) -> None:
+    """Cancelling ends the session within its grace, forced, and says so in the receipt."""
+    deaf = Deaf()
+    limits = Limits(cancel_grace_s=0.05)
+    async with open_tree(ScriptedModel([call("deaf"), "done"]), tools=[deaf], limits=limits) as tree:
+        worker = await tree.main.spawn("worker", "look")
+        await deaf.started.wait()
+        async with asyncio.timeout(PATIENCE_S):
+            (line,) = await worker.cancel("enough")
+        assert (line.status, line.forced) == (SessionStatus.CANCELLED, True)
+        assert "enough" in line.summary
+        deaf.let_go.set()
+        await deaf.done.wait()
+        assert (await worker.result()).status is SessionStatus.CANCELLED
+
+
+async def test_a_blocked_thread_is_told_and_left_behind(open_tree: Opener) -> None:
+    """After its time-out a thread sees ``ctx.cancelled``; the session does not wait for it."""
+    blocked = InThread(0.03)
+    async with open_tree(ScriptedModel([call("in_thread"), "went on"]), tools=[blocked]) as tree:
+        async with asyncio.timeout(PATIENCE_S):
+            assert await tree.main.send("go") == "went on"
+        assert "timed out" in results(tree, "main")[0].text
+        blocked.let_go.set()
+        assert await asyncio.to_thread(blocked.saw_cancel.wait, 10)
+
+
+async def test_the_programs_calls_end_as_the_tools_did(open_tree: Opener) -> None:
+    """``handle.call`` raises what a model would read, as a typed error."""
+    names = ("refuses", "gives up", "raises SystemExit")
+    async with open_tree(ScriptedModel(["done"]), tools=[Misbehave(name) for name in names]) as tree:
+        with pytest.raises(PermissionDenied, match="not here") as denied:
+            await tree.main.call("refuses")
+        assert denied.value.tier is PermissionTier.SYSTEM
+        with pytest.raises(ExecutionError, match="no luck"):
+            await tree.main.call("gives_up")
+        with pytest.raises(ExecutionError, match="SystemExit"):
+            await tree.main.call("raises_SystemExit")
+        assert await tree.main.send("still there?") == "done"
+
+
+async def test_output_of_any_length_is_cut_for_the_model(open_tree: Opener) -> None:
+    """A result of megabytes is cut to the agent's limit and says so."""
+
+    @tool(tier=PermissionTier.READ_ONLY)
+    async def shout() -> str:
+        """Say a lot."""
+        return "é" * 3_000_000
+
+    async with open_tree(ScriptedModel([call("shout"), "done"]), tools=[shout]) as tree:
+        await tree.main.send("go")
+        text = results(tree, "main")[0].text
+        assert len(text) <= 40_000
+        assert "of 3000000 characters shown" in text
