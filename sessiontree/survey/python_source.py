@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ _INTERESTING = frozenset(
     (*_NESTING, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 )
 
+_PARSING = threading.Lock()
+"""CPython 3.11 counts the depth of a tree once for all threads: two that parse at a time fail at random."""
+
 
 @dataclass(frozen=True, slots=True)
 class PythonSource:
@@ -55,7 +59,8 @@ def parse_python(text: str) -> PythonSource | str:
         return f"over {MAX_PARSED_CHARS:,} characters; searched line by line instead of parsed"
     _silence()
     try:
-        tree = ast.parse(text, _FILE_NAME)
+        with _PARSING:
+            tree = ast.parse(text, _FILE_NAME)
     except SyntaxError as error:
         return f"syntax error at line {error.lineno or 0}: {error.msg}"
     except ValueError as error:

@@ -1,0 +1,124 @@
+"""Tree: what ``sessiontree tree`` shows, read from the journal alone, beside a writer or without one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sessiontree.cli.portrait import ApprovalLine, Portrait, portrait_of
+from sessiontree.cli.screen import RichScreen
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import dump_json, dump_readable
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import TreeRow
+from sessiontree.places import default_state_dir, workspace_root
+from sessiontree.tree.state import Session
+
+
+def show(
+    screen: RichScreen, *, path: Path | None, state_dir: Path | None, tree_id: str | None, as_json: bool
+) -> int:
+    """Show one tree, the newest where none is named, and return the exit code.
+
+    Raises:
+        JournalError: there is no journal, no such tree, or nothing of it can be read.
+        ConfigError: the workspace is none, or there is no tree yet.
+    """
+    place = _state_dir(path, state_dir)
+    with Journal.open(place, read_only=True) as journal:
+        if tree_id is None:
+            trees = journal.trees()
+            if not trees:
+                raise ConfigError(f"the journal in {str(place)!r} holds no tree yet")
+            tree_id = trees[-1].tree_id
+        portrait = portrait_of(journal, tree_id)
+    if as_json:
+        screen.raw(dump_json({**portrait.to_json(), "state_dir": str(place)}))
+    else:
+        _show(screen, portrait, place)
+    return 0
+
+
+def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_json: bool) -> int:
+    """Show all trees of a journal, oldest first, and return the exit code.
+
+    Raises:
+        JournalError: there is no journal, or it can't be read.
+        ConfigError: the workspace is none.
+    """
+    place = _state_dir(path, state_dir)
+    with Journal.open(place, read_only=True) as journal:
+        trees = journal.trees()
+    if as_json:
+        screen.raw(dump_json({"state_dir": str(place), "trees": [_listed(row) for row in trees]}))
+        return 0
+    rows = [
+        (row.tree_id, _time(row.created_ms), _time(row.written_ms), row.last_seq, _purpose(row))
+        for row in trees
+    ]
+    screen.table(("tree", "created", "written", "facts", "purpose"), rows)
+    screen.line(f"{len(rows)} trees, journal: {place}")
+    return 0
+
+
+def _state_dir(path: Path | None, given: Path | None) -> Path:
+    if given is not None:
+        return given.expanduser().absolute()
+    return default_state_dir(workspace_root(path or Path()))
+
+
+def _show(screen: RichScreen, portrait: Portrait, place: Path) -> None:
+    config, usage = portrait.config, portrait.usage
+    screen.line(f"tree {config.tree_id}: {config.purpose or 'no purpose given'}")
+    screen.line(f"workspace: {config.workspace}")
+    screen.line(f"created: {_time(config.created_at_ms)}, model {config.model}, approvals {config.mode}")
+    screen.table(
+        ("session", "kind", "status", "turns", "tokens", "calls", "label"),
+        [_row(session) for session in portrait.sessions()],
+    )
+    if portrait.approvals:
+        screen.table(
+            ("approval for", "of", "decision", "by", "arguments"),
+            [_approval_row(line) for line in portrait.approvals],
+        )
+    live = "finished" if portrait.is_finished else f"{portrait.state.live:,} not ended"
+    screen.line(
+        f"{portrait.state.total:,} sessions ({live}), {usage.turns:,} turns, {usage.tokens:,} tokens, "
+        f"{usage.tool_calls:,} tool calls, {len(portrait.approvals):,} approvals"
+    )
+    if not portrait.verdict.ok:
+        reason = portrait.verdict.reason or "the index of sessions differs from the facts"
+        screen.line(f"damaged: readable up to fact {portrait.last_seq:,}: {reason}")
+    screen.line(f"journal: {place}, {portrait.last_seq:,} facts")
+
+
+def _row(session: Session) -> tuple[str | int, ...]:
+    spec, usage = session.spec, session.usage
+    name = "  " * spec.depth + spec.session_id.rpartition("/")[2]
+    label = spec.label or ""
+    return (name, spec.kind, session.status, usage.turns, usage.tokens, usage.tool_calls, label)
+
+
+def _approval_row(line: ApprovalLine) -> tuple[str, ...]:
+    asked = line.asked
+    return (asked.tool, asked.session, line.decision, line.by, dump_readable(asked.arguments))
+
+
+def _purpose(row: TreeRow) -> str:
+    return "(its first row is damaged)" if row.row0 is None else str(row.row0.get("purpose", ""))
+
+
+def _listed(row: TreeRow) -> dict[str, Any]:
+    return {
+        "tree": row.tree_id,
+        "purpose": None if row.row0 is None else row.row0.get("purpose"),
+        "workspace": None if row.row0 is None else row.row0.get("workspace"),
+        "created_at_ms": row.created_ms,
+        "written_at_ms": row.written_ms,
+        "last_seq": row.last_seq,
+    }
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
