@@ -76,7 +76,7 @@ def hear_person(draft: Draft, decided: Decided) -> None:
     settle_hop(draft, decided.request_id, request.rests_at, answer, "person", decided.reason, name=decided.by)
     if not decided.approve:
         _bind_denial(draft, request.digest, request.session, request.rests_at)
-    elif decided.always and request.tool not in state.always:
+    elif decided.always:
         draft.write(ToolAlwaysAllowed(request.tool))
         for other in state.requests_for.members(request.tool):
             _settle_resting(draft, other, "approve", "always", f"{decided.by} always allows {request.tool!r}")

@@ -322,6 +322,27 @@ def test_trouble_goes_to_the_parent() -> None:
     )
 
 
+def test_trouble_of_an_orphan_is_told_to_nobody() -> None:
+    """Its parent has ended."""
+    harness = Harness().open()
+    branch = harness.spawn("main", BRANCH)
+    worker = harness.spawn(branch, WORKER)
+    harness.feed(SessionLost(0, branch, "gone"))
+    harness.feed(TroubleReported(0, worker, "read", 3, None, "no"))
+    assert harness.facts == []
+
+
+def test_when_main_crashes_the_tree_ends() -> None:
+    """Whatever lives below is told, and forced after the grace."""
+    harness = Harness().open()
+    worker = harness.spawn(harness.spawn("main", BRANCH), WORKER)
+    harness.feed(SessionLost(0, "main", "gone"))
+    assert harness.one(CancelBegun).sessions == ("main/b1", worker)
+    harness.pass_s(30)
+    assert [fact.session for fact in harness.found(SessionEnded)] == [worker, "main/b1"]
+    assert harness.state.live == 0
+
+
 @pytest.mark.parametrize("owns_channel", [True, False])
 def test_trouble_of_main_is_said_on_its_channel(owns_channel: bool) -> None:
     """Main has no parent; where it has a channel, people hear of it."""

@@ -12,7 +12,7 @@ from sessiontree.tree.instructions import Deliver, ReleaseSession, ShowApproval,
 from sessiontree.tree.owed import owed
 from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import ClockRang, PostsConsumed, SpawnAsked
+from sessiontree.tree.stimuli import ApprovalAsked, ClockRang, PostsConsumed, SpawnAsked
 from tests.tree.harness import Harness, as_json
 from tests.tree.words import BRANCH, WORKER
 
@@ -26,6 +26,8 @@ def busy() -> Harness:
     harness.ask(wise, "shown", digest="d1")
     harness.ask("main", "refused", digest="d2")
     harness.answer("refused", approve=False)
+    harness.ask("main", "allowed", tool="write", digest="d3")
+    harness.answer("allowed", always=True)
     harness.offer(harness.spawn("main", WORKER, via="model"))
     harness.offer(wise)
     harness.spawn("main", BRANCH)
@@ -50,6 +52,7 @@ def test_everything_owed_is_carried_out_again() -> None:
         ("main/b1", "main/b1#1"),
         ("main", "main#1"),
         ("main", "main#2"),
+        ("main", "main#3"),
         ("main/b2", "main/b2#1"),
     ]
     assert ShowApproval("shown", "main") in told
@@ -61,7 +64,7 @@ def test_what_was_taken_is_owed_no_more() -> None:
     """Reading what is owed changes nothing, taking it does."""
     harness = busy()
     assert owed(harness.state) == owed(harness.state)
-    harness.feed(PostsConsumed(0, "main", ("main#1", "main#2")))
+    harness.feed(PostsConsumed(0, "main", ("main#1", "main#2", "main#3")))
     posts = [each.post_id for each in owed(harness.state) if isinstance(each, Deliver)]
     assert posts == ["main/b1#1", "main/b2#1"]
 
@@ -98,6 +101,8 @@ def test_a_snapshot_goes_on_as_the_tree_would() -> None:
         SpawnAsked(1, "main/b1", WORKER, "task", "model", key="k"),
         SpawnAsked(1, "main/b1", WORKER, "task", "model", label="asker"),
         SpawnAsked(1, "main", BRANCH, "task", "model"),
+        ApprovalAsked(1, "main", "r7", "1.0", "write", {}, "d7", 3),
+        ApprovalAsked(1, "main", "r8", "1.1", "deploy", {}, "d2", 3),
         ClockRang(10_000),
         ClockRang(1_000_000),
         ClockRang(2_000_000),
