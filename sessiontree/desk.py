@@ -12,6 +12,7 @@ from typing import Any
 from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError, words_of
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
 from sessiontree.kernel.replay import fact_of
@@ -136,7 +137,11 @@ class ApprovalDesk:
     async def _ask(self, channel: HumanChannel, request: ApprovalRequest) -> None:
         try:
             answer = await channel.ask(request)
-        except Exception as error:  # noqa: BLE001 - an approver that fails has said no
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an approver that fails has said no
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
             answer = ApprovalAnswer(False, f"the approver failed: {words_of(error)}")
         finally:
             self._asking.pop(request.request_id, None)

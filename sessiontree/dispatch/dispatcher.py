@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.envelopes import blocked_message, error_message
@@ -136,8 +137,7 @@ class Dispatcher:
         except asyncio.CancelledError:
             if signals.cancelled:
                 return self.stopped(prepared, signals, time.monotonic() - started)
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_cancelled():
                 raise
             inner = ExecutionError(f"{tool.name} failed: something it waited for was cancelled")
             return self._error(prepared.key, prepared.provider_id, tool.name, inner, "error")

@@ -6,12 +6,14 @@ A function takes an :class:`~sessiontree.contracts.approvals.ApprovalRequest` an
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.threads import in_thread
 
@@ -45,8 +47,13 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
             answer = await function(request)
         else:
             answer = await in_thread(function, request)
-    except Exception as error:  # noqa: BLE001 - a failing approver must leave the decision to somebody else
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a failing approver must leave the decision to somebody else
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
         return "escalate", f"approver {path} failed: {words_of(error)}"
-    if answer not in ANSWERS:
-        return "escalate", f"approver {path} answered {answer!r} instead of approve, deny or escalate"
-    return str(answer), f"approver {path}"
+    if isinstance(answer, str) and answer in ANSWERS:
+        return str(answer), f"approver {path}"
+    said = repr(answer) if isinstance(answer, str) else type(answer).__name__
+    return "escalate", f"approver {path} answered {said} instead of approve, deny or escalate"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, Message
@@ -98,7 +99,11 @@ class GatewayCore:
         place = (asker.tree_id, asker.session)
         try:
             message = checked(await model.complete(request, asker.emit), request.turn)
-        except Exception as error:  # noqa: BLE001 - a model may raise anything; the session is told
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a model may raise anything; the session is told
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                raise
             answer = partial(asker.failed, reason_of(error))
         else:
             answer = partial(asker.answered, message)

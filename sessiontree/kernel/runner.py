@@ -245,7 +245,9 @@ class SessionRunner:
         turn = instruction.turn
         try:
             message = checked(model.reply(self._questioner.request(self.state)), turn)
-        except Exception as error:  # noqa: BLE001 - a model may raise anything; the session is told
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session is told
             failed = stimuli.ModelFailed(self._now_ms(), turn, reason_of(error))
             self._due.append((f"model:{turn}", failed))
             return

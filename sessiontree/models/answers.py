@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from sessiontree.contracts.errors import ModelError, words_of
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import AssistantMessage, StopReason, TextContent, ToolCall
-from sessiontree.contracts.usage import NOTHING_USED
+from sessiontree.contracts.usage import NOTHING_USED, Usage
 
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 """Text, a call, several of both in order, or a whole message."""
 
 _PLAIN = (str, int, bool, type(None))
+_STOP_REASONS = frozenset(get_args(StopReason))
+_COUNTS = ("input_tokens", "output_tokens", "turns", "tool_calls")
 
 
 def call(name: str, /, **arguments: JsonValue) -> ToolCall:
@@ -29,7 +32,7 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
         ModelError: the answer is of no known shape.
     """
     if isinstance(answer, AssistantMessage):
-        blocks: tuple[object, ...] = answer.content
+        blocks: tuple[object, ...] = answer.content if isinstance(answer.content, list | tuple) else (None,)
         usage = answer.usage
     elif isinstance(answer, list | tuple):
         blocks = tuple(answer)
@@ -43,7 +46,7 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
         if isinstance(block, ToolCall):
             has_calls = True
             content.append(_clean(block, turn, index))
-        elif isinstance(block, TextContent):
+        elif isinstance(block, TextContent) and isinstance(block.text, str):
             content.append(block)
         elif isinstance(block, str):
             content.append(TextContent(block))
@@ -52,9 +55,9 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
                 f"a model replied {type(block).__name__}; give text, a ToolCall or a list of them"
             )
     stop_reason: StopReason = "toolUse" if has_calls else "stop"
-    if isinstance(answer, AssistantMessage) and answer.stop_reason != "stop":
+    if isinstance(answer, AssistantMessage) and answer.stop_reason in _STOP_REASONS - {"stop"}:
         stop_reason = answer.stop_reason
-    return AssistantMessage(tuple(content), stop_reason, usage)
+    return AssistantMessage(tuple(content), stop_reason, usage if _is_sound(usage) else NOTHING_USED)
 
 
 def checked(message: object, turn: int) -> AssistantMessage:
@@ -63,18 +66,49 @@ def checked(message: object, turn: int) -> AssistantMessage:
     Raises:
         ModelError: it is no reply.
     """
-    if type(message) is AssistantMessage:
-        for block in message.content:
-            if type(block) is ToolCall and not (block.id and _is_plain(block.arguments)):
-                break
-        else:
-            return message
+    if (
+        type(message) is AssistantMessage
+        and type(message.content) is tuple
+        and all(map(_is_whole, message.content))
+        and message.stop_reason in _STOP_REASONS
+        and type(message.timestamp) is int
+        and (message.usage is NOTHING_USED or _is_sound(message.usage))
+    ):
+        return message
     return message_of(message, turn)
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """Return what a session is told about a failed model call."""
-    return error.message if isinstance(error, ModelError) else words_of(error)
+    if isinstance(error, asyncio.CancelledError):
+        return "something it waited for was cancelled"
+    if isinstance(error, ModelError) and isinstance(error.message, str):
+        return error.message
+    return words_of(error)
+
+
+def _is_whole(block: object) -> bool:
+    """Whether a block can be taken in as it is."""
+    if type(block) is TextContent:
+        return type(block.text) is str
+    return (
+        type(block) is ToolCall
+        and type(block.name) is str
+        and block.name != ""
+        and type(block.id) is str
+        and block.id != ""
+        and _is_plain(block.arguments)
+    )
+
+
+def _is_sound(usage: object) -> bool:
+    """Whether a usage is one that can be written down; what a provider made up counts as nothing used."""
+    return (
+        isinstance(usage, Usage)
+        and all(type(getattr(usage, name)) is int for name in _COUNTS)
+        and type(usage.cost_usd) in {int, float}
+        and math.isfinite(usage.cost_usd)
+    )
 
 
 def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
@@ -82,18 +116,24 @@ def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
     if type(arguments) is not dict:
         return False
     return all(
-        type(value) in _PLAIN or (type(value) is float and math.isfinite(value))
-        for value in arguments.values()
+        type(key) is str and (type(value) in _PLAIN or (type(value) is float and math.isfinite(value)))
+        for key, value in arguments.items()
     )
 
 
 def _clean(block: ToolCall, turn: int, index: int) -> ToolCall:
     arguments = block.arguments
+    if not isinstance(block.name, str) or not block.name:
+        raise ModelError(f"a model called a tool by {block.name!r}; a name is text")
     if not isinstance(arguments, Mapping):
         raise ModelError(f"a model called {block.name} with {type(arguments).__name__} instead of an object")
     if not _is_plain(arguments):
-        cleaned = to_json_value(arguments)
+        try:
+            cleaned = to_json_value(arguments)
+        except RecursionError:
+            raise ModelError(f"a model called {block.name} with arguments nested too deeply") from None
         arguments = cleaned if isinstance(cleaned, dict) else {}
-    if block.id and arguments is block.arguments:
+    if _is_whole(block) and arguments is block.arguments:
         return block
-    return ToolCall(block.id or f"call_{turn}_{index}", block.name, arguments)
+    call_id = str(block.id) if block.id else f"call_{turn}_{index}"
+    return ToolCall(call_id, block.name, arguments)

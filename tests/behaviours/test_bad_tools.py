@@ -28,24 +28,26 @@ LOOK = call("look")
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "beside others"])
-@pytest.mark.parametrize("name", MISDEEDS)
 async def test_a_misbehaving_tool_gets_one_result_and_its_session_goes_on(
-    open_tree: Opener, name: str, together: bool
+    open_tree: Opener, together: bool
 ) -> None:
     """Junk, any exception at all: an error the model reads, in its place among the others."""
-    misdeed = MISDEEDS[name]
-    bad = call(name.replace(" ", "_"))
-    reply: Answer = [LOOK, bad, LOOK] if together else bad
-    async with open_tree(ScriptedModel([reply, "went on"]), tools=[*TOOLS, Misbehave(name)]) as tree:
-        worker = await tree.main.spawn("worker", "look")
-        async with asyncio.timeout(10):
-            result = await worker.result()
-        assert (result.status, result.summary) == (SessionStatus.COMPLETED, "went on")
-        messages = results(tree, worker.session_id)
-        assert [message.is_error for message in messages] == ([False, True, False] if together else [True])
-        assert misdeed.words in messages[len(messages) // 2].text
-        resolved = await facts_of(tree, CallResolved)
-        assert sorted(fact.outcome for fact in resolved if fact.message.is_error) == [misdeed.outcome]
+    tools = [Misbehave(name) for name in MISDEEDS]
+    scripts: dict[str, list[Answer]] = {}
+    for number, bad in enumerate(tools, 1):
+        scripts[f"main/w{number}"] = [[LOOK, call(bad.name), LOOK] if together else call(bad.name), "went on"]
+    async with open_tree(ScriptedModel(scripts), tools=[*TOOLS, *tools]) as tree:
+        for name, misdeed in MISDEEDS.items():
+            worker = await tree.main.spawn("worker", "look")
+            async with asyncio.timeout(10):
+                result = await worker.result()
+            assert (name, result.status, result.summary) == (name, SessionStatus.COMPLETED, "went on")
+            messages = results(tree, worker.session_id)
+            failed = [message.is_error for message in messages]
+            assert (name, failed) == (name, [False, True, False] if together else [True])
+            assert misdeed.words in messages[len(messages) // 2].text, name
+            resolved = await facts_of(tree, CallResolved, worker.session_id)
+            assert [fact.outcome for fact in resolved if fact.message.is_error] == [misdeed.outcome], name
 
 
 @tool(tier=PermissionTier.READ_ONLY, kinds=Sleeper.kinds)
