@@ -1,0 +1,174 @@
+"""The documents lead somewhere: what they name exists, every row of the specification has its line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+DOCUMENTS = ("ARCHITECTURE.md", "SEMANTICS.md", "CHANGELOG.md")
+ROWS = tuple(
+    f"{letter}{number}"
+    for letter, last in (("C", 14), ("A", 43), ("I", 40), ("S", 55), ("U", 21), ("Z", 7))
+    for number in range(1, last + 1)
+)
+"""Ids of the specification's rows: the card, the decision record, and the four seeds after it."""
+
+NAMED = re.compile(r"`([\w.-]+(?:/[\w.-]+)*(?:/|\.(?:py|md|toml|lock|ipynb)))(?:::(\w+))?`")
+"""A file, a folder (ending in a slash), or one test of a file."""
+ROW = re.compile(r"^\| ([A-Z]\d+) \|(.*)\|$", re.MULTILINE)
+STATEMENT = re.compile(r"^- ([A-Z]+)(\d+)\. ", re.MULTILINE)
+REFERENCE = re.compile(r"\b([A-Z]{3,4}\d+)\b")
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    """Return the names of the functions on a module's top level."""
+    body = ast.parse(path.read_text("utf-8")).body
+    return frozenset(node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def missing(text: str, checkout: Path) -> list[str]:
+    """Return what a text names in backticks and the checkout does not have.
+
+    A path stands beneath the checkout or beneath ``sessiontree/``.
+    """
+    found = []
+    for name, function in NAMED.findall(text):
+        here = [path for path in (checkout / name, checkout / "sessiontree" / name) if path.exists()]
+        if not here or (name.endswith("/") and not here[0].is_dir()):
+            found.append(name)
+        elif function and function not in functions_of(here[0]):
+            found.append(f"{name}::{function}")
+    return found
+
+
+def wrong_rows(text: str) -> list[str]:
+    """Return what is wrong with the table of rows: ``| id | what | files | tests | later |``."""
+    lines = [(found[1], [cell.strip() for cell in found[2].split("|")]) for found in ROW.finditer(text)]
+    counted = Counter(row for row, _ in lines)
+    wrong = [f"{row} stands there {counted[row]} times" for row in ROWS if counted[row] != 1]
+    wrong += [f"{row} is no row" for row in counted if row not in ROWS]
+    for row, cells in lines:
+        if len(cells) != 4:
+            wrong.append(f"{row} has {len(cells)} cells after its id")
+            continue
+        _, files, tests, later = cells
+        if not later and not (NAMED.search(files) and NAMED.search(tests)):
+            wrong.append(f"{row} has no test and nothing later")
+        if any(name.startswith("tests/") for name, _ in NAMED.findall(files)):
+            wrong.append(f"{row} is built in a test")
+        if any(not name.startswith("tests/") or not test for name, test in NAMED.findall(tests)):
+            wrong.append(f"{row} is shown by something that is no test")
+    return wrong
+
+
+def wrong_statements(text: str) -> list[str]:
+    """Return statements that are not numbered 1, 2, 3 … within their letters, and references to none."""
+    last: Counter[str] = Counter()
+    wrong = []
+    for letters, number in STATEMENT.findall(text):
+        last[letters] += 1
+        if int(number) != last[letters]:
+            wrong.append(f"{letters}{number} should be {letters}{last[letters]}")
+    known = {f"{letters}{number}" for letters, number in STATEMENT.findall(text)}
+    mentioned = [name for name in REFERENCE.findall(text) if name.rstrip("0123456789") in last]
+    return wrong + [f"{name} is no statement" for name in mentioned if name not in known]
+
+
+@pytest.fixture(scope="module", params=DOCUMENTS)
+def document(request: pytest.FixtureRequest, checkout: Path) -> str:
+    """The text of each document."""
+    name: str = request.param
+    return (checkout / name).read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def architecture(checkout: Path) -> str:
+    """The text of ARCHITECTURE.md."""
+    return (checkout / "ARCHITECTURE.md").read_text("utf-8")
+
+
+def test_everything_a_document_names_exists(document: str, checkout: Path) -> None:
+    """Files, folders and tests in backticks are there."""
+    assert missing(document, checkout) == []
+
+
+def test_every_row_of_the_specification_stands_there_once(architecture: str) -> None:
+    """Each row says where it is built and which test shows it, or what is still missing."""
+    assert wrong_rows(architecture) == []
+
+
+def test_every_room_has_its_line(architecture: str, checkout: Path) -> None:
+    """The table of floors knows every folder and module right beneath the package."""
+    floors = architecture.partition("## Floors")[2].partition("\n## ")[0]
+    entries = [path for path in (checkout / "sessiontree").iterdir() if not path.name.startswith("_")]
+    rooms = {f"{path.name}/" if path.is_dir() else path.name for path in entries if path.name != "py.typed"}
+    assert rooms - {name for name, _ in NAMED.findall(floors)} == set()
+
+
+def test_statements_are_numbered_and_cited_as_they_are(checkout: Path) -> None:
+    """A number can be cited: within its letters it is the next, and every citation leads to one."""
+    text = (checkout / "SEMANTICS.md").read_text("utf-8")
+    assert len(STATEMENT.findall(text)) >= 100
+    assert wrong_statements(text) == []
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "kernel/nowhere.py",
+        "nowhere/",
+        "kernel/keeper.py/",
+        "tests/house/test_docs_trace.py::test_nowhere",
+        "NOWHERE.md",
+    ],
+)
+def test_planted_dead_end_is_found(checkout: Path, named: str) -> None:
+    """A file, a folder, a file taken for a folder, a test and a document that are not there are found."""
+    text = (
+        f"See `kernel/keeper.py`, `tests/house/`, `pyproject.toml` and `{named}`; not `main/b1/w2` or `a.b`."
+    )
+    assert missing(text, checkout) == [named]
+
+
+GOOD = "| `kernel/keeper.py` | `tests/house/test_docs_trace.py::test_planted_row_is_found` | |"
+
+
+@pytest.mark.parametrize(
+    ("planted", "complaint"),
+    [
+        (f"| C1 | what {GOOD}\n| C1 | what {GOOD}", "C1 stands there 2 times"),
+        (f"| C1 | what {GOOD}\n| C99 | what {GOOD}", "C99 is no row"),
+        ("", "C1 stands there 0 times"),
+        ("| C1 | what | | | |", "C1 has no test and nothing later"),
+        (
+            "| C1 | what | `kernel/keeper.py` | | |",
+            "C1 has no test and nothing later",
+        ),
+        ("| C1 | what | `tests/house/conftest.py` | | later |", "C1 is built in a test"),
+        ("| C1 | what | | `tests/house/conftest.py` | later |", "C1 is shown by something that is no test"),
+        ("| C1 | what | |", "C1 has 2 cells after its id"),
+    ],
+)
+def test_planted_row_is_found(planted: str, complaint: str) -> None:
+    """A row that is missing, doubled, unknown, empty or misplaced is found, and nothing else is."""
+    others = "\n".join(f"| {row} | what | | | later |" for row in ROWS if row != "C1")
+    assert wrong_rows(f"{others}\n{planted}\n") == [complaint]
+
+
+@pytest.mark.parametrize(
+    ("planted", "complaint"),
+    [
+        ("- ORD1. first\n- ORD3. third", "ORD3 should be ORD2"),
+        ("- ORD1. first\n- ORD1. again", "ORD1 should be ORD2"),
+        ("- ORD1. first, see ORD7", "ORD7 is no statement"),
+    ],
+)
+def test_planted_number_is_found(planted: str, complaint: str) -> None:
+    """A gap, a repeat and a citation of nothing are found; words such as ADR-0004 are no citations."""
+    assert wrong_statements(f"{planted}\nas in ADR-0004\n") == [complaint]
