@@ -46,9 +46,7 @@ def _check_parts(tool: str, result: ToolResult) -> None:
         raise ExecutionError(f"{tool} returned {type(result.display).__name__} as display instead of text")
     for image in result.images:
         if not (isinstance(image, ImageContent) and _are_texts(image.data, image.mime_type)):
-            raise ExecutionError(
-                f"{tool} returned {image!r} among its images; give ImageContent of text"
-            )
+            raise ExecutionError(f"{tool} returned {image!r} among its images; give ImageContent of text")
     for artifact in result.artifacts:
         if not (isinstance(artifact, Artifact) and _is_whole(artifact)):
             raise ExecutionError(f"{tool} returned {artifact!r} among its artifacts; give Artifacts of text")
