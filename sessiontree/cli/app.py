@@ -31,7 +31,9 @@ app = typer.Typer(
 
 StateDir = Annotated[
     Path | None,
-    typer.Option("--state-dir", help="Where the journal lies [default: the platform's state folder]."),
+    typer.Option(
+        "--state-dir", help="Where the journal lies [default: the platform's state folder].", readable=False
+    ),
 ]
 Backend = Annotated[str, typer.Option(help="What runs the sessions: local.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -69,7 +71,7 @@ def _sessiontree(
 
 @app.command()
 def survey(
-    path: Annotated[Path, typer.Argument(help="The directory to survey.")],
+    path: Annotated[Path, typer.Argument(help="The directory to survey.", readable=False)],
     approve: Annotated[
         str | None,
         typer.Option(
@@ -93,7 +95,9 @@ def resume(
     tree: Annotated[
         str | None, typer.Argument(help="A tree's id [default: the newest unfinished survey].")
     ] = None,
-    path: Annotated[Path | None, typer.Argument(help="The surveyed directory [default: this one].")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
+    ] = None,
     state_dir: StateDir = None,
     backend: Backend = "local",
 ) -> None:
@@ -103,7 +107,9 @@ def resume(
 
 @app.command()
 def tree(
-    path: Annotated[Path | None, typer.Argument(help="The workspace [default: this directory].")] = None,
+    path: Annotated[
+        Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
+    ] = None,
     state_dir: StateDir = None,
     tree_id: Annotated[str | None, typer.Option("--tree", help="A tree's id [default: the newest].")] = None,
     as_json: AsJson = False,

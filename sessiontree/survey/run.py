@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sessiontree.channels.terminal import TerminalChannel
-from sessiontree.contracts.errors import ConfigError, SessionFailed
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime import Runtime, SessionTree
 from sessiontree.survey.bounds import AGENTS, SMART_RULES, limits_for
@@ -143,15 +143,26 @@ async def conduct(tree: SessionTree, root: Path, out: str, screen: Screen, *, kn
                 break
         files_before = watch.files_done
         screen.line(f"so far {watch.ended} of {watch.spawned} sessions ended, {files_before:,} files done")
-    if not watch.is_ordered:
-        order = SurveyOrder(name=printable_path(root.name) or "/", out=out)
-        with contextlib.suppress(SessionFailed):  # the facts say so too
-            await tree.main.send(order.model_dump_json())
-    if not watch.is_over:
-        async for record in tree.events(after=known_seq):
-            line = watch.take(record)
-            if line is not None:
-                screen.line(line)
-            if watch.is_over:
-                break
+    async with asyncio.TaskGroup() as group:
+        if not watch.is_ordered:
+            group.create_task(_give_order(tree, root, out))
+        if not watch.is_over:
+            await _follow(tree, watch, screen, known_seq)
     return Ending(watch, time.monotonic() - started, files_before)
+
+
+async def _give_order(tree: SessionTree, root: Path, out: str) -> None:
+    order = SurveyOrder(name=printable_path(root.name) or "/", out=out)
+    with contextlib.suppress(SessionTreeError):  # what went wrong stands in the facts too
+        await tree.main.send(order.model_dump_json())
+
+
+async def _follow(tree: SessionTree, watch: SurveyWatch, screen: Screen, known_seq: int) -> None:
+    async for record in tree.events(after=known_seq):
+        line = watch.take(record)
+        if line is not None:
+            screen.line(line)
+            # facts that are there already come without a pause: let others, and Ctrl-C, have their turn
+            await asyncio.sleep(0)
+        if watch.is_over:
+            return

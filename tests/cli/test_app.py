@@ -1,0 +1,108 @@
+"""The command line itself: quick help, wrong usage, and every way a command can end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sessiontree.cli import app
+from sessiontree.version import VERSION
+from tests.cli.program import COMMAND, Program
+
+PROBE = """
+import json, sys
+sys.argv = ["sessiontree", "--help"]
+from sessiontree.cli.app import main
+try:
+    main()
+except SystemExit as ended:
+    assert ended.code in (0, None)
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_help_names_every_command_and_loads_none() -> None:
+    """Help is written without the runtime, pydantic, rich or a database."""
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    modules = set(json.loads(done.stdout.splitlines()[-1]))
+    assert not modules & {"sessiontree.runtime", "sessiontree.survey", "pydantic", "rich", "sqlite3"}
+    for command in ("survey", "resume", "tree"):
+        assert f"\n  {command} " in done.stdout
+
+
+def test_every_body_exists() -> None:
+    """The table of bodies names functions that are there."""
+    for target in app.BODIES.values():
+        assert callable(app._load(target))
+
+
+def test_version_is_the_package_s(program: Program) -> None:
+    """``--version`` prints one line."""
+    assert program.run("--version").out == f"sessiontree {VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("survey", "nowhere"), "ConfigError: workspace "),
+        (("survey", "file"), "ConfigError: workspace "),
+        (("survey", "room", "--approve", "perhaps"), "ConfigError: --approve 'perhaps' is none of auto, "),
+        (("survey", "room", "--backend", "abacus"), "ConfigError: backend 'abacus' is none of "),
+        (("survey", "room", "--out", "../SURVEY.md"), "ConfigError: --out '../SURVEY.md' is no place inside"),
+        (("survey", "room", "--out", "/tmp/SURVEY.md"), "ConfigError: --out '/tmp/SURVEY.md' is no place"),
+        (("survey", "room", "--out", ""), "ConfigError: --out '' is no place inside"),
+        (("survey", "room", "--state-dir", "room"), "ConfigError: --state-dir 'room' holds the directory"),
+        (("survey", "room", "--state-dir", "."), "ConfigError: --state-dir '.' holds the directory"),
+        (("survey", "room", "--state-dir", "file/below"), "JournalUnwritable: journal "),
+        (("survey", "room", "--state-dir", "closed/below"), "JournalUnwritable: journal "),
+        (("survey", "closed"), "ExecutionError: can't list '.': permission denied"),
+        (("resume", "room"), "JournalError: journal "),
+        (("resume", "nowhere"), "ConfigError: workspace "),
+        (("tree", "room"), "JournalError: journal "),
+    ],
+)
+def test_wrong_argument_is_one_typed_line(
+    program: Program, tmp_path: Path, arguments: tuple[str, ...], error: str
+) -> None:
+    """What can't be begun ends with 2 and one line that names the error; nothing is made in the workspace."""
+    (tmp_path / "room").mkdir()
+    (tmp_path / "closed").mkdir(mode=0)
+    (tmp_path / "file").touch()
+    places = [
+        tmp_path / word if word in {"room", "nowhere", "file", "closed"} else word for word in arguments
+    ]
+    if "--state-dir" in arguments:
+        index = arguments.index("--state-dir") + 1
+        places[index] = tmp_path / arguments[index]
+        error = error.replace(f"'{arguments[index]}'", f"'{places[index]}'")
+    done = program.run(*places, restricted=True)
+    assert done.code == 2
+    assert done.err.startswith(f"sessiontree: {error}")
+    assert len(done.err.splitlines()) == 1
+    assert list((tmp_path / "room").iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("dance",), ("survey",), ("survey", ".", "--dance")])
+def test_wrong_usage_ends_with_2(program: Program, arguments: tuple[str, ...]) -> None:
+    """Usage the parser refuses ends with 2 as well."""
+    assert program.run(*arguments).code == 2
+
+
+def test_reader_that_goes_away_ends_the_command(program: Program, ground: Path) -> None:
+    """A closed pipe is no traceback; the survey it stops can be resumed."""
+    with subprocess.Popen(
+        [COMMAND, "survey", ground],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=program.environment,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
