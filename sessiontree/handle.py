@@ -12,6 +12,7 @@ from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import (
     ConfigError,
+    SessionClosed,
     SessionFailed,
     SessionTreeError,
 )
@@ -44,7 +45,9 @@ T = TypeVar("T")
 class PendingReply:
     """The reply to a message on its way: await it for the text, or iterate over it for the text's pieces."""
 
-    def __init__(self, task: asyncio.Task[Reply], session: str, backend: Backend, tree_id: str) -> None:
+    def __init__(
+        self, task: asyncio.Task[Reply | SessionClosed], session: str, backend: Backend, tree_id: str
+    ) -> None:
         """Bind the reply's task."""
         self._task = task
         self._session = session
@@ -52,7 +55,7 @@ class PendingReply:
         self._tree_id = tree_id
 
     def __await__(self) -> Generator[Any, None, str]:
-        """Return the last word.
+        """Return the last word; may be awaited again, also after a time-out.
 
         Raises:
             SessionFailed: the run stopped short; says why.
@@ -61,7 +64,9 @@ class PendingReply:
         return self._wait().__await__()
 
     async def _wait(self) -> str:
-        reply = await self._task
+        reply = await asyncio.shield(self._task)
+        if isinstance(reply, SessionClosed):
+            raise reply
         if reply.error is not None:
             raise SessionFailed(self._session, reply.error)
         return reply.text
@@ -75,13 +80,14 @@ class PendingReply:
         try:
             while not self._task.done():
                 news = asyncio.ensure_future(watching.next())
-                await asyncio.wait((news, self._task), return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    await asyncio.wait((news, self._task), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    news.cancel()
                 if news.done():
                     event = news.result().event
                     if isinstance(event, TextDelta):
                         yield event.delta
-                else:
-                    news.cancel()
             for progress in watching.drain():
                 if isinstance(progress.event, TextDelta):
                     yield progress.event.delta
@@ -268,9 +274,15 @@ class SessionHandle:
         _one_of(mode, SEND_MODES, "mode")
         message_id = secrets.token_hex(16)
         words = _text(text, "text")
-        sending = self._backend.send(self._tree_id, self.session_id, words, mode, message_id)
-        task = asyncio.ensure_future(sending)
+        task = asyncio.create_task(self._deliver(words, mode, message_id))
         return PendingReply(task, self.session_id, self._backend, self._tree_id)
+
+    async def _deliver(self, text: str, mode: SendMode, message_id: str) -> Reply | SessionClosed:
+        """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
+        try:
+            return await self._backend.send(self._tree_id, self.session_id, text, mode, message_id)
+        except SessionClosed as closed:
+            return closed
 
     async def result(self) -> SessionResult[Any]:
         """Return how the session ended, waiting for it; ``output`` is of the asked type."""

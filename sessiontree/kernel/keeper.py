@@ -107,12 +107,21 @@ class TreeKeeper:
         """
         self.check_open()
         instructions = self.stimulate(stimulus, cause)
+        await self.caught_up()
+        return instructions
+
+    async def caught_up(self) -> None:
+        """Wait until everything decided so far is durable and carried out.
+
+        Raises:
+            SessionTreeError: as :meth:`settle`.
+        """
+        self.check_open()
         self._settled += 1
         key = str(self._settled)
         done = self._settling.wait(key)
         self._order.after(None, partial(self._settling.settle, key, None))
         await done
-        return instructions
 
     def check_open(self) -> None:
         """Raise what ended the tree in this process, if anything did."""

@@ -32,6 +32,7 @@ class Waiters(Generic[T]):
         for future in self._futures.pop(key, ()):
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # so that the loop does not report it where nobody waits any more
 
     def fail_all(self, error: Exception) -> None:
         """Give everybody an error."""

@@ -136,6 +136,7 @@ class LocalBackend:
         keeper = self.supervisor.tree(tree_id)
         node = keeper.state.sessions.get(session)
         if node is not None and node.result is not None:
+            await keeper.caught_up()
             return node.result
         self.supervisor.session_exists(tree_id, session)
         return await keeper.results.wait(session)
@@ -148,7 +149,9 @@ class LocalBackend:
         node = keeper.state.sessions.get(session)
         if node is None:
             self.supervisor.session_exists(tree_id, session)
-        elif not node.status.is_final:
+        elif node.status.is_final:
+            await keeper.caught_up()
+        else:
             ended = keeper.results.wait(session)
             asked = tree_stimuli.StopAsked(self._clock.now_ms(), session, reason, status)
             await keeper.settle(asked, f"stop:{session}")
