@@ -1,4 +1,4 @@
-"""The installed command, run as people run it: in a process of its own, on a pipe or on a terminal."""
+"""The command: inside the test where that is enough, else as people run it, on a pipe or on a terminal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
+
+from typer.testing import CliRunner
+
+from sessiontree.cli.app import app
 
 COMMAND = Path(sys.executable).with_name("sessiontree")
 LONGEST_S = 30.0
@@ -56,8 +60,15 @@ class Program:
             "XDG_STATE_HOME": str(self.state_home),
         }
 
+    def call(self, *arguments: str | Path, given: str = "") -> Done:
+        """Run a command to its end inside this process; ``given`` is what its input holds."""
+        done = CliRunner().invoke(app, [str(each) for each in arguments], input=given, env=self.environment)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Done(done.exit_code, done.stdout, done.stderr)
+
     def run(self, *arguments: str | Path, given: str = "", restricted: bool = False) -> Done:
-        """Run a command to its end; ``given`` is what its input holds."""
+        """Run a command to its end in a process of its own; ``given`` is what its input holds."""
         start = [sys.executable, "-c", RESTRICTED] if restricted else []
         done = subprocess.run(
             [*start, COMMAND, *arguments],

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.ground import count, counted, make_ground
 from tests.cli.program import LONGEST_S, Program, read_until
 
+pytestmark = pytest.mark.slow
+
 FOLDERS = 80
 INTERRUPTED = 130
 
@@ -25,7 +27,7 @@ def wide(tmp_path: Path) -> Path:
 
 def tree_of(program: Program, state: Path) -> Any:
     """Return the newest tree as a program reads it."""
-    done = program.run("tree", "--json", "--state-dir", state)
+    done = program.call("tree", "--json", "--state-dir", state)
     assert (done.code, done.err) == (0, "")
     return json.loads(done.out)
 
@@ -42,13 +44,12 @@ def stop_in_the_middle(program: Program, root: Path, state: Path, number: signal
 
 def undisturbed(program: Program, root: Path, state: Path) -> str:
     """Return the report of a survey that runs through; it is taken away again."""
-    assert program.run("survey", root, "--state-dir", state).code == 0
+    assert program.call("survey", root, "--state-dir", state).code == 0
     report = (root / "SURVEY.md").read_text()
     (root / "SURVEY.md").unlink()
     return report
 
 
-@pytest.mark.slow
 def test_ctrl_c_leaves_a_survey_that_resume_finishes(program: Program, wide: Path, tmp_path: Path) -> None:
     """Ctrl-C ends with 130 and says how to go on; the tree can be read; the finished report is the same."""
     state = tmp_path / "journal"
@@ -59,7 +60,7 @@ def test_ctrl_c_leaves_a_survey_that_resume_finishes(program: Program, wide: Pat
     assert tree["damage"] is None
     assert last.endswith(f"go on with: sessiontree resume {tree['tree']} --state-dir {state}")
     assert not (wide / "SURVEY.md").exists()
-    done = program.run("resume", "--state-dir", state)
+    done = program.call("resume", "--state-dir", state)
     assert (done.code, done.err) == (0, "")
     resumed = (wide / "SURVEY.md").read_text()
     assert counted(resumed) == count(wide)
@@ -72,7 +73,6 @@ def test_ctrl_c_leaves_a_survey_that_resume_finishes(program: Program, wide: Pat
     assert undisturbed(program, wide, tmp_path / "other") == resumed
 
 
-@pytest.mark.slow
 def test_killed_survey_is_finished_by_resume(program: Program, wide: Path, tmp_path: Path) -> None:
     """After SIGKILL the journal is read, and resume, by the tree's id, finishes with the same report."""
     expected = undisturbed(program, wide, tmp_path / "other")
@@ -81,14 +81,13 @@ def test_killed_survey_is_finished_by_resume(program: Program, wide: Path, tmp_p
     assert code == -signal.SIGKILL
     tree = tree_of(program, state)
     assert not tree["finished"]
-    done = program.run("resume", tree["tree"], "--state-dir", state)
+    done = program.call("resume", tree["tree"], "--state-dir", state)
     assert (done.code, done.err) == (0, "")
     assert any(line.startswith("so far ") for line in done.lines)
     assert (wide / "SURVEY.md").read_text() == expected
     assert len(tree_of(program, state)["sessions"]) == 1 + 2 * (FOLDERS + 1)
 
 
-@pytest.mark.slow
 def test_survey_with_a_damaged_end_is_finished_by_resume(
     program: Program, wide: Path, tmp_path: Path
 ) -> None:
@@ -103,9 +102,9 @@ def test_survey_with_a_damaged_end_is_finished_by_resume(
     database.close()
     tree = tree_of(program, state)
     assert tree["damage"]["last_good_seq"] == tree["last_seq"] > 0
-    shown = program.run("tree", "--state-dir", state)
+    shown = program.call("tree", "--state-dir", state)
     assert any(line.startswith(f"damaged: readable up to fact {tree['last_seq']:,}") for line in shown.lines)
-    assert program.run("resume", "--state-dir", state).code == 0
+    assert program.call("resume", "--state-dir", state).code == 0
     assert (wide / "SURVEY.md").read_text() == expected
     assert tree_of(program, state)["damage"] is None
 
@@ -138,13 +137,13 @@ def test_resume_finds_the_survey_of_a_workspace(program: Program, ground: Path) 
         terminal.wait_for("allow?")
         terminal.process.send_signal(signal.SIGKILL)
         terminal.end()
-    tree_id = json.loads(program.run("tree", ground, "--json").out)["tree"]
-    assert program.run("resume", ground, given="n\n").code == 3
-    done = program.run("resume", tree_id, ground)
+    tree_id = json.loads(program.call("tree", ground, "--json").out)["tree"]
+    assert program.call("resume", ground, given="n\n").code == 3
+    done = program.call("resume", tree_id, ground)
     assert done.code == 2
     assert done.err == (
         f"sessiontree: ConfigError: survey {tree_id} ended completed; there is nothing to resume\n"
     )
-    done = program.run("resume", ground)
+    done = program.call("resume", ground)
     assert done.code == 2
     assert done.err.startswith("sessiontree: ConfigError: no unfinished survey lies in ")

@@ -19,7 +19,7 @@ DENIED = 3
 
 def last_tree(program: Program, state: Path) -> Any:
     """Return the newest tree as a program reads it."""
-    return json.loads(program.run("tree", "--json", "--state-dir", state).out)
+    return json.loads(program.call("tree", "--json", "--state-dir", state).out)
 
 
 def test_first_survey_counts_what_is_there(program: Program, ground: Path) -> None:
@@ -42,9 +42,9 @@ def test_first_survey_counts_what_is_there(program: Program, ground: Path) -> No
 def test_second_survey_removes_the_first_in_one_approval(program: Program, ground: Path) -> None:
     """Mode ``auto`` allows one removal and records it; the same directory gives the same report."""
     state = ground.parent / "journal"
-    assert program.run("survey", ground, "--state-dir", state).code == 0
+    assert program.call("survey", ground, "--state-dir", state).code == 0
     first = (ground / "SURVEY.md").read_text()
-    done = program.run("survey", ground, "--approve", "auto", "--state-dir", state)
+    done = program.call("survey", ground, "--approve", "auto", "--state-dir", state)
     assert done.code == 0
     assert "approvals: auto (--approve auto)" in done.lines
     assert (ground / "SURVEY.md").read_text() == first
@@ -74,7 +74,7 @@ def surveyed(ground: Path) -> Path:
 
 def test_mode_never_keeps_the_earlier_report(program: Program, surveyed: Path, tmp_path: Path) -> None:
     """Denied: the old file stays, the new one goes to the state directory, the exit code says so."""
-    done = program.run("survey", surveyed, "--approve", "never", "--state-dir", tmp_path / "journal")
+    done = program.call("survey", surveyed, "--approve", "never", "--state-dir", tmp_path / "journal")
     assert done.code == DENIED
     assert any(
         line.startswith("SURVEY.md was left as it is: remove_survey was denied") for line in done.lines
@@ -82,6 +82,7 @@ def test_mode_never_keeps_the_earlier_report(program: Program, surveyed: Path, t
     kept(program, surveyed, tmp_path / "journal")
 
 
+@pytest.mark.slow
 def test_no_at_the_terminal_keeps_the_earlier_report(
     program: Program, surveyed: Path, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ def test_no_at_the_terminal_keeps_the_earlier_report(
     kept(program, surveyed, tmp_path / "journal")
 
 
+@pytest.mark.slow
 def test_yes_at_the_terminal_replaces_the_earlier_report(
     program: Program, surveyed: Path, tmp_path: Path
 ) -> None:
@@ -116,14 +118,14 @@ def test_mode_always_without_a_terminal_asks_the_input(
     program: Program, surveyed: Path, given: str, code: int
 ) -> None:
     """Asked for by name, ``always`` takes answers from a pipe, and the end of the pipe is a no."""
-    assert program.run("survey", surveyed, "--approve", "always", given=given).code == code
+    assert program.call("survey", surveyed, "--approve", "always", given=given).code == code
 
 
 def test_mode_smart_allows_the_usual_place_alone(program: Program, surveyed: Path) -> None:
     """The survey's own report at its usual place is known to be safe; anywhere else somebody is asked."""
-    assert program.run("survey", surveyed, "--approve", "smart").code == 0
+    assert program.call("survey", surveyed, "--approve", "smart").code == 0
     (surveyed / "OTHER.md").write_text("<!-- sessiontree survey report, format 1 -->\nold\n")
-    assert program.run("survey", surveyed, "--approve", "smart", "--out", "OTHER.md").code == DENIED
+    assert program.call("survey", surveyed, "--approve", "smart", "--out", "OTHER.md").code == DENIED
     assert (surveyed / "OTHER.md").read_text().endswith("old\n")
 
 
@@ -131,7 +133,7 @@ def test_file_that_is_no_report_is_never_removed(program: Program, ground: Path,
     """What somebody else put in the report's place stays, and nobody is even asked."""
     (ground / "SURVEY.md").write_text("# my own notes\n")
     state = tmp_path / "journal"
-    done = program.run("survey", ground, "--approve", "auto", "--state-dir", state)
+    done = program.call("survey", ground, "--approve", "auto", "--state-dir", state)
     assert done.code == DENIED
     assert any("no report of a survey" in line for line in done.lines)
     assert (ground / "SURVEY.md").read_text() == "# my own notes\n"
@@ -141,14 +143,15 @@ def test_file_that_is_no_report_is_never_removed(program: Program, ground: Path,
 def test_report_and_state_directory_inside_are_not_surveyed(program: Program, ground: Path) -> None:
     """A state directory inside the workspace is hidden, and no report counts itself."""
     place = ("--state-dir", ground / "state", "--out", "docs/report.md")
-    assert program.run("survey", ground, *place).code == 0
+    assert program.call("survey", ground, *place).code == 0
     first = (ground / "docs" / "report.md").read_text()
-    assert program.run("survey", ground, *place).code == 0
+    assert program.call("survey", ground, *place).code == 0
     assert (ground / "docs" / "report.md").read_text() == first
     assert counted(first) == count(ground)
     assert "journal" not in first
 
 
+@pytest.mark.slow
 def test_odd_entries_become_problems(program: Program, ground: Path) -> None:
     """Pipes, sockets, unreadable places and names that are no UTF-8 cost themselves alone."""
     os.mkfifo(ground / "part000" / "pipe")
@@ -166,6 +169,7 @@ def test_odd_entries_become_problems(program: Program, ground: Path) -> None:
         assert name in problems
 
 
+@pytest.mark.slow
 def test_report_that_cannot_be_written_is_not_lost(program: Program, ground: Path, tmp_path: Path) -> None:
     """Where the workspace takes no file the survey fails, and the report lies in the state directory."""
     ground.chmod(0o555)
@@ -181,7 +185,7 @@ def test_report_that_cannot_be_written_is_not_lost(program: Program, ground: Pat
 def test_empty_directory_has_a_report_too(program: Program, tmp_path: Path) -> None:
     """Nothing to survey is no failure."""
     (tmp_path / "empty").mkdir()
-    assert program.run("survey", tmp_path / "empty").code == 0
+    assert program.call("survey", tmp_path / "empty").code == 0
     assert "- Files: 0 " in (tmp_path / "empty" / "SURVEY.md").read_text()
 
 
@@ -190,7 +194,7 @@ def test_path_that_is_no_utf8_can_be_surveyed(program: Program, tmp_path: Path) 
     root = tmp_path / os.fsdecode(b"caf\xe9")
     root.mkdir()
     (root / "a.py").write_text("def f(): pass\n")
-    done = program.run("survey", root)
+    done = program.call("survey", root)
     assert done.code == 0
     assert counted((root / "SURVEY.md").read_text()).functions == 1
     assert "caf\\u{dce9}" in done.out
@@ -200,7 +204,7 @@ def test_locked_journal_is_refused_by_name(program: Program, ground: Path, tmp_p
     """Two writers never share a state directory; the second one says who holds it, in one line."""
     journal = Journal.open(tmp_path / "journal")
     try:
-        done = program.run("survey", ground, "--state-dir", tmp_path / "journal")
+        done = program.call("survey", ground, "--state-dir", tmp_path / "journal")
     finally:
         journal.release()
     assert done.code == 2

@@ -129,7 +129,7 @@ async def state(tmp_path: Path) -> AsyncIterator[Path]:
 
 async def test_json_tells_sessions_approvals_and_totals(program: Program, state: Path) -> None:
     """The JSON form fits its schema and tells who did what, also while another process writes."""
-    done = program.run("tree", "--state-dir", state, "--json")
+    done = program.call("tree", "--state-dir", state, "--json")
     assert (done.code, done.err) == (0, "")
     shown = json.loads(done.out)
     jsonschema.validate(shown, TREE)
@@ -148,7 +148,7 @@ async def test_json_tells_sessions_approvals_and_totals(program: Program, state:
 
 async def test_text_is_safe_to_look_at(program: Program, state: Path) -> None:
     """Labels and arguments are shown with every control and bidirectional character escaped."""
-    done = program.run("tree", "--state-dir", state)
+    done = program.call("tree", "--state-dir", state)
     assert (done.code, done.err) == (0, "")
     assert "eyes\\u{1b}[31m" in done.out
     assert "cellar\\u{202e}" in done.out
@@ -158,47 +158,47 @@ async def test_text_is_safe_to_look_at(program: Program, state: Path) -> None:
 
 async def test_trees_are_listed_and_named(program: Program, state: Path) -> None:
     """``--list`` names all trees; ``--tree`` shows one of them; an unknown id is one typed line."""
-    (listed,) = json.loads(program.run("tree", "--list", "--json", "--state-dir", state).out)["trees"]
+    (listed,) = json.loads(program.call("tree", "--list", "--json", "--state-dir", state).out)["trees"]
     assert listed["purpose"] == "spring cleaning"
-    assert listed["tree"] in program.run("tree", "--list", "--state-dir", state).out
-    named = program.run("tree", "--tree", listed["tree"], "--json", "--state-dir", state)
+    assert listed["tree"] in program.call("tree", "--list", "--state-dir", state).out
+    named = program.call("tree", "--tree", listed["tree"], "--json", "--state-dir", state)
     assert json.loads(named.out)["last_seq"] == listed["last_seq"]
-    done = program.run("tree", "--tree", "t0000000000000000", "--state-dir", state)
+    done = program.call("tree", "--tree", "t0000000000000000", "--state-dir", state)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("sessiontree: TreeNotFound: ")
     assert len(done.err.splitlines()) == 1
-    done = program.run("resume", listed["tree"], "--state-dir", state)
+    done = program.call("resume", listed["tree"], "--state-dir", state)
     assert done.err.startswith(f"sessiontree: ConfigError: tree {listed['tree']} is no survey")
 
 
 def test_damage_is_told_with_how_far_it_could_be_read(program: Program, ground: Path, tmp_path: Path) -> None:
     """A journal damaged in the middle shows what comes before; one damaged at its head is a typed error."""
     place = tmp_path / "journal"
-    assert program.run("survey", ground, "--state-dir", place).code == 0
-    whole = json.loads(program.run("tree", "--json", "--state-dir", place).out)
+    assert program.call("survey", ground, "--state-dir", place).code == 0
+    whole = json.loads(program.call("tree", "--json", "--state-dir", place).out)
     with sqlite3.connect(place / "journal.db") as database:
         database.execute("UPDATE segments SET body = zeroblob(9) WHERE n = 8")
     database.close()
-    done = program.run("tree", "--json", "--state-dir", place)
+    done = program.call("tree", "--json", "--state-dir", place)
     shown = json.loads(done.out)
     jsonschema.validate(shown, TREE)
     assert shown["damage"]["bad_segment"] == 8
     assert 0 < shown["damage"]["last_good_seq"] == shown["last_seq"] < whole["last_seq"]
     assert not shown["finished"]
     (place / "journal.db").write_bytes(b"nothing of a database" * 500)
-    done = program.run("tree", "--state-dir", place)
+    done = program.call("tree", "--state-dir", place)
     assert done.code == 2
     assert done.err.startswith("sessiontree: JournalCorrupt: ")
 
 
 def test_place_without_a_tree_is_one_typed_line(program: Program, tmp_path: Path) -> None:
     """No journal, an empty one, and a missing workspace are told apart, and nothing is made on the way."""
-    done = program.run("tree", tmp_path)
+    done = program.call("tree", tmp_path)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("sessiontree: JournalError: ")
     assert not program.state_home.exists()
     Journal.open(tmp_path / "journal").release()
-    done = program.run("tree", "--state-dir", tmp_path / "journal")
+    done = program.call("tree", "--state-dir", tmp_path / "journal")
     assert done.err.startswith("sessiontree: ConfigError: the journal in ")
-    done = program.run("tree", tmp_path / "nowhere")
+    done = program.call("tree", tmp_path / "nowhere")
     assert done.err.startswith("sessiontree: ConfigError: workspace ")
