@@ -1,0 +1,182 @@
+"""What may be spent: set aside at the spawn, charged as it is used, and the stop at the cap."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sessiontree import (
+    AssistantMessage,
+    AsyncFunctionModel,
+    Budget,
+    FunctionModel,
+    LimitExceeded,
+    Limits,
+    ModelRequest,
+    ScriptedModel,
+    SessionClosed,
+    SessionFailed,
+    SessionKind,
+    SessionStatus,
+    Usage,
+    call,
+)
+from sessiontree.contracts.messages import TextContent
+from sessiontree.contracts.tree_facts import BudgetSpent, SessionSpawned, SpawnDenied
+from sessiontree.models.answers import Answer
+from tests.behaviours.effects import TOOLS, effects
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import facts_of
+
+WORKER = call("sessions_spawn", kind="worker", task="look")
+BRANCH = call("sessions_spawn", kind="branch", task="go on")
+
+
+def costly(request: ModelRequest) -> Answer:
+    """Ten tokens and a cent for every turn, and a call each."""
+    used = Usage(6, 4, 0.01)
+    return AssistantMessage((TextContent("hm"), call("append", text=str(request.turn))), usage=used)
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit"),
+    [
+        (Budget(tokens=35), "budget.tokens"),
+        (Budget(tool_calls=3), "budget.tool_calls"),
+        (Budget(cost_usd=0.035), "budget.cost_usd"),
+    ],
+    ids=str,
+)
+async def test_a_session_stops_at_its_cap(open_tree: Opener, budget: Budget, limit: str) -> None:
+    """The session that reached its cap fails, with the numbers; its parent and siblings go on."""
+    async with open_tree(FunctionModel(costly), tools=TOOLS) as tree:
+        branch = await tree.main.spawn("branch", "go", budget=budget)
+        async with asyncio.timeout(20):
+            result = await branch.result()
+        assert result.status is SessionStatus.FAILED
+        (spent,) = await facts_of(tree, BudgetSpent)
+        assert (spent.account, spent.limit) == ("main/b1", limit)
+        assert spent.used >= spent.allowed
+        assert limit in result.summary
+        assert len(effects(open_tree.workspace)) in {2, 3, 4}
+        assert not tree.main.status().status.is_final
+
+
+async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener) -> None:
+    """Main's budget is everybody's: at the cap every session ends, and nothing more is started."""
+    async with open_tree(FunctionModel(costly), tools=TOOLS, budget=Budget(tokens=100)) as tree:
+        first = await tree.main.spawn("branch", "go")
+        second = await tree.main.spawn("branch", "go")
+        async with asyncio.timeout(20):
+            await tree.main.result()
+            ended = {str((await child.result()).status) for child in (first, second)}
+        assert ended <= {"failed", "cancelled"}
+        assert [fact.account for fact in await facts_of(tree, BudgetSpent)] == ["main"]
+        with pytest.raises(SessionClosed):
+            await tree.main.spawn("worker", "look")
+        with pytest.raises(SessionClosed):
+            await tree.main.send("more")
+
+
+async def test_a_childs_budget_is_set_aside_and_the_rest_comes_back(open_tree: Opener) -> None:
+    """What is reserved cannot be promised twice; what is left over returns at the child's end."""
+    model = ScriptedModel({"main/b1": [call("launch"), "done"], "*": ["done"]})
+    async with open_tree(model, tools=TOOLS, budget=Budget(tokens=100, sessions=9)) as tree:
+        child = await tree.main.spawn("branch", "go", budget=Budget(tokens=80, sessions=5))
+        assert tree.main.status().budget_left == {"tokens": 20, "sessions": 3}
+        with pytest.raises(LimitExceeded, match=r"budget\.tokens"):
+            await tree.main.spawn("branch", "go", budget=Budget(tokens=21))
+        with pytest.raises(LimitExceeded, match=r"budget\.sessions"):
+            await tree.main.spawn("branch", "go", budget=Budget(sessions=3))
+        await child.cancel()
+        assert tree.main.status().budget_left["tokens"] == 100
+        again = await tree.main.spawn("branch", "go", budget=Budget(tokens=100))
+        assert (await again.result()).status is SessionStatus.COMPLETED
+
+
+async def test_sessions_are_counted_and_the_model_is_told(open_tree: Opener) -> None:
+    """A spawn beyond the budget is refused to the model, which goes on without it."""
+    model = ScriptedModel({"main": [[WORKER, WORKER, WORKER], "done"], "*": ["seen"]})
+    async with open_tree(model, budget=Budget(sessions=2)) as tree:
+        await tree.main.send("go")
+        (denied,) = await facts_of(tree, SpawnDenied)
+        assert (denied.limit, denied.used, denied.allowed) == ("budget.sessions", 3, 2)
+        assert len(await facts_of(tree, SessionSpawned)) == 3
+
+
+async def test_wall_time_ends_a_session_that_only_waits(open_tree: Opener) -> None:
+    """Time is spent without doing anything."""
+
+    async def never(request: ModelRequest) -> str:
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    async with open_tree(AsyncFunctionModel(never)) as tree:
+        worker = await tree.main.spawn("worker", "look", budget=Budget(wall_s=0.05))
+        async with asyncio.timeout(20):
+            result = await worker.result()
+        assert result.status is SessionStatus.FAILED
+        assert "wall_s" in result.summary
+
+
+async def test_what_was_used_is_counted_per_session_and_in_its_result(open_tree: Opener) -> None:
+    """A session's usage is its own; its children's is theirs."""
+
+    def reply(request: ModelRequest) -> Answer:
+        blocks = (
+            (WORKER,) if request.kind is SessionKind.BRANCH and request.turn == 1 else (TextContent("x"),)
+        )
+        return AssistantMessage(blocks, usage=Usage(5, 1, 0.5))
+
+    async with open_tree(FunctionModel(reply), budget=Budget(tokens=1000)) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        usage = (await branch.result()).usage
+        assert usage == branch.status().usage
+        assert (usage.turns, usage.tool_calls, usage.tokens) == (usage.turns, 1, 6 * usage.turns)
+        worker = tree.session("main/b1/w1").status().usage
+        assert (worker.turns, worker.tokens, worker.cost_usd) == (1, 6, 0.5)
+        assert tree.main.status().budget_left["tokens"] == 1000 - usage.tokens - worker.tokens
+        assert tree.main.status().usage == Usage()
+
+
+@pytest.mark.parametrize("limit", ["max_total", "max_live", "budget"])
+async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str) -> None:
+    """REL-L55: children that spawn children come to an end by number, and every one of them ends typed."""
+
+    def reply(request: ModelRequest) -> Answer:
+        if request.kind is SessionKind.WORKER or request.turn > 2:
+            return "enough"
+        return [BRANCH, BRANCH, WORKER, WORKER, WORKER]
+
+    limits = Limits(
+        max_depth=6,
+        max_children=4,
+        max_total=40 if limit == "max_total" else 10_000,
+        max_live=12 if limit == "max_live" else 10_000,
+    )
+    budget = Budget(sessions=39) if limit == "budget" else None
+    if limit == "max_live":
+        limits = limits.model_copy(update={"max_total": 60})
+    async with open_tree(FunctionModel(reply), limits=limits, budget=budget) as tree:
+        async with asyncio.timeout(30):
+            branch = await tree.main.spawn("branch", "go")
+            result = await branch.result()
+        assert result.status is SessionStatus.COMPLETED
+        spawned = await facts_of(tree, SessionSpawned)
+        assert len(spawned) <= (60 if limit == "max_live" else 40)
+        assert max(fact.spec.depth for fact in spawned) <= 6
+        denied = {fact.limit for fact in await facts_of(tree, SpawnDenied)}
+        assert (f"budget.{'sessions'}" if limit == "budget" else limit) in denied
+        assert {str(line.status) for line in tree.receipt()[1:]} == {"completed"}
+
+
+async def test_running_out_of_turns_is_a_failure_of_the_run_alone(open_tree: Opener) -> None:
+    """``max_turns`` is for one incoming message; the tree and its budget live on."""
+    limits = Limits(max_turns=3)
+    async with open_tree(
+        FunctionModel(costly), tools=TOOLS, limits=limits, budget=Budget(tokens=500)
+    ) as tree:
+        with pytest.raises(SessionFailed, match="max_turns"):
+            await tree.main.send("go")
+        assert tree.main.status().budget_left["tokens"] == 470
