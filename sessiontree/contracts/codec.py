@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.jsonable import dump_json, quote
 from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
@@ -33,6 +33,7 @@ from sessiontree.contracts.usage import Usage
 
 C = TypeVar("C", bound=type[Any])
 Convert: TypeAlias = Callable[[Any], Any]
+Write: TypeAlias = Callable[[Any], str]
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class _Shape:
     """Gives the fields' values in order; None until the annotations were read."""
     encode: list[tuple[str, Convert]] = field(default_factory=list)
     """Members that need converting, and how."""
+    texts: list[tuple[str, Write | None]] = field(default_factory=list)
+    """Per field what stands before its value in the text, and how it is written; None = as any JSON."""
     decode: list[tuple[str, Convert | None]] = field(default_factory=list)
     """All members, and how they are converted back."""
 
@@ -115,7 +118,16 @@ def pack(value: object) -> str:
     Raises:
         ValueError, TypeError: a member has no JSON form.
     """
-    return dump_json(to_wire(value))
+    kind = _KIND_OF[type(value)]
+    shape = _SHAPES[kind]
+    values = shape.values
+    if values is None:
+        values = _plan(shape)
+    parts = [
+        head + (dump_json(item) if write is None else write(item))
+        for (head, write), item in zip(shape.texts, values(value), strict=True)
+    ]
+    return "".join((f'{{"kind":"{kind}","v":{shape.version}', *parts, "}"))
 
 
 def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
@@ -125,12 +137,29 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     pairs = [(_member(name), *_converters(hints[name])) for name in names]
     shape.encode = [(member, encode) for member, encode, _ in pairs if encode is not None]
     shape.decode = [(member, decode) for member, _, decode in pairs]
+    shape.texts = [
+        (f',"{member}":', _writer(hints[name], encode))
+        for name, (member, encode, _) in zip(names, pairs, strict=True)
+    ]
     if len(names) == 1:
         only = attrgetter(*names)
         shape.values = lambda value: (only(value),)
     else:
         shape.values = attrgetter(*names)
     return shape.values
+
+
+def _writer(hint: Any, encode: Convert | None) -> Write | None:
+    """Return what writes a field's value; the frequent ones are written without a detour."""
+    if hint is str:
+        return quote
+    if hint is bool:
+        return lambda item: "true" if item else "false"
+    if hint in _MESSAGES:
+        return _message_to_json
+    if encode is None:
+        return None
+    return lambda item: dump_json(encode(item))
 
 
 def _member(name: str) -> str:
@@ -180,6 +209,10 @@ def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
     if hint is Recorded or hint in _KIND_OF:
         return to_wire, from_wire
     return None, None
+
+
+def _message_to_json(message: Message) -> str:
+    return message.to_json()
 
 
 def _message_to_wire(message: Message) -> dict[str, Any]:

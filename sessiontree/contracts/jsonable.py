@@ -39,6 +39,15 @@ def dump_json(value: object) -> str:
     return _write(value)
 
 
+def quote(text: str) -> str:
+    """Return a text as an ASCII JSON string.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    return encode_basestring_ascii(text)
+
+
 def dump_readable(value: object) -> str:
     """Return compact JSON with letters of every script left as they are, as a model reads it."""
     return _READABLE.encode(value)

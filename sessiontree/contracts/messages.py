@@ -1,16 +1,18 @@
 """Messages between a session and its model, in the seeds' wire form.
 
-Values are frozen and snake_case here; ``to_wire`` and ``message_from_wire`` speak the seeds' camelCase.
+Values are frozen and snake_case here; ``to_json``, ``to_wire`` and ``message_from_wire`` speak the seeds'
+camelCase. The text is written directly: a message is rendered once, when it is journaled.
 Source: seed 000 (tool invocation protocol), sections 1 to 3.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.jsonable import JsonValue, dump_json, quote
 from sessiontree.contracts.usage import NOTHING_USED, Usage
 
 StopReason: TypeAlias = Literal["stop", "toolUse", "length", "error", "aborted"]
@@ -23,9 +25,9 @@ class TextContent:
 
     text: str
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """Return ``{type: "text", text}``."""
-        return {"type": "text", "text": self.text}
+        return f'{{"type":"text","text":{quote(self.text)}}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,9 @@ class ImageContent:
     data: str
     mime_type: str
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """Return ``{type: "image", data, mimeType}``."""
-        return {"type": "image", "data": self.data, "mimeType": self.mime_type}
+        return f'{{"type":"image","data":{quote(self.data)},"mimeType":{quote(self.mime_type)}}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,16 @@ class ToolCall:
     name: str
     arguments: Mapping[str, JsonValue]
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """Return ``{type: "toolCall", id, name, arguments}``."""
-        return {"type": "toolCall", "id": self.id, "name": self.name, "arguments": self.arguments}
+        arguments = dump_json(self.arguments)
+        return (
+            f'{{"type":"toolCall","id":{quote(self.id)},"name":{quote(self.name)},"arguments":{arguments}}}'
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the same as an object."""
+        return _object(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +76,17 @@ class UserMessage:
         """All text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """Return ``{role: "user", content, timestamp, origin}``."""
-        content = [block.to_wire() for block in self.content]
-        return {"role": "user", "content": content, "timestamp": self.timestamp, "origin": self.origin}
+        content = ",".join([block.to_json() for block in self.content])
+        return (
+            f'{{"role":"user","content":[{content}],"timestamp":{self.timestamp:d},'
+            f'"origin":{quote(self.origin)}}}'
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the same as an object."""
+        return _object(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +109,18 @@ class AssistantMessage:
         """The calls, in the reply's order."""
         return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """Return ``{role: "assistant", content, stopReason, timestamp}``, and ``usage`` where any is."""
-        wire: dict[str, Any] = {
-            "role": "assistant",
-            "content": [block.to_wire() for block in self.content],
-            "stopReason": self.stop_reason,
-            "timestamp": self.timestamp,
-        }
-        if self.usage is not NOTHING_USED:
-            wire["usage"] = self.usage.to_wire()
-        return wire
+        content = ",".join([block.to_json() for block in self.content])
+        usage = "" if self.usage is NOTHING_USED else f',"usage":{dump_json(self.usage.to_wire())}'
+        return (
+            f'{{"role":"assistant","content":[{content}],"stopReason":{quote(self.stop_reason)},'
+            f'"timestamp":{self.timestamp:d}{usage}}}'
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the same as an object."""
+        return _object(self.to_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +140,20 @@ class ToolResultMessage:
         """All text blocks, joined by newlines."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """Return ``{role: "toolResult", toolCallId, toolName, content, details, isError, timestamp}``."""
-        return {
-            "role": "toolResult",
-            "toolCallId": self.tool_call_id,
-            "toolName": self.tool_name,
-            "content": [block.to_wire() for block in self.content],
-            "details": self.details,
-            "isError": self.is_error,
-            "timestamp": self.timestamp,
-        }
+        content = ",".join([block.to_json() for block in self.content])
+        details = "null" if self.details is None else dump_json(self.details)
+        is_error = "true" if self.is_error else "false"
+        return (
+            f'{{"role":"toolResult","toolCallId":{quote(self.tool_call_id)},'
+            f'"toolName":{quote(self.tool_name)},"content":[{content}],"details":{details},'
+            f'"isError":{is_error},"timestamp":{self.timestamp:d}}}'
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the same as an object."""
+        return _object(self.to_json())
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
@@ -166,6 +186,11 @@ def message_from_wire(wire: Mapping[str, Any]) -> Message:
             wire["timestamp"],
         )
     raise ValueError(f"no message has the role {role!r}")
+
+
+def _object(text: str) -> dict[str, Any]:
+    wire: dict[str, Any] = json.loads(text)
+    return wire
 
 
 def _blocks(wire: list[Mapping[str, Any]]) -> tuple[TextContent | ImageContent, ...]:
