@@ -76,14 +76,15 @@ def _want_approval(
     same = [
         other
         for other in state.calls.values()
-        if other.digest == stimulus.digest and other.phase == "asking" and other.key != call.key
+        if other.digest == stimulus.digest and other.phase == "asking" and not other.outside
     ]
     if same and not call.outside:
         # A repeat of a pending call joins it: one request, one prompt, at most one effect.
         request_id = same[0].request_id
-        text = "the same call already waits for an approval; its outcome will be told"
+        text = f"the same call {same[0].call.id} already waits for an approval; its outcome is this one's too"
         message = pending_message(call.call.id, stimulus.tool, text, request_id, stimulus.at_ms)
-        decision.facts.append(facts.CallResolved(call.key, "pending", message))
+        resets = stimulus.tool if stimulus.tool in state.ledger else None
+        decision.facts.append(facts.CallResolved(call.key, "pending", message, (), resets))
         return
     request_id = request_id_of(state, call.key)
     decision.facts.append(
@@ -185,9 +186,16 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     call = state.calls.get(stimulus.key)
     if call is not None:
         name = stimulus.message.tool_name
-        resets = name if name in state.ledger and stimulus.outcome != "skipped" else None
+        resets = name if name in state.ledger and _proves_valid(state, call, stimulus) else None
         resolve(decision, call, stimulus.outcome, stimulus.message, stimulus.artifacts, resets)
     return decision
+
+
+def _proves_valid(state: SessionState, call: CallState, stimulus: stimuli.CallFinished) -> bool:
+    """Whether a result is the first proof that the model can call a tool; too late once it is given up."""
+    if call.outside or call.phase != "open" or stimulus.outcome == "skipped":
+        return False
+    return not state.ledger[stimulus.message.tool_name].refused
 
 
 def resolve(
@@ -244,10 +252,8 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
         facts.ApprovalSettled(call.key, stimulus.request_id, stimulus.decision, stimulus.by, stimulus.reason)
     )
     if stimulus.decision == "approved":
-        decision.facts.append(
-            facts.CallIntended(call.key, call.tool, call.arguments, call.digest, call.tier, call.repeatable)
-        )
-        decision.instructions.append(todo.AwaitCommit((call.key,)))
+        if not (call.outside and state.in_turn):
+            intend(decision, call)
     else:
         reason = f"{call.tool} was {stimulus.decision} by {stimulus.by}"
         error = PermissionDenied(
@@ -256,6 +262,14 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
         message = error_message(call.call.id, call.tool, error, stimulus.at_ms)
         resolve(decision, call, "denied", message)
     return decision
+
+
+def intend(decision: Decision, call: CallState) -> None:
+    """Let a call run that was allowed, once its intent is durable."""
+    decision.facts.append(
+        facts.CallIntended(call.key, call.tool, call.arguments, call.digest, call.tier, call.repeatable)
+    )
+    decision.instructions.append(todo.AwaitCommit((call.key,)))
 
 
 def park(call: CallState, at_ms: int) -> facts.CallParked:

@@ -90,11 +90,11 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     steer = stimulus.mode == "steer"
     decision.facts.append(facts.Heard(stimulus.message_id, message, steer=steer, wakes=True))
     if steer and not state.asking:
-        running = [
-            key
-            for key in state.reply_keys
-            if key in state.calls and state.calls[key].phase in {"open", "approved", "intended"}
-        ]
+        own = [state.calls[key] for key in state.reply_keys if key in state.calls]
+        waiting = [call for call in own if not call.parked and call.phase == "asking"]
+        running = [call.key for call in own if not call.parked and call.phase != "asking"]
+        # Parked at once: an approval that comes while running calls still stop delays the next turn no more.
+        decision.facts.extend(calls.park(call, stimulus.at_ms) for call in waiting)
         if running:
             decision.instructions.append(todo.AbortCalls(tuple(running), "a new message came in"))
     return decision
@@ -161,7 +161,7 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
     decision.facts.append(facts.Stopping(stimulus.reason, stimulus.status))
     running = []
     for call in state.calls.values():
-        if call.phase in {"asking", "held"}:
+        if call.phase in {"asking", "held", "approved"}:
             calls.abort_asking(decision, call, f"the session stops: {stimulus.reason}", stimulus.at_ms)
         else:
             running.append(call.key)

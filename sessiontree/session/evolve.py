@@ -97,12 +97,13 @@ def _call_held(state: SessionState, fact: facts.CallHeld) -> None:
 def _bind(state: SessionState, fact: facts.CallIntended | facts.ApprovalWanted) -> CallState | None:
     call = state.calls.get(fact.key)
     if call is not None:
+        if call.phase == "open" and not call.outside:
+            state.ledger.pop(fact.tool, None)
         call.tool = fact.tool
         call.arguments = fact.arguments
         call.digest = fact.digest
         call.tier = fact.tier
         call.repeatable = fact.repeatable
-        state.ledger.pop(fact.tool, None)
     return call
 
 
@@ -122,7 +123,7 @@ def _approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
 
 def _approval_settled(state: SessionState, fact: facts.ApprovalSettled) -> None:
     call = state.calls.get(fact.key)
-    if call is not None:
+    if call is not None and fact.decision == "approved":
         call.phase = "approved"
 
 

@@ -22,7 +22,10 @@ class PrepareCall:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteCall:
-    """Run a checked call; answer with CallFinished. ``digest`` is empty for calls nobody had to allow."""
+    """Run a checked call; answer with CallFinished. ``digest`` is empty for calls nobody had to allow.
+
+    May come again for a call that runs on this host: then it runs on, and is not begun a second time.
+    """
 
     key: str
     call_id: str

@@ -6,7 +6,6 @@ from sessiontree.contracts.envelopes import error_message
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 
-
 NEW_MESSAGE = "a new message came in before the call began"
 
 

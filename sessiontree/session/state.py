@@ -99,7 +99,7 @@ class SessionState:
     unanswered: list[str] = field(default_factory=list)
     """Ids of messages the next last word answers."""
     heard: dict[str, None] = field(default_factory=dict)
-    """Ids of messages and keys of outside calls taken, newest last; the oldest are forgotten beyond a bound."""
+    """Ids of messages and keys of outside calls taken, newest last; the oldest beyond a bound are gone."""
     consultations: dict[str, Consultation] = field(default_factory=dict)
     artifacts: list[Artifact] = field(default_factory=list)
     reported: Usage = Usage()

@@ -9,7 +9,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.schema.result import compile_result
 from sessiontree.session import instructions as todo
-from sessiontree.session.calls import MAX_ATTEMPTS, Decision, notice, park, resolve
+from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park, resolve
 from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
 from sessiontree.session.state import CallState, SessionState
 
@@ -29,8 +29,8 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     for index, call in enumerate(calls):
         key = f"{stimulus.turn}.{index}"
         if steered:
-            message = skipped_message(call, NEW_MESSAGE, stimulus.at_ms)
-            resolve(decision, CallState(key, call), "skipped", message)
+            result = skipped_message(call, NEW_MESSAGE, stimulus.at_ms)
+            resolve(decision, CallState(key, call), "skipped", result)
         else:
             decision.instructions.append(todo.PrepareCall(key, call))
     return decision
@@ -49,6 +49,9 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
     schema = state.spec.result_schema
     if schema is None:
         _rest(state, decision, text, None)
+        return
+    if state.result_attempts >= MAX_ATTEMPTS:
+        _rest(state, decision, text, "the result never fitted the schema its parent gave, and was given up")
         return
     try:
         value = compile_result(schema).validate_text(text)
@@ -87,14 +90,15 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
         return None
     if state.reply_keys:
         return _wait_for_calls(state, at_ms)
-    if any(call.outside and call.phase == "intended" for call in state.calls.values()):
+    if state.calls and any(call.outside and call.phase == "intended" for call in state.calls.values()):
         return None
-    waiting = any(each.wakes for each in state.inbox)
-    if state.owes_turn or waiting:
-        return _start_turn(state, waiting)
-    if held := [call for call in state.calls.values() if call.phase == "held"]:
+    waiting = bool(state.inbox) and any(each.wakes for each in state.inbox)
+    if (state.owes_turn or waiting) and (turn := _start_turn(state, waiting)) is not None:
+        return turn
+    if held := [call for call in state.calls.values() if call.phase in {"held", "approved"}]:
         return _release(held)
-    if state.offer is not None and not state.calls:
+    if state.offer is not None and all(call.phase == "asking" for call in state.calls.values()):
+        # A last word under a pending approval suspends the session; the tree does not end it before.
         return _offer(state)
     return None
 
@@ -102,15 +106,21 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
 def _release(held: list[CallState]) -> Decision:
     decision = Decision()
     for call in held:
+        if call.phase == "approved":
+            intend(decision, call)
+            continue
         decision.facts.append(facts.CallHeld(call.key, held=False))
         decision.instructions.append(todo.PrepareCall(call.key, call.call))
     return decision
 
 
-def _start_turn(state: SessionState, waiting: bool) -> Decision:
+def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
+    """Ask the model, or rest where it was asked often enough; then notices wait for the next message."""
     decision = Decision()
     fresh = waiting and any(each.wakes and each.message.origin != "notice" for each in state.inbox)
-    if not waiting and state.run_turns >= state.limits.max_turns:
+    if not fresh and state.run_turns >= state.limits.max_turns:
+        if state.offer is not None:
+            return None
         allowed = state.limits.max_turns
         problem = f"max_turns is {allowed} and the work is not done; raise it with Limits(max_turns=…)"
         _rest(state, decision, "", problem)

@@ -1,0 +1,257 @@
+"""Everything that can happen to a session, as a hypothesis state machine over a host and a supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.messages import AssistantMessage, ToolCall
+from tests.session.machine import REAL, Machine
+from tests.session.words import RESULT_SCHEMA, TOOLS, call, reply, spec
+from tests.session.world import World
+
+picks = st.integers(0, 11)
+kinds = st.sampled_from([SessionKind.BRANCH, SessionKind.BRANCH, SessionKind.MAIN])
+patience = st.sampled_from([0.0, 0.0, 30.0, None])
+outcomes = st.sampled_from(["ok", "ok", "ok", "error", "denied", "blocked", "timeout"])
+decisions = st.sampled_from(["approved", "approved", "approved", "denied", "expired", "cancelled"])
+ticks = st.sampled_from([0, 1, 5_000, 30_000, -7_000])
+tools = st.sampled_from([*TOOLS, *TOOLS, "wipe", "gone"])
+seldom = st.sampled_from([False, False, False, True])
+texts = st.sampled_from(['{"n": 1}', "done", '{"n": "one"}', ""])
+
+
+def calls(bad: st.SearchStrategy[bool], named: st.SearchStrategy[str] = tools) -> st.SearchStrategy[ToolCall]:
+    """Return calls; few arguments and ids, so that they repeat."""
+    ids = st.sampled_from(["c1", "c1", "c2", "\udce9"])
+    return st.builds(
+        lambda tool, n, bad, name: call(tool, n, bad=bad, call_id=name), named, st.integers(0, 1), bad, ids
+    )
+
+
+def replies_of(strategy: st.SearchStrategy[ToolCall], most: int) -> st.SearchStrategy[AssistantMessage]:
+    """Return replies with one to ``most`` calls."""
+    return st.lists(strategy, min_size=1, max_size=most).map(lambda made: reply(*made))
+
+
+replies: st.SearchStrategy[AssistantMessage] = st.one_of(
+    replies_of(calls(seldom), 4),
+    replies_of(calls(st.just(False), st.sampled_from(["wipe", "seal", "look"])), 3),
+    replies_of(calls(st.just(False), st.sampled_from(["note", "mark", "look"])), 3),
+    texts.map(lambda text: reply(text=text)),
+)
+mistakes: st.SearchStrategy[AssistantMessage] = st.one_of(
+    replies_of(calls(st.just(True), st.just("look")), 1),
+    replies_of(calls(st.just(True), st.just("note")), 2),
+    replies_of(calls(seldom.map(lambda bad: not bad), st.just("wipe")), 2),
+    st.just(reply(text="no JSON")),
+)
+moves = st.lists(st.one_of(picks, picks, replies), max_size=6)
+"""What goes on by itself: numbers choose chores, replies are given where the model is asked."""
+
+
+class SessionRules(RuleBasedStateMachine):
+    """One session through any order of events; clocks step back, hosts are lost, all may come twice."""
+
+    machine: Machine = REAL
+    only: tuple[str, ...] = ()
+
+    @initialize(
+        kind=kinds,
+        typed=st.booleans(),
+        patience_s=patience,
+        max_turns=st.sampled_from([3, 5, 50]),
+        task=st.sampled_from(["compare", "compare", ""]),
+    )
+    def adopt(
+        self, kind: SessionKind, typed: bool, patience_s: float | None, max_turns: int, task: str
+    ) -> None:
+        """A host takes the session."""
+        limits = Limits(approval_patience_s=patience_s, max_turns=max_turns)
+        made = spec(kind, task=task, result_schema=RESULT_SCHEMA if typed else None)
+        self.world = World(made, limits, self.machine, self.only)
+        self.said = 0
+        self.world.adopt()
+
+    def teardown(self) -> None:
+        """Whatever happened, the session comes to rest, with one result for every call."""
+        if hasattr(self, "world") and self.world.is_whole:
+            self.world.settle()
+
+    # What goes on by itself.
+
+    def go_on(self, moves: Sequence[int | AssistantMessage]) -> None:
+        """Host, supervisor and model do some of what they have to do, in any order."""
+        for move in moves:
+            if isinstance(move, AssistantMessage):
+                self.reply(move)
+            elif chores := self.world.chores():
+                chores[move % len(chores)]()
+
+    def reply(self, message: AssistantMessage) -> None:
+        """Let the model reply, if it is asked."""
+        if self.world.live.asking:
+            self.world.report()
+            self.world.answer(message, -1)
+
+    def make_it_ask(self) -> None:
+        """See to it that the session asks its model, if it can."""
+        if not self.world.live.asking:
+            self.world.work()
+        if not self.world.live.asking:
+            self.said += 1
+            self.world.hear(f"m{self.said}")
+
+    @rule(messages=st.lists(replies, min_size=1, max_size=3), moves=moves)
+    def turns_go_on(self, messages: list[AssistantMessage], moves: list[int | AssistantMessage]) -> None:
+        """The model answers, and some of what it asked for is done; a few times where it may."""
+        for message in messages:
+            self.reply(message)
+            self.go_on(moves)
+
+    @rule(
+        messages=st.lists(mistakes, min_size=2, max_size=4), between=st.sampled_from(["", "", "lose", "call"])
+    )
+    def model_makes_mistakes(self, messages: list[AssistantMessage], between: str) -> None:
+        """The model cannot spell one tool's arguments, whatever happens meanwhile."""
+        self.make_it_ask()
+        for message in messages:
+            self.reply(message)
+            self.world.work()
+            if between == "lose":
+                self.world.lose_host()
+            elif between == "call" and message.tool_calls:
+                self.program_asks(call(message.tool_calls[0].name), new=True)
+                self.world.work()
+
+    @precondition(lambda self: self.world.questions)
+    @rule(message=replies, pick=picks, fails=st.booleans())
+    def old_question_is_answered(self, message: AssistantMessage, pick: int, fails: bool) -> None:
+        """The model answers any question that is out, maybe one asked before a loss; or it cannot."""
+        world = self.world
+        if fails:
+            world.give(stimuli.ModelFailed(world.at_ms, world.questions[pick % len(world.questions)], "busy"))
+        else:
+            world.answer(message, pick % len(world.questions))
+
+    @rule()
+    def everything_is_done(self) -> None:
+        """Host and supervisor do all they have to do."""
+        self.world.work()
+
+    # Calls.
+
+    @precondition(lambda self: self.world.running)
+    @rule(pick=picks, outcome=outcomes)
+    def call_finishes(self, pick: int, outcome: Any) -> None:
+        """A running call ends somehow."""
+        running = [*self.world.running]
+        self.world.finish(running[pick % len(running)], outcome)
+
+    @rule(pick=picks, decision=decisions, twice=seldom, moves=moves)
+    def approval_is_decided(
+        self, pick: int, decision: str, twice: bool, moves: list[int | AssistantMessage]
+    ) -> None:
+        """A request reaches its end; now and then that is told twice."""
+        self.world.report()
+        if self.world.requests:
+            self.world.decide(self.world.requests[pick % len(self.world.requests)], decision)
+            if twice:
+                self.world.again(0)
+        self.go_on(moves)
+
+    @rule(asked=calls(seldom), old=seldom, moves=moves)
+    def program_calls(self, asked: ToolCall, old: bool, moves: list[int | AssistantMessage]) -> None:
+        """The creating program wants a call made outside the transcript; a few ids come twice."""
+        self.program_asks(asked, new=not old)
+        self.go_on(moves)
+
+    def program_asks(self, asked: ToolCall, *, new: bool) -> None:
+        """Bring a call of the creating program."""
+        self.said += new
+        self.world.give(stimuli.CallAsked(self.world.at_ms, f"o{self.said}", asked.name, asked.arguments))
+
+    # Messages and the family.
+
+    @rule(
+        mode=st.sampled_from(["follow_up", "steer"]),
+        origin=st.sampled_from(["user", "parent", "child"]),
+        old=seldom,
+        moves=moves,
+    )
+    def hear(self, mode: Any, origin: Any, old: bool, moves: list[int | AssistantMessage]) -> None:
+        """Somebody says something; a few ids come twice."""
+        self.said += not old
+        self.world.hear(f"m{self.said}", f"words {self.said}", mode, origin)
+        self.go_on(moves)
+
+    @rule(pick=picks, answer=st.sampled_from(["approve", "deny", "escalate"]))
+    def somebody_below_needs_something(self, pick: int, answer: str) -> None:
+        """A child gave a tool up, or a request of somebody below rests here; or the function answered one."""
+        world = self.world
+        if world.consulting:
+            world.consult(world.consulting[0], answer)
+        elif pick % 2:
+            world.give(stimuli.ChildTroubled(world.at_ms, f"p{pick}", "main/b1/w1", "look", 3, "/bad", "no"))
+        else:
+            asked = (f"r{pick}", "main/b1/b1", "wipe", {"n": 1}, "Elevated")
+            world.give(stimuli.ApproverAsked(world.at_ms, *asked))
+
+    # Time, losses, repeats, the end.
+
+    @rule(passed_ms=ticks)
+    def time_passes(self, passed_ms: int) -> None:
+        """Time passes, or steps back."""
+        self.world.ring(passed_ms)
+
+    @rule(pick=st.integers(0, 30))
+    def something_comes_again(self, pick: int) -> None:
+        """Anything that reached the session reaches it once more."""
+        self.world.again(pick)
+
+    @rule(before=moves, reports=st.booleans(), moves=moves)
+    def host_is_lost(
+        self, before: list[int | AssistantMessage], reports: bool, moves: list[int | AssistantMessage]
+    ) -> None:
+        """The host is lost, just after a report or long after; or the session rests and moves."""
+        self.go_on(before)
+        if reports:
+            self.world.report()
+        self.lose()
+        self.go_on(moves)
+
+    @rule(message=replies, most=st.integers(1, 9))
+    def reply_is_cut_short(self, message: AssistantMessage, most: int) -> None:
+        """The host is lost somewhere on the way of a reply's calls."""
+        self.make_it_ask()
+        self.reply(message)
+        self.world.work(most)
+        self.lose()
+
+    def lose(self) -> None:
+        """Lose the host, or let a session that rests move to another."""
+        if self.world.is_restful:
+            self.world.passivate()
+        else:
+            self.world.lose_host()
+
+    @rule(
+        status=st.sampled_from(["completed", "cancelled", "expired", "failed"]),
+        stops=seldom,
+        loses=st.booleans(),
+        before=moves,
+    )
+    def stop(self, status: Any, stops: bool, loses: bool, before: list[int | AssistantMessage]) -> None:
+        """The session is told to stop, but not often; its host may be lost then."""
+        self.go_on(before)
+        if stops:
+            self.world.give(stimuli.CancelAsked(self.world.at_ms, f"enough, {status}", status))
+            if loses:
+                self.world.report()
+                self.lose()

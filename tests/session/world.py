@@ -1,0 +1,282 @@
+"""A host and a supervisor for one session, without tools or disk; they do as real ones do.
+
+The host answers in its own time and is lost now and then, with everything it had not reported. The supervisor
+makes reported facts durable, only then carries out what came with them, and brings again what a lost host
+had not reported as taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.messages import AssistantMessage, ToolCall
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.session_facts import SessionFact
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.session import instructions as todo
+from sessiontree.session.instructions import SessionInstruction
+from sessiontree.session.state import initial
+from tests.session.machine import REAL, Machine
+from tests.session.watcher import Watcher
+from tests.session.words import CARDS, finished, reply, verdict
+
+MOST_CHORES = 400
+
+
+class World:
+    """One session, its host and its supervisor; every step is judged by a watcher."""
+
+    def __init__(
+        self, spec: SessionSpec, limits: Limits, machine: Machine = REAL, only: Iterable[str] = ()
+    ) -> None:
+        """Start before the session is adopted; ``only`` names the rules to watch, if not all."""
+        self.machine = machine
+        self.watcher = Watcher(machine, spec, limits, only)
+        self.spec = spec
+        self.limits = limits
+        self.at_ms = 0
+        self.live = initial(spec, limits)
+        self.facts: list[SessionFact] = []
+        """Of the last step."""
+        self.told: list[SessionInstruction] = []
+        """Of the last step."""
+        self.is_whole = True
+        """False from the begin of a step until it was judged."""
+        # On the host, lost with it.
+        self.preparing: dict[str, ToolCall] = {}
+        self.running: dict[str, ToolCall] = {}
+        self._cancelled: set[str] = set()
+        self.consulting: list[str] = []
+        self.unreported: list[SessionFact] = []
+        self.held_back: list[SessionInstruction] = []
+        self._due: deque[Stimulus] = deque()
+        # At the supervisor.
+        self.durable: list[SessionFact] = []
+        self.untaken: list[Stimulus] = []
+        self.questions: list[int] = []
+        self.committing: list[tuple[str, ...]] = []
+        self.requests: list[str] = []
+        self.alarms: set[int] = set()
+        self.results: list[SessionResult[Any]] = []
+        self.answers: dict[str, Outcome] = {}
+        self.words: dict[str, str | None] = {}
+        """Last words by message, None where the run stopped short."""
+        self.troubles: list[str] = []
+        self.decided: dict[str, str] = {}
+        """Approval requests that reached their end."""
+        self.returned: dict[str, str] = {}
+        """Answers of approver functions."""
+        self._past: list[tuple[Stimulus, bool]] = []
+        """What reached the session, and whether it outlives its host."""
+        self._supervise: dict[type[Any], Callable[[Any], None]] = {
+            todo.AwaitCommit: lambda each: self.committing.append(each.keys),
+            todo.AskApproval: self._ask,
+            todo.CallModel: lambda each: self.questions.append(each.turn),
+            todo.ReturnAnswer: lambda each: self.returned.update({each.request_id: each.answer}),
+            todo.AnswerCall: lambda each: self.answers.update({each.call_id: each.outcome}),
+            todo.AnswerMessages: self._last_word,
+            todo.ReportTrouble: lambda each: self.troubles.append(each.tool),
+            todo.OfferResult: lambda each: self.results.append(each.result),
+            todo.WakeAt: lambda each: self.alarms.add(each.at_ms),
+        }
+        self._host: dict[type[Any], Callable[[Any], None]] = {
+            todo.PrepareCall: lambda each: self.preparing.update({each.key: each.call}),
+            todo.ExecuteCall: self._begin,
+            todo.AbortCalls: self._abort,
+            todo.RunApprover: lambda each: self.consulting.append(each.request_id),
+        }
+
+    # One step.
+
+    def give(self, stimulus: Stimulus, *, repeats: bool = False) -> None:
+        """Bring a stimulus from the supervisor, maybe one that a lost host had been given already."""
+        self.untaken.append(stimulus)
+        self._past.append((stimulus, True))
+        self._take(stimulus, repeats=repeats)
+
+    def say(self, stimulus: Stimulus) -> None:
+        """Let the host tell the session what became of its work."""
+        self._past.append((stimulus, False))
+        self._take(stimulus)
+
+    def again(self, pick: int) -> None:
+        """Bring something once more that reached the session before: repeated, late, or stale."""
+        if self._past:
+            stimulus, _ = self._past[-1 - pick % len(self._past)]
+            self._take(stimulus, repeats=True)
+
+    def _take(self, stimulus: Stimulus, *, repeats: bool = False) -> None:
+        self.is_whole = False
+        self.watcher.begin(stimulus, repeats=repeats)
+        self.facts, self.told = self.machine.react(self.live, stimulus)
+        self.watcher.end(self.live, stimulus, self.facts, self.told)
+        self.is_whole = True
+        self.unreported += self.facts
+        for instruction in self.told:
+            carry = self._host.get(type(instruction))
+            if carry is None:
+                self.held_back.append(instruction)
+            else:
+                carry(instruction)
+        while self._due:
+            self.say(self._due.popleft())
+
+    # The host.
+
+    def adopt(self) -> None:
+        """Let a host take the session."""
+        self.say(stimuli.Adopted(self.at_ms, CARDS, "model", "You work."))
+
+    def prepare(self, key: str) -> None:
+        """Check a call."""
+        self.say(verdict(self.at_ms, key, self.preparing.pop(key)))
+
+    def finish(self, key: str, outcome: Outcome = "ok") -> None:
+        """End a running call; one that was told to stop has been aborted."""
+        asked = self.running.pop(key)
+        if key in self._cancelled:
+            self._cancelled.discard(key)
+            outcome = "aborted"
+        self.say(finished(self.at_ms, key, asked, outcome))
+
+    def consult(self, request_id: str, answer: str = "escalate") -> None:
+        """Let an approver function return."""
+        self.consulting.remove(request_id)
+        self.say(stimuli.ApproverAnswered(self.at_ms, request_id, answer, "so"))
+
+    def _begin(self, execute: todo.ExecuteCall) -> None:
+        call = self.live.calls.get(execute.key)
+        if call is not None and execute.key not in self.running:
+            self.running[execute.key] = call.call
+
+    def _abort(self, abort: todo.AbortCalls) -> None:
+        for key in abort.keys:
+            self.preparing.pop(key, None)
+            call = self.live.calls.get(key)
+            if key in self.running:
+                self._cancelled.add(key)
+            elif call is not None:
+                self._due.append(finished(self.at_ms, key, call.call, "skipped"))
+
+    # The supervisor.
+
+    def report(self) -> None:
+        """Make what the host reports durable, then carry out what came with it."""
+        self.durable += self.unreported
+        held_back = self.held_back
+        self.unreported, self.held_back, self.untaken = [], [], []
+        self.watcher.effects.reported(self.durable)
+        for instruction in held_back:
+            self._supervise[type(instruction)](instruction)
+
+    def lose_host(self) -> None:
+        """Lose the host; another adopts the session and is brought what the first had not told to have."""
+        untaken = self._leave()
+        self.watcher.rolled_back(self.durable, self.live)
+        self.adopt()
+        self._take(stimuli.Recovered(self.at_ms))
+        for stimulus in untaken:
+            self.give(stimulus, repeats=True)
+
+    @property
+    def is_restful(self) -> bool:
+        """Whether the session may be passivated: nothing runs and nothing is on its way."""
+        on_host = (self.preparing, self.running, self.consulting, self.unreported, self.held_back)
+        return not any((*on_host, self.untaken, self.committing))
+
+    def passivate(self) -> None:
+        """Take the session off its host and wake it on another one."""
+        self._leave()
+        self.watcher.woken(self.durable, self.live)
+        self.adopt()
+
+    def _leave(self) -> list[Stimulus]:
+        untaken = self.untaken
+        self.preparing, self.running, self.consulting = {}, {}, []
+        self.unreported, self.held_back, self.untaken = [], [], []
+        self._cancelled.clear()
+        self._due.clear()
+        self._past = [each for each in self._past if each[1]]
+        self.live = self.machine.rebuild(self.spec, self.limits, self.durable)
+        return untaken
+
+    def _ask(self, ask: todo.AskApproval) -> None:
+        if ask.request_id not in self.requests and ask.request_id not in self.decided:
+            self.requests.append(ask.request_id)
+
+    def _last_word(self, answer: todo.AnswerMessages) -> None:
+        for message_id in answer.message_ids:
+            self.words[message_id] = None if answer.error is not None else answer.text
+
+    def commit(self, index: int = 0) -> None:
+        """Tell that intents are durable."""
+        self.give(stimuli.IntentsCommitted(self.at_ms, self.committing.pop(index)))
+
+    def decide(self, request_id: str, decision: str, by: str = "ada") -> None:
+        """Answer an approval request."""
+        self.requests.remove(request_id)
+        self.decided[request_id] = decision
+        self.give(stimuli.ApprovalAnswered(self.at_ms, request_id, decision, by, "because"))
+
+    def hear(
+        self, message_id: str, text: str = "hello", mode: Any = "follow_up", origin: Any = "user"
+    ) -> None:
+        """Bring a message."""
+        self.give(stimuli.Incoming(self.at_ms, message_id, text, mode, origin))
+
+    def answer(self, message: AssistantMessage, index: int = 0) -> None:
+        """Let the model reply to a question that is out."""
+        self.give(stimuli.ModelAnswered(self.at_ms, self.questions.pop(index), message))
+
+    def ring(self, passed_ms: int = 0) -> None:
+        """Let time pass; whoever wanted to be woken by now is."""
+        self.at_ms += passed_ms
+        self.alarms = {at_ms for at_ms in self.alarms if at_ms > self.at_ms}
+        self.give(stimuli.Rang(self.at_ms))
+
+    # Both together.
+
+    def chores(self) -> list[Callable[[], None]]:
+        """Return everything host and supervisor could do next without anybody saying anything new."""
+        found: list[Callable[[], None]] = []
+        if self.unreported or self.held_back or self.untaken:
+            found.append(self.report)
+        found += [partial(self.commit, index) for index in range(len(self.committing))]
+        found += [partial(self.prepare, key) for key in self.preparing]
+        found += [partial(self.finish, key) for key in self.running]
+        return found
+
+    def work(self, most: int = MOST_CHORES) -> None:
+        """Do chores, as many as said, or until none is left."""
+        for _ in range(most):
+            chores = self.chores()
+            if not chores:
+                return
+            chores[0]()
+        assert most < MOST_CHORES, "S20: host and supervisor never run out of work"
+
+    def settle(self, text: str = '{"n": 1}') -> None:
+        """Answer everything: approvals with no, the model with a last word; then ask for the session's."""
+        for _ in range(MOST_CHORES):
+            self.work()
+            if self.requests:
+                self.decide(self.requests[0], "denied")
+            elif self.consulting:
+                self.consult(self.consulting[0])
+            elif self.questions:
+                self.answer(reply(text=text))
+            elif self.alarms:
+                self.ring(max(0, min(self.alarms) - self.at_ms))
+            else:
+                break
+        else:
+            raise AssertionError("S20: the session never comes to rest")
+        self.ring()
+        self.watcher.settled(self.live, self.told)
