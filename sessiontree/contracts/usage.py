@@ -27,6 +27,16 @@ class Usage:
             self.tool_calls + other.tool_calls,
         )
 
+    def __sub__(self, other: Usage) -> Usage:
+        """Return the member-wise difference."""
+        return Usage(
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cost_usd - other.cost_usd,
+            self.turns - other.turns,
+            self.tool_calls - other.tool_calls,
+        )
+
     @property
     def tokens(self) -> int:
         """Input and output tokens together."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sessiontree.contracts import stimuli
@@ -281,9 +281,18 @@ class SessionRunner:
         self._due.append((f"call:{key}", stimuli.CallFinished(at_ms, key, "skipped", message)))
 
     def _launch(self, execute: todo.ExecuteCall) -> None:
-        task = asyncio.create_task(self._run_task(execute))
+        self._do_beside(self._run_task(execute))
+
+    def _do_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the driver; only when it is over can the session be idle."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done_beside)
+
+    def _done_beside(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._driver is None:
+            self._flush()
 
     async def _run_task(self, execute: todo.ExecuteCall) -> None:
         try:
@@ -323,9 +332,7 @@ class SessionRunner:
         self._due.append((f"call:{outcome.key}", stimulus))
 
     def _run_approver(self, instruction: todo.RunApprover) -> None:
-        task = asyncio.create_task(self._consult(instruction))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._do_beside(self._consult(instruction))
 
     async def _consult(self, instruction: todo.RunApprover) -> None:
         request = ApprovalRequest(
@@ -370,7 +377,7 @@ class SessionRunner:
         usage = self.state.usage
         spent = None
         if usage != self._reported_usage:
-            spent = _difference(usage, self._reported_usage)
+            spent = usage - self._reported_usage
             self._reported_usage = usage
         outcome = Outcome(
             self.session,
@@ -388,13 +395,3 @@ class SessionRunner:
         self._told_idle = idle
         self._last_report = time.monotonic()
         self._report(outcome)
-
-
-def _difference(now: Usage, before: Usage) -> Usage:
-    return Usage(
-        now.input_tokens - before.input_tokens,
-        now.output_tokens - before.output_tokens,
-        now.cost_usd - before.cost_usd,
-        now.turns - before.turns,
-        now.tool_calls - before.tool_calls,
-    )

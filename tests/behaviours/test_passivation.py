@@ -1,0 +1,248 @@
+"""Few slots, many sessions: those that wait give way, and wake as if they had never left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from sessiontree import (
+    AsyncFunctionModel,
+    FunctionModel,
+    Limits,
+    ModelRequest,
+    ScriptedModel,
+    SessionKind,
+    SessionStatus,
+    SessionTree,
+    call,
+)
+from sessiontree.contracts.session_facts import CallParked, Opened
+from sessiontree.contracts.tree_facts import ResultHeld
+from sessiontree.models.answers import Answer
+from sessiontree.models.port import Model
+from tests.behaviours.effects import TOOLS, effects
+from tests.behaviours.misbehaving import Sleeper
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import asked, facts_of, records, results, until
+
+WORKER = call("sessions_spawn", kind="worker", task="look")
+WIDE = Limits(max_children=64, approval_patience_s=None)
+BRANCHES = 12
+
+
+def busy(request: ModelRequest) -> Answer:
+    """A Branch appends, asks for an approval, has a Worker look, and sums up; a Worker looks twice."""
+    if request.kind is SessionKind.WORKER:
+        return call("look", text=str(request.turn)) if request.turn < 3 else "seen"
+    steps: list[Answer] = [call("append"), [call("launch"), call("look")], WORKER, "waiting"]
+    return steps[request.turn - 1] if request.turn <= 4 else "all done"
+
+
+async def later(request: ModelRequest) -> Answer:
+    """Reply as above, after others had their turn."""
+    await asyncio.sleep(0.001)
+    return busy(request)
+
+
+def instant() -> Model:
+    """Return the model that replies at once."""
+    return FunctionModel(busy)
+
+
+def waiting() -> Model:
+    """Return the model that is asked through the gateway."""
+    return AsyncFunctionModel(later)
+
+
+async def run(tree: SessionTree) -> None:
+    """Let a dozen Branches work, answering their requests as they come, newest first."""
+    branches = [await tree.main.spawn("branch", "go") for _ in range(BRANCHES)]
+    for pending in reversed(await asked(tree, BRANCHES)):
+        await pending.approve()
+    for branch in branches:
+        result = await branch.result()
+        assert (result.status, result.summary) == (SessionStatus.COMPLETED, "all done")
+
+
+async def told(tree: SessionTree) -> dict[str, list[Any]]:
+    """Return every session's facts without times; the tree's own only counted, for their order may differ."""
+    found: dict[str, list[Any]] = {}
+    for record in await records(tree):
+        fact = json.loads(record.text, object_hook=without_times)
+        found.setdefault(record.session, []).append(fact)
+    found[""] = sorted(Counter(fact["kind"] for fact in found[""] if fact["kind"] not in ROUTINE).items())
+    return found
+
+
+ROUTINE = {"usage_charged", "posts_taken", "session_stirred", "result_held"}
+"""Facts that may be one or several, as sessions report more or less at once."""
+
+
+def without_times(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object without its moments."""
+    return {name: item for name, item in value.items() if not name.endswith("at_ms") and name != "timestamp"}
+
+
+@pytest.mark.parametrize("model", [instant, waiting])
+async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(open_tree: Opener, model: Any) -> None:
+    """Everything completes, and each session's facts are the same, one by one."""
+    found = []
+    for slots in (2, 64):
+        opened = Opener(open_tree.backend, open_tree.workspace, open_tree.state_dir / str(slots))
+        async with opened(model(), tools=TOOLS, limits=WIDE, slots=slots) as tree:
+            async with asyncio.timeout(30):
+                await run(tree)
+            assert len(tree.receipt()) == 1 + 2 * BRANCHES
+            found.append(await told(tree))
+        assert len(effects(open_tree.workspace)) == 2 * BRANCHES
+        (open_tree.workspace / "effects.log").unlink()
+    few, many = found
+    assert few.keys() == many.keys()
+    for session in many:
+        assert few[session] == many[session]
+
+
+async def test_a_single_slot_is_enough(open_tree: Opener) -> None:
+    """One host serves Main, Branches and Workers in turn, deep ones too."""
+    branch = call("sessions_spawn", kind="branch", task="go on")
+    model = FunctionModel(
+        lambda request: (
+            branch
+            if request.session_id.count("/") < 3 and request.turn == 1
+            else call("append")
+            if request.turn == 1
+            else "done"
+        )
+    )
+    async with open_tree(model, tools=TOOLS, slots=1) as tree:
+        await tree.main.send("go")
+        assert (await tree.session("main/b1").result()).status is SessionStatus.COMPLETED
+        assert len(effects(open_tree.workspace)) == 1
+        assert len(await facts_of(tree, Opened)) == 4
+
+
+async def crowd_out(tree: SessionTree) -> None:
+    """Make every other session leave its host: as many newcomers as there are slots, twice over."""
+    await tree.main.map("worker", ["crowd"] * 4, concurrency=4)
+
+
+def crowded(script: list[Answer], **more: list[Answer]) -> ScriptedModel:
+    """Return a model whose first Branch follows a script and whose Workers just look."""
+    return ScriptedModel({"main/b1": script, "*": [call("look"), "seen"], **more})
+
+
+async def test_a_session_waiting_for_an_approval_wakes_for_it(open_tree: Opener) -> None:
+    """The call that was approved runs once, on another host than the one that asked."""
+    async with open_tree(crowded([call("launch"), "done"]), tools=TOOLS, limits=WIDE, slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (pending,) = await asked(tree)
+        await crowd_out(tree)
+        await pending.approve()
+        assert (await branch.result()).summary == "done"
+        assert results(tree, "main/b1")[0].text == "appended x"
+        assert len(effects(open_tree.workspace)) == 1
+
+
+async def test_a_session_whose_parallel_calls_are_done_gives_its_host_away(open_tree: Opener) -> None:
+    """Once the last of several calls has its result, nothing runs on the host any more."""
+    reply: Answer = [call("append", text="1"), call("launch"), call("append", text="2"), call("look")]
+    async with open_tree(crowded([reply, "done"]), tools=TOOLS, limits=WIDE, slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (pending,) = await asked(tree)
+        await crowd_out(tree)
+        await pending.approve()
+        assert (await branch.result()).summary == "done"
+        assert sorted(text for _, text in effects(open_tree.workspace)) == ["1", "2", "x"]
+
+
+async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(open_tree: Opener) -> None:
+    """Its notice starts the turn that ends it."""
+    limits = Limits(approval_patience_s=0)
+    model = crowded([call("launch"), "meanwhile", "done"])
+    async with open_tree(model, tools=TOOLS, limits=limits, slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        await until(tree, ResultHeld, where=lambda fact: fact.session == "main/b1")
+        await crowd_out(tree)
+        await tree.approvals.pending()[0].deny()
+        assert (await branch.result()).summary == "done"
+        assert effects(open_tree.workspace) == []
+
+
+async def test_a_patient_session_wakes_when_its_patience_ends(open_tree: Opener) -> None:
+    """The clock rings for sessions that are only rows, too."""
+    limits = Limits(approval_patience_s=0.1)
+    model = crowded([call("launch"), "meanwhile", "done"])
+    async with open_tree(model, tools=TOOLS, limits=limits, slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (pending,) = await asked(tree)
+        await crowd_out(tree)
+        await until(tree, CallParked)
+        await pending.approve()
+        assert (await branch.result()).summary == "done"
+
+
+async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_tree: Opener) -> None:
+    """The child's report is heard by whoever embodies the parent then."""
+    model = crowded([WORKER, "waiting", "heard"])
+    async with open_tree(model, tools=TOOLS, slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        await crowd_out(tree)
+        assert (await branch.result()).summary == "heard"
+
+
+async def test_a_session_waiting_for_its_model_wakes_for_the_reply(open_tree: Opener) -> None:
+    """The gateway keeps the question while the session is gone; the model is asked once a turn."""
+    questions: list[tuple[str, int]] = []
+    go_on = asyncio.Event()
+
+    async def reply(request: ModelRequest) -> Answer:
+        questions.append((request.session_id, request.turn))
+        if request.session_id == "main/b1":
+            await go_on.wait()
+            return call("append") if request.turn == 1 else "done"
+        return call("look") if request.turn == 1 else "seen"
+
+    async with open_tree(AsyncFunctionModel(reply), tools=TOOLS, slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        await until(tree, Opened, session="main/b1")
+        await crowd_out(tree)
+        go_on.set()
+        assert (await branch.result()).summary == "done"
+        assert [turn for session, turn in questions if session == "main/b1"] == [1, 2]
+        assert len(effects(open_tree.workspace)) == 1
+
+
+async def test_an_idle_main_wakes_for_the_next_message(open_tree: Opener) -> None:
+    """What was said before is still known."""
+    model = FunctionModel(lambda request: f"turn {request.turn}, {len(request.messages)} messages")
+    async with open_tree(model, slots=1) as tree:
+        for turn in (1, 2, 3):
+            assert await tree.main.send("hello") == f"turn {turn}, {2 * turn - 1} messages"
+            await crowd_out(tree)
+
+
+async def test_a_session_asked_for_its_approval_wakes_to_answer(open_tree: Opener) -> None:
+    """A Branch's approver function runs although the Branch had left its host."""
+    below = call("sessions_spawn", kind="branch", task="go on")
+    asker: list[Answer] = [call("launch", text="safe"), "done"]
+    model = crowded([below, "waiting"], **{"main/b1/b1": asker})
+    async with open_tree(model, tools=TOOLS, slots=1, channel=None) as tree:
+        approver = "tests.behaviours.approvers:approves_safe"
+        branch = await tree.main.spawn("branch", "go", approver=approver)
+        assert (await branch.result()).summary == "waiting"
+        assert len(effects(open_tree.workspace)) == 1
+
+
+async def test_a_session_whose_tool_runs_is_not_taken_off_its_host(open_tree: Opener) -> None:
+    """Newcomers wait for a slot; the running tool is neither stopped nor run twice."""
+    sleeper = Sleeper(0.1)
+    async with open_tree(crowded([call("sleeper"), "slept"]), tools=[*TOOLS, sleeper], slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        await sleeper.started.wait()
+        await crowd_out(tree)
+        assert (await branch.result()).summary == "slept"
+        assert sleeper.ended == ["cancelled"]
