@@ -174,6 +174,8 @@ class TreeKeeper:
         self.news.set()
         if tell:
             self.tidings.set()
+        if self.failure is not None:
+            return  # closed here since: what follows is owed, and done by whoever resumes the tree
         if seat is not None:
             for each in local:
                 self._carrier.for_session(seat, each)
@@ -202,6 +204,8 @@ class TreeKeeper:
 
     def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
+        if self.failure is not None:
+            return
         at_ms = self._around.clock.now_ms()
         before = seat.taken
         posts = self._note_taken(seat, outcome.taken)
