@@ -89,11 +89,12 @@ class SessionRunner:
         self.state = self._rebuild(adopt)
         self._reported_usage = self.state.usage
         at_ms = now_ms()
+        if adopt.recovered:
+            # First: what the session begins anew now is not owed from before.
+            self._inputs.append(("recovered", stimuli.Recovered(at_ms), False))
         self._inputs.append(
             ("adopted", stimuli.Adopted(at_ms, questioner.cards, adopt.model, questioner.prompt), False)
         )
-        if adopt.recovered:
-            self._inputs.append(("recovered", stimuli.Recovered(at_ms), False))
 
     @staticmethod
     def _rebuild(adopt: Adopt) -> SessionState:

@@ -13,7 +13,7 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import ApprovalAnswer
 from sessiontree.contracts.codec import from_wire
-from sessiontree.contracts.errors import TreeNotFound
+from sessiontree.contracts.errors import ConfigError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.ports import SessionReport
@@ -97,8 +97,14 @@ class LocalBackend:
 
     async def resume(self, tree_id: str, setup: TreeSetup) -> TreeConfig:
         """Take up a tree from the journal."""
+        if self.is_open(tree_id):
+            raise ConfigError(f"tree {tree_id} is open in this runtime; close it before you resume it")
         self._equip_tree(tree_id, setup)
-        keeper = await self.supervisor.resume(tree_id, setup.agents, setup.waiting)
+        try:
+            keeper = await self.supervisor.resume(tree_id, setup.agents, setup.waiting)
+        except BaseException:
+            self.release(tree_id)
+            raise
         return keeper.config
 
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
