@@ -62,7 +62,10 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         tools=tuple(
             ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest) for entry in table
         ),
-        agents=tuple(AgentRow(name, spec.config.model, spec.tools) for name, spec in agents.items()),
+        agents=tuple(
+            AgentRow(name, spec.config.model, spec.tools, spec.config.system_tier)
+            for name, spec in agents.items()
+        ),
         purpose=purpose,
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sessiontree.contracts.tiers import SystemAnswer
+
 DEFAULT_PROMPT = (
     "You are one session in a tree of sessions. Work with the tools you are given, "
     "say plainly what you did and what you could not do."
@@ -21,7 +23,7 @@ class AgentConfig(BaseModel):
     """Name of the model; empty = the tree's."""
     prompt: str = DEFAULT_PROMPT
     """The first part of the system prompt."""
-    system_tier: str = Field(default="allow", pattern="^(allow|ask|deny)$")
+    system_tier: SystemAnswer = "allow"
     """What happens to System calls: run, need approval, or are refused."""
     max_result_chars: int = Field(default=40_000, ge=200)
     """Longest text of one tool result a model gets."""

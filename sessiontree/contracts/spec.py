@@ -11,6 +11,7 @@ from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.tiers import SystemAnswer
 
 Via: TypeAlias = Literal["root", "model", "handle"]
 """Who spawned a session: nobody, a model through a tool, or the creating program through a handle."""
@@ -48,3 +49,5 @@ class SessionSpec:
     """When its time to live ends."""
     key: str | None
     """Names the spawn; a repeat with the same key is the same child."""
+    system_tier: SystemAnswer = "allow"
+    """What happens to its System calls: the strictest its agent or any session above it says."""

@@ -6,6 +6,10 @@ Source: ADR-0004, PermissionTier.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Literal, TypeAlias
+
+SystemAnswer: TypeAlias = Literal["allow", "ask", "deny"]
+"""What happens to System calls: they run, need an approval, or are refused; from lax to strict."""
 
 
 class PermissionTier(IntEnum):

@@ -8,6 +8,7 @@ from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.tiers import SystemAnswer
 
 
 @recorded("tool_row")
@@ -29,6 +30,8 @@ class AgentRow:
     model: str
     tools: tuple[str, ...] | None
     """Tools its sessions may hold at most; None = all their kind allows."""
+    system_tier: SystemAnswer = "allow"
+    """What happens to its System calls."""
 
 
 @recorded("tree_config")

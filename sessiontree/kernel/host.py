@@ -88,7 +88,7 @@ class HostCore:
         outbox = self._outbox
         while outbox and outbox[0][0] <= after:
             outbox.popleft()
-        if not outbox:
+        if not outbox and not self._closed:
             self._news.clear()
             try:
                 async with asyncio.timeout(wait_s):

@@ -204,8 +204,6 @@ class TreeKeeper:
 
     def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
-        if self.failure is not None:
-            return
         at_ms = self._around.clock.now_ms()
         before = seat.taken
         posts = self._note_taken(seat, outcome.taken)
@@ -261,7 +259,8 @@ class TreeKeeper:
         if seat.journaled:
             records = self._around.journal.read_session(self.config.tree_id, seat.session)
             texts = tuple(record.text for record in records)
-        agent = self._around.agents[spec.agent]
+        named = self._around.agents[spec.agent]
+        agent = named.model_copy(update={"system_tier": spec.system_tier})
         return Adopt(
             self.config.tree_id,
             seat.session,

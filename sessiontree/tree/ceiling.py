@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.tree.state import TreeState
+
+_STRICTNESS: tuple[SystemAnswer, ...] = ("allow", "ask", "deny")
 
 
 def tools_of_main(state: TreeState, agent: str) -> tuple[str, ...]:
@@ -16,6 +19,11 @@ def tools_of_child(state: TreeState, parent: SessionSpec, kind: SessionKind, age
     """Return the names of the tools a child may hold at most, sorted."""
     allowed = state.allowed[agent, kind]
     return tuple([name for name in parent.tools if name in allowed])
+
+
+def strictest(*tiers: SystemAnswer) -> SystemAnswer:
+    """Return the strictest of some answers to System calls."""
+    return max(tiers, key=_STRICTNESS.index)
 
 
 def deepest_level(kind: SessionKind, max_depth: int) -> int:

@@ -8,10 +8,18 @@ from collections.abc import Callable
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.tree_config import AgentRow, TreeConfig
 from sessiontree.contracts.tree_facts import SessionSpawned, SpawnDenied, TreeCreated
 from sessiontree.tree.accounts import endless, later
 from sessiontree.tree.budgets import shortage
-from sessiontree.tree.ceiling import deepest_level, earliest, time_to_live_s, tools_of_child, tools_of_main
+from sessiontree.tree.ceiling import (
+    deepest_level,
+    earliest,
+    strictest,
+    time_to_live_s,
+    tools_of_child,
+    tools_of_main,
+)
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
 from sessiontree.tree.state import Session, TreeState
@@ -57,6 +65,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         budget=config.budget,
         expires_at_ms=None,
         key=None,
+        system_tier=config.agents[0].system_tier,
     )
     _start(draft, spec, MAIN, 1)
 
@@ -115,7 +124,12 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         budget=asked.budget,
         expires_at_ms=earliest(own_end_ms, parent.spec.expires_at_ms),
         key=asked.key,
+        system_tier=strictest(parent.spec.system_tier, _row(draft.state.charter, agent).system_tier),
     )
+
+
+def _row(config: TreeConfig, agent: str) -> AgentRow:
+    return next(row for row in config.agents if row.name == agent)
 
 
 def _refuse(draft: Draft, asked: SpawnAsked, error: SpawnRefused) -> None:

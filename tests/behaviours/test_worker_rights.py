@@ -21,6 +21,7 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
@@ -56,7 +57,7 @@ class Handles(Tool[Nothing]):
 @pytest.mark.parametrize("system_tier", ["allow", "ask", "deny"])
 @pytest.mark.parametrize("tools", [None, ("handles", "write", "sessions_spawn")])
 async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
-    open_tree: Opener, system_tier: str, tools: tuple[str, ...] | None
+    open_tree: Opener, system_tier: SystemAnswer, tools: tuple[str, ...] | None
 ) -> None:
     """REL-P11: no configuration gives a Worker a writer, shell, channel, memory writer or children."""
     agent = AgentSpec(config=AgentConfig(system_tier=system_tier), tools=tools)

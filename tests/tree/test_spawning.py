@@ -141,7 +141,7 @@ def test_an_end_makes_room_for_the_living_but_not_in_all() -> None:
 def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
     """The error says what there is."""
     assert (
-        "there are default, reader, writer" in Harness().open().refused("main", WORKER, agent="nobody").reason
+        "there are careful, default, reader, shut, writer" in Harness().open().refused("main", WORKER, agent="nobody").reason
     )
 
 
@@ -227,6 +227,24 @@ def test_the_ceiling_never_rises_again() -> None:
     assert harness.session(harness.spawn(reader, BRANCH, agent="default")).spec.tools == ("read", "search")
     assert harness.session(harness.spawn(reader, BRANCH, agent="writer")).spec.tools == ("read",)
     assert harness.session(harness.spawn(reader, WORKER)).spec.agent == "reader"
+
+
+@pytest.mark.parametrize(
+    ("above", "agent", "holds"),
+    [
+        ("careful", "default", "ask"),
+        ("shut", "careful", "deny"),
+        ("default", "shut", "deny"),
+        ("careful", None, "ask"),
+    ],
+)
+def test_what_happens_to_system_calls_only_gets_stricter(above: str, agent: str | None, holds: str) -> None:
+    """A child runs as any agent, and the strictest answer of all above it stays."""
+    harness = Harness().open()
+    parent = harness.spawn("main", BRANCH, agent=above)
+    child = harness.spawn(parent, BRANCH, agent=agent)
+    assert harness.session(child).spec.system_tier == holds
+    assert harness.session(harness.spawn(child, WORKER, agent="default")).spec.system_tier == holds
 
 
 def test_a_model_gives_nobody_the_power_to_approve() -> None:

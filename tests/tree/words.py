@@ -22,6 +22,8 @@ AGENTS = (
     AgentRow("default", "m", None),
     AgentRow("reader", "m", ("read", "search")),
     AgentRow("writer", "m", ("owner_only", "read", "write")),
+    AgentRow("careful", "m", None, "ask"),
+    AgentRow("shut", "m", None, "deny"),
 )
 
 
@@ -34,7 +36,7 @@ def config(
     owns_channel: bool = True,
     budget: Budget | None = None,
 ) -> TreeConfig:
-    """Return a configuration with five tools and three agents."""
+    """Return a configuration with five tools and five agents."""
     return TreeConfig(
         tree_id="t1",
         workspace="/somewhere",
