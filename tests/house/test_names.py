@@ -16,7 +16,7 @@ LAZY_DOORS = {
     "sessiontree/cli/app.py",
     "sessiontree/kernel/approver_function.py",
 }
-"""The only files that load modules by name: lazy exports, backends, commands, and approvers named by users."""
+"""The only files that load modules by name: lazy exports, backends, commands, approvers users name."""
 
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),

@@ -140,9 +140,8 @@ def test_an_end_makes_room_for_the_living_but_not_in_all() -> None:
 
 def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
     """The error says what there is."""
-    assert (
-        "there are careful, default, reader, shut, writer" in Harness().open().refused("main", WORKER, agent="nobody").reason
-    )
+    reason = Harness().open().refused("main", WORKER, agent="nobody").reason
+    assert "there are careful, default, reader, shut, writer" in reason
 
 
 def test_a_label_belongs_to_one_live_child() -> None:
