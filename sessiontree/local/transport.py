@@ -98,7 +98,7 @@ class LocalTransport:
             self.host.receive((frame,))
 
     def _maybe_die(self, faults: Faults) -> None:
-        if faults.deaths_left > 0 and faults.happens(faults.die):
+        if not self._dead and faults.deaths_left > 0 and faults.happens(faults.die):
             faults.deaths_left -= 1
             faults.deaths += 1
             # Not from within the caller: a real host dies on its own time.

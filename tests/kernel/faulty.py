@@ -1,0 +1,82 @@
+"""Runtimes on which things go wrong on purpose: between supervisor and hosts, or at a chosen point."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sessiontree import Runtime
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import Packed
+from sessiontree.local.backend import DEFAULT_SLOTS, LocalBackend
+from sessiontree.local.transport import Faults
+
+Chunks = Sequence[tuple[str, Sequence[Packed]]]
+
+
+class FaultyRuntime(Runtime):
+    """A runtime whose way between supervisor and hosts is as bad as its faults make it."""
+
+    def __init__(self, state_dir: Path, faults: Faults | None = None, slots: int = DEFAULT_SLOTS) -> None:
+        self.state_dir = state_dir
+        self.local = LocalBackend(state_dir, slots=slots, faults=faults)
+        self.backend = self.local
+
+
+def faults_of(seed: int, *, deaths: int) -> Faults:
+    """Return faults of every sort, as bad as a seed says."""
+    source = random.Random(seed)
+    return Faults(
+        random.Random(seed + 1),
+        lose=source.choice([0.0, 0.1, 0.3]),
+        repeat=source.choice([0.0, 0.2, 0.5]),
+        delay=source.choice([0.0, 0.3, 0.7]),
+        delay_s=0.001,
+        die=source.choice([0.02, 0.1, 0.3]) if deaths else 0.0,
+        deaths_left=deaths,
+    )
+
+
+class Recorder:
+    """Keeps what a journal was given, append by append, and passes it on.
+
+    Args:
+        journal: Where it goes.
+        on_append: Called before each append with its number, from 1.
+    """
+
+    def __init__(self, journal: Journal, on_append: Callable[[int], None] | None = None) -> None:
+        self._journal = journal
+        self._on_append = on_append
+        self.appends: list[Chunks] = []
+
+    def append(self, tree_id: str, chunks: Chunks) -> tuple[int, asyncio.Future[None]]:
+        """Keep and pass on."""
+        self.appends.append([(session, tuple(facts)) for session, facts in chunks])
+        if self._on_append is not None:
+            self._on_append(len(self.appends))
+        return self._journal.append(tree_id, chunks)
+
+    def __getattr__(self, name: str) -> object:
+        """Everything else is the journal's."""
+        return getattr(self._journal, name)
+
+
+def recorded(runtime: FaultyRuntime, on_append: Callable[[int], None] | None = None) -> Recorder:
+    """Make a runtime's journal keep its appends; before anything is appended."""
+    recorder = Recorder(runtime.local._journal, on_append)
+    runtime.local._journal = recorder  # type: ignore[assignment]
+    return recorder
+
+
+async def write_prefix(state_dir: Path, tree_id: str, row0: dict[str, object], appends: list[Chunks]) -> None:
+    """Write a journal that holds the first appends of a tree and nothing else."""
+    journal = Journal.open(state_dir)
+    journal.start(asyncio.get_running_loop())
+    await journal.create_tree(tree_id, row0)  # type: ignore[arg-type]
+    for chunks in appends:
+        _, durable = journal.append(tree_id, chunks)
+        await durable
+    await journal.close()
