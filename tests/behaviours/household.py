@@ -6,10 +6,19 @@ reports. The model looks only at the conversation, so it may be asked again afte
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
-from sessiontree import FunctionModel, ModelRequest, SessionKind, SessionStatus, SessionTree, call
+from sessiontree import (
+    AsyncFunctionModel,
+    FunctionModel,
+    ModelRequest,
+    SessionKind,
+    SessionStatus,
+    SessionTree,
+    call,
+)
 from sessiontree.contracts.messages import AssistantMessage, UserMessage
 from sessiontree.contracts.tree_facts import ResultHeld
 from sessiontree.models.answers import Answer
@@ -50,7 +59,14 @@ def reply(request: ModelRequest) -> Answer:
     return "tidied up" if heard else "waiting"
 
 
+async def reply_later(request: ModelRequest) -> Answer:
+    """Reply the same, after others had their turn."""
+    await asyncio.sleep(0)
+    return reply(request)
+
+
 MODEL = FunctionModel(reply)
+WAITING = AsyncFunctionModel(reply_later)
 
 
 async def finished(tree: SessionTree) -> None:

@@ -56,8 +56,7 @@ async def test_a_tree_closed_at_any_turn_comes_to_the_same_end(
     async with asyncio.timeout(PATIENCE_S):
         await reached.wait()
     await tree.close()
-    again = AsyncFunctionModel(lambda request: _later(household.reply(request)))
-    async with await open_tree.resume(tree.tree_id, again, tools=TOOLS) as tree:
+    async with await open_tree.resume(tree.tree_id, household.WAITING, tools=TOOLS) as tree:
         await household.finished(tree)
         assert household.outcome(tree) == household.RESULTS
         unknown = [fact for fact in await facts_of(tree, CallResolved) if fact.outcome == "unknown"]
@@ -65,11 +64,6 @@ async def test_a_tree_closed_at_any_turn_comes_to_the_same_end(
         assert max(done.values(), default=0) <= 1
         assert len(household.EFFECTS - done) <= len(unknown)
         assert not done - household.EFFECTS
-
-
-async def _later(answer: Answer) -> Answer:
-    await asyncio.sleep(0)
-    return answer
 
 
 class Stuck(Append):

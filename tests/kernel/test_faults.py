@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree import AsyncFunctionModel, CallbackChannel, Limits, ModelRequest, SessionTree
+from sessiontree import CallbackChannel, Limits, SessionTree
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.supervisor import load_tree
 from sessiontree.local.transport import Faults
-from sessiontree.models.answers import Answer
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial
 from sessiontree.tree.snapshot import snapshot
@@ -23,14 +22,6 @@ from tests.behaviours.reading import facts_of, records
 from tests.kernel.faulty import FaultyRuntime, faults_of
 
 PATIENCE_S = 30.0
-
-
-async def _later(request: ModelRequest) -> Answer:
-    await asyncio.sleep(0)
-    return household.reply(request)
-
-
-WAITING = AsyncFunctionModel(_later)
 
 
 async def run_household(directory: Path, faults: Faults | None, seed: int = 0) -> None:
@@ -44,7 +35,7 @@ async def run_household(directory: Path, faults: Faults | None, seed: int = 0) -
     async with FaultyRuntime(directory / "state", faults, 1 + seed % 4) as runtime:
         tree = SessionTree(
             workspace,
-            model=WAITING if seed % 2 else household.MODEL,
+            model=household.WAITING if seed % 2 else household.MODEL,
             tools=TOOLS,
             approvals="always" if seed % 3 else "auto",
             channel=CallbackChannel(lambda request: True),
