@@ -334,6 +334,8 @@ class SessionTree:
         while True:
             state = self._backend.state(self.tree_id)
             over = state.sessions["main"].status.is_final
+            if over:
+                await self._backend.result(self.tree_id, "main")  # its last facts are durable then
             wait_s = 0.0 if over else READ_WAIT_S
             records = await self._backend.read(self.tree_id, after, READ_AT_ONCE, wait_s)
             for record in records:

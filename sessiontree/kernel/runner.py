@@ -264,7 +264,8 @@ class SessionRunner:
         self._due.append((f"call:{key}", stimulus_of(prepared, self._now_ms())))
 
     def _execute(self, instruction: todo.ExecuteCall) -> None:
-        self._to_run.append(instruction)
+        if self._running.claim(instruction.key):
+            self._to_run.append(instruction)
 
     def _abort(self, instruction: todo.AbortCalls) -> None:
         waiting = {execute.key for execute in self._to_run}

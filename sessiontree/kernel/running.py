@@ -47,6 +47,7 @@ class RunningCalls:
         self._watch = watch
         self._on_abandoned = on_abandoned
         self._running: dict[str, Running] = {}
+        self._claimed: set[str] = set()
         self._turns: dict[str, asyncio.Lock] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._next_look = math.inf
@@ -59,6 +60,17 @@ class RunningCalls:
     def tools(self) -> tuple[str, ...]:
         """Names of the tools that run now."""
         return tuple(running.prepared.entry.name for running in self._running.values())
+
+    def claim(self, key: str) -> bool:
+        """Take a call up; False where it is taken up already.
+
+        After a host was lost, a call may be owed twice: as what the session had intended, and by the word
+        that its intent is durable.
+        """
+        if key in self._claimed:
+            return False
+        self._claimed.add(key)
+        return True
 
     def cancel(self, key: str) -> bool:
         """Ask a call to stop; False where it does not run."""
@@ -95,6 +107,7 @@ class RunningCalls:
             else:
                 outcome = await self._dispatcher.execute(prepared, execute.call_id, execute.digest, signals)
         finally:
+            self._claimed.discard(execute.key)
             current = self._running.get(execute.key) is running
             if current:
                 del self._running[execute.key]

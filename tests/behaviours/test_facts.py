@@ -1,0 +1,139 @@
+"""The journal is the tree: what is read there, in order and once, is what the tree is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from sessiontree import ScriptedModel, call
+from sessiontree.contracts.session_facts import CallIntended, CallResolved, TurnReplied, TurnStarted
+from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned, TreeCreated
+from sessiontree.journal.record import Record
+from sessiontree.kernel.replay import fact_of
+from sessiontree.session.evolve import evolve as evolve_session
+from sessiontree.session.state import initial
+from sessiontree.tree.evolve import evolve as evolve_tree
+from sessiontree.tree.invariants import check_invariants
+from sessiontree.tree.receipt import receipt
+from sessiontree.tree.snapshot import snapshot
+from sessiontree.tree.state import initial_tree
+from tests.behaviours import household
+from tests.behaviours.effects import TOOLS, effects
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import PATIENCE_S, facts_of, records
+
+
+async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Opener) -> None:
+    """REL-S38: evolving the tree's facts from nothing gives its state, receipt and invariants included."""
+    async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
+        await tree.main.send("go")
+        await household.finished(tree)
+        await tree.finish("over")
+        state = initial_tree()
+        for record in await records(tree, ""):
+            evolve_tree(state, fact_of(record.text))
+        check_invariants(state)
+        assert snapshot(state) == snapshot(tree._backend.state(tree.tree_id))
+        assert receipt(state, "main") == tree.receipt()
+
+
+async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) -> None:
+    """Each session by itself: transcript, artifacts and usage are in its own facts."""
+    model = ScriptedModel([call("write", path="a.txt", content="x"), call("read", path="a.txt"), "done"])
+    async with open_tree(model) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        result = await branch.result()
+        limits = tree._backend.state(tree.tree_id).limits
+        (spawned,) = [
+            fact for fact in await facts_of(tree, SessionSpawned) if fact.spec.session_id == "main/b1"
+        ]
+        state = initial(spawned.spec, limits)
+        for record in await records(tree, "main/b1"):
+            evolve_session(state, fact_of(record.text))
+        assert state.transcript == branch.history()
+        assert tuple(state.artifacts) == result.artifacts
+        assert state.usage == result.usage
+        assert [artifact.path for artifact in result.artifacts] == ["a.txt"]
+
+
+async def test_events_are_all_facts_in_order_and_once(open_tree: Opener) -> None:
+    """A reader that comes first, one that comes late and one that comes again read the same numbers."""
+    async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
+
+        async def follow(after: int = 0) -> list[int]:
+            return [record.seq async for record in tree.events(after=after)]
+
+        early = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+        await tree.main.send("go")
+        await household.finished(tree)
+        again = asyncio.create_task(follow(after=10))
+        await tree.finish("over")
+        async with asyncio.timeout(PATIENCE_S):
+            numbers = await early
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert await again == numbers[10:]
+            assert await follow() == numbers
+            assert await follow(after=numbers[-1]) == []
+            assert [record.seq for record in await records(tree)] == numbers
+
+
+async def test_reading_after_a_number_is_idempotent(open_tree: Opener) -> None:
+    """The same question has the same answer, in pieces of any size."""
+    async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
+        await tree.main.send("go")
+        await household.finished(tree)
+        await tree.finish("over")
+        backend = tree._backend
+        whole = await backend.read(tree.tree_id, 0, 10_000, 0.0)
+        for size in (1, 7, 100):
+            pieces: list[Record] = []
+            while piece := await backend.read(tree.tree_id, pieces[-1].seq if pieces else 0, size, 0.0):
+                assert await backend.read(tree.tree_id, pieces[-1].seq if pieces else 0, size, 0.0) == piece
+                pieces += piece
+            assert pieces == whole
+
+
+async def test_facts_are_plain_json_with_a_kind_and_a_version(open_tree: Opener) -> None:
+    """Whoever reads the journal needs no code of ours: ASCII, one object each, cause and time beside it."""
+    async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
+        await tree.main.send("go ☕")
+        await household.finished(tree)
+        found = await records(tree)
+        for record in found:
+            assert record.text.isascii()
+            assert "\n" not in record.text
+            fact = json.loads(record.text)
+            assert isinstance(fact["kind"], str)
+            assert fact["v"] >= 1
+            assert record.cause
+            assert record.at_ms > 1_600_000_000_000
+        assert isinstance(fact_of(found[0].text), TreeCreated)
+
+
+async def test_an_intent_precedes_its_effect_and_a_result_the_next_question(open_tree: Opener) -> None:
+    """REL-S43: in every session, calls are intended before they run, resolved before the next turn."""
+    async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
+        await tree.main.send("go")
+        await household.finished(tree)
+        for session in ("main", *household.RESULTS):
+            open_calls: set[str] = set()
+            intended: set[str] = set()
+            for record in await records(tree, session):
+                fact = fact_of(record.text)
+                if isinstance(fact, TurnReplied):
+                    open_calls |= {f"{fact.turn}.{index}" for index in range(len(fact.message.tool_calls))}
+                elif isinstance(fact, CallIntended):
+                    assert fact.key in open_calls
+                    intended.add(fact.key)
+                elif isinstance(fact, CallResolved):
+                    open_calls.discard(fact.key)
+                elif isinstance(fact, TurnStarted):
+                    assert not open_calls
+            ran = {
+                call_id.partition("#")[2]
+                for call_id, _ in effects(open_tree.workspace)
+                if call_id.startswith(f"{session}#")
+            }
+            assert ran <= intended
+        assert len(await facts_of(tree, SessionEnded)) == len(household.RESULTS)
