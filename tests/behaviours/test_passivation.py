@@ -18,6 +18,8 @@ from sessiontree import (
     SessionKind,
     SessionStatus,
     SessionTree,
+    ToolContext,
+    ToolResult,
     call,
 )
 from sessiontree.contracts.session_facts import CallParked, Opened
@@ -25,7 +27,7 @@ from sessiontree.contracts.tree_facts import ResultHeld
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.misbehaving import Sleeper
+from tests.behaviours.misbehaving import Nothing, Sleeper
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, records, results, until
 
@@ -170,6 +172,41 @@ async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(open_t
         await tree.approvals.pending()[0].deny()
         assert (await branch.result()).summary == "done"
         assert effects(open_tree.workspace) == []
+
+
+class Turnstile(Sleeper):
+    """Keeps its session on its host until it is let through."""
+
+    name = "turnstile"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = asyncio.Event()
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        self.started.set()
+        await self.let_go.wait()
+        return ToolResult("through")
+
+
+async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard(open_tree: Opener) -> None:
+    """A suspended session that wakes for two things at once does not end by the word it had said before."""
+    turnstile = Turnstile()
+    model = ScriptedModel(
+        {
+            "main/b1": [call("launch"), WORKER, "waiting", "heard the child", "all done"],
+            "main/b1/w1": [call("turnstile"), "seen"],
+        }
+    )
+    limits = Limits(approval_patience_s=0)
+    async with open_tree(model, tools=[*TOOLS, turnstile], limits=limits, slots=1) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        await turnstile.started.wait()
+        (pending,) = await asked(tree)
+        await pending.approve()
+        turnstile.let_go.set()
+        assert (await branch.result()).summary == "all done"
+        assert len(effects(open_tree.workspace)) == 1
 
 
 async def test_a_patient_session_wakes_when_its_patience_ends(open_tree: Opener) -> None:

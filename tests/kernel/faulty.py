@@ -80,3 +80,20 @@ async def write_prefix(state_dir: Path, tree_id: str, row0: dict[str, object], a
         _, durable = journal.append(tree_id, chunks)
         await durable
     await journal.close()
+
+
+class KillAt(Faults):
+    """One host dies when the n-th message passes between supervisor and hosts; nothing else goes wrong."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, point: int) -> None:
+        super().__init__(random.Random(point), die=1.0, delay_s=0.001, deaths_left=1)
+        self._left = point
+
+    def happens(self, chance: float) -> bool:
+        """Whether the point is reached."""
+        if chance != self.die:
+            return False
+        self._left -= 1
+        return self._left == 0

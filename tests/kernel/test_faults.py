@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from sessiontree.tree.snapshot import snapshot
 from tests.behaviours import household
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.reading import facts_of, records
-from tests.kernel.faulty import FaultyRuntime, faults_of
+from tests.kernel.faulty import FaultyRuntime, KillAt, faults_of
 
 PATIENCE_S = 30.0
 
@@ -101,3 +102,23 @@ async def test_dying_hosts_repeat_no_effect(tmp_path: Path, seed: int) -> None:
 async def test_many_more_seeds(tmp_path: Path, seed: int) -> None:
     """The same over many seeds, with more deaths."""
     await run_household(tmp_path, faults_of(seed, deaths=seed % 3 * 10), seed)
+
+
+async def test_a_host_that_dies_at_one_of_a_few_points_changes_nothing(tmp_path: Path) -> None:
+    """One death, at every eleventh message."""
+    for point in count(1, 11):
+        faults = KillAt(point)
+        await run_household(tmp_path / str(point), faults, seed=1 + point % 2)
+        if not faults.deaths:
+            break
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_host_that_dies_at_any_point_changes_nothing(tmp_path: Path, seed: int) -> None:
+    """One death, at every single message until there are no more, whoever answers."""
+    for point in count(1):
+        faults = KillAt(point)
+        await run_household(tmp_path / str(point), faults, seed)
+        if not faults.deaths:
+            break
