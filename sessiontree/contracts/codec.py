@@ -46,8 +46,10 @@ class _Shape:
     """Gives the fields' values in order; None until the annotations were read."""
     encode: list[tuple[str, Convert]] = field(default_factory=list)
     """Members that need converting, and how."""
-    texts: list[tuple[str, Write | None]] = field(default_factory=list)
-    """Per field what stands before its value in the text, and how it is written; None = as any JSON."""
+    head: str = ""
+    """How the text begins."""
+    texts: list[tuple[str, Write]] = field(default_factory=list)
+    """Per field what stands before its value in the text, and how the value is written."""
     decode: list[tuple[str, Convert | None]] = field(default_factory=list)
     """All members, and how they are converted back."""
 
@@ -118,16 +120,14 @@ def pack(value: object) -> str:
     Raises:
         ValueError, TypeError: a member has no JSON form.
     """
-    kind = _KIND_OF[type(value)]
-    shape = _SHAPES[kind]
+    shape = _SHAPES[_KIND_OF[type(value)]]
     values = shape.values
     if values is None:
         values = _plan(shape)
-    parts = [
-        head + (dump_json(item) if write is None else write(item))
-        for (head, write), item in zip(shape.texts, values(value), strict=True)
-    ]
-    return "".join((f'{{"kind":"{kind}","v":{shape.version}', *parts, "}"))
+    text = shape.head
+    for (head, write), item in zip(shape.texts, values(value), strict=True):
+        text += head + write(item)
+    return text + "}"
 
 
 def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
@@ -137,6 +137,7 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     pairs = [(_member(name), *_converters(hints[name])) for name in names]
     shape.encode = [(member, encode) for member, encode, _ in pairs if encode is not None]
     shape.decode = [(member, decode) for member, _, decode in pairs]
+    shape.head = f'{{"kind":"{_KIND_OF[shape.cls]}","v":{shape.version}'
     shape.texts = [
         (f',"{member}":', _writer(hints[name], encode))
         for name, (member, encode, _) in zip(names, pairs, strict=True)
@@ -149,17 +150,32 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     return shape.values
 
 
-def _writer(hint: Any, encode: Convert | None) -> Write | None:
+def _writer(hint: Any, encode: Convert | None) -> Write:
     """Return what writes a field's value; the frequent ones are written without a detour."""
     if hint is str:
         return quote
-    if hint is bool:
-        return lambda item: "true" if item else "false"
     if hint in _MESSAGES:
         return _message_to_json
     if encode is None:
-        return None
-    return lambda item: dump_json(encode(item))
+        return _write_any
+    return lambda item: dump_json(encode(item)) if item else _write_nothing(item, encode)
+
+
+def _write_any(item: Any) -> str:
+    kind = type(item)
+    if kind is int:
+        return repr(item)
+    if kind is str:
+        return quote(item)
+    if item is None:
+        return "null"
+    return dump_json(item)
+
+
+def _write_nothing(item: Any, encode: Convert) -> str:
+    if item is None:
+        return "null"
+    return "[]" if item == () else dump_json(encode(item))
 
 
 def _member(name: str) -> str:

@@ -30,6 +30,11 @@ class PreparedCall:
     """Empty for a ReadOnly call that needs no approval."""
     needs_approval: bool
 
+    @property
+    def harmless(self) -> bool:
+        """Whether it changes nothing and nobody has to allow it."""
+        return self.tier == 0 and not self.needs_approval
+
 
 @dataclass(slots=True)
 class RejectedCall:

@@ -31,9 +31,11 @@ from sessiontree.kernel.running import Running, RunningCalls
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.answers import checked, reason_of
 from sessiontree.session import instructions as todo
+from sessiontree.session.calls import call_id_of
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
+from sessiontree.session.turns import rests
 
 FACTS_PER_REPORT = 256
 REPORT_AFTER_S = 0.2
@@ -261,6 +263,12 @@ class SessionRunner:
         prepared = self._dispatcher.prepare(key, instruction.call)
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
+            if prepared.harmless and instruction.run_unless is not None:
+                tool = prepared.entry.name
+                if tool not in instruction.run_unless:
+                    call_id = call_id_of(self.session, key)
+                    self._execute(todo.ExecuteCall(key, call_id, tool, prepared.arguments, ""))
+                    return
         self._due.append((f"call:{key}", stimulus_of(prepared, self._now_ms())))
 
     def _execute(self, instruction: todo.ExecuteCall) -> None:
@@ -362,8 +370,7 @@ class SessionRunner:
     def _standing(self) -> tuple[HostInstruction, ...]:
         """Return what is to be carried out: of last words the newest alone, and not if it was taken back."""
         words = [each for each in self._out if isinstance(each, todo.OfferResult)]
-        stands = self.state.offer is not None or self.state.stopping is not None
-        newest = words[-1] if words and stands else None
+        newest = words[-1] if words and rests(self.state) else None
         return tuple(each for each in self._out if each is newest or not isinstance(each, todo.OfferResult))
 
     def _flush(self) -> None:

@@ -49,7 +49,7 @@ def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
         decision.instructions.append(
             todo.ExecuteCall(
                 stimulus.key,
-                f"{state.spec.session_id}#{stimulus.key}",
+                call_id_of(state.spec.session_id, stimulus.key),
                 stimulus.tool,
                 stimulus.arguments,
                 stimulus.digest,
@@ -104,6 +104,11 @@ def _want_approval(
             request_id, call.key, stimulus.tool, stimulus.arguments, stimulus.digest, stimulus.tier
         )
     )
+
+
+def call_id_of(session_id: str, key: str) -> str:
+    """Return the id a tool knows its call by: unique in the tree, the same after every restart."""
+    return f"{session_id}#{key}"
 
 
 def request_id_of(state: SessionState, key: str) -> str:
@@ -237,7 +242,7 @@ def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decisi
 
 
 def _execute(state: SessionState, call: CallState) -> todo.ExecuteCall:
-    call_id = f"{state.spec.session_id}#{call.key}"
+    call_id = call_id_of(state.spec.session_id, call.key)
     return todo.ExecuteCall(call.key, call_id, call.tool, call.arguments, call.digest)
 
 

@@ -14,10 +14,16 @@ from sessiontree.contracts.results import SessionResult
 
 @dataclass(frozen=True, slots=True)
 class PrepareCall:
-    """Check a call; answer with CallPrepared, CallRejected or CallFinished."""
+    """Check a call; answer with CallPrepared, CallRejected or CallFinished.
+
+    A ReadOnly call that needs no approval leaves no trace outside: where ``run_unless`` is given, it runs at
+    once without being asked about again, unless its tool is named there.
+    """
 
     key: str
     call: ToolCall
+    run_unless: tuple[str, ...] | None = None
+    """Tools given up by the model, or None: always answer."""
 
 
 @dataclass(frozen=True, slots=True)

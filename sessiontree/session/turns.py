@@ -26,13 +26,14 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
         _last_word(state, decision, message.text, stimulus.at_ms)
         return decision
     steered = bool(state.inbox) and state.steered
+    given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for index, call in enumerate(calls):
         key = f"{stimulus.turn}.{index}"
         if steered:
             result = skipped_message(call, NEW_MESSAGE, stimulus.at_ms)
             resolve(decision, CallState(key, call), "skipped", result)
         else:
-            decision.instructions.append(todo.PrepareCall(key, call))
+            decision.instructions.append(todo.PrepareCall(key, call, given_up))
     return decision
 
 
@@ -97,10 +98,17 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
         return turn
     if held := [call for call in state.calls.values() if call.phase in {"held", "approved"}]:
         return _release(held)
-    if state.offer is not None and all(call.phase == "asking" for call in state.calls.values()):
+    if rests(state):
         # A last word under a pending approval suspends the session; the tree does not end it before.
         return _offer(state)
     return None
+
+
+def rests(state: SessionState) -> bool:
+    """Whether the session's last word stands: nothing of its own is under way, approvals left aside."""
+    if state.stopping is not None:
+        return not state.calls
+    return state.offer is not None and all(call.phase == "asking" for call in state.calls.values())
 
 
 def _release(held: list[CallState]) -> Decision:

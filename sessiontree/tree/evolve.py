@@ -297,7 +297,6 @@ def _cancelling(state: TreeState, fact: CancelBegun) -> None:
         if session is not None:
             session.stop = stop
             _set_force(state, session, fact.force_at_ms)
-    _sweep(state)
 
 
 def _only_told(_state: TreeState, _fact: TreeFact) -> None:
