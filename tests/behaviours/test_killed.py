@@ -1,0 +1,60 @@
+"""A process that is killed loses nothing that anybody was told, and repeats nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from sessiontree.contracts.session_facts import CallResolved
+from tests.behaviours import household
+from tests.behaviours.effects import TOOLS
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import PATIENCE_S, facts_of
+
+POINTS = [
+    *(("model", number) for number in (1, 2, 5, 9, 14)),
+    *(("before", number) for number in (1, 4, 6)),
+    *(("after", number) for number in (1, 3, 6)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} {point[1]}")
+async def test_a_killed_process_leaves_a_tree_that_comes_to_its_end(
+    open_tree: Opener, point: tuple[str, int]
+) -> None:
+    """REL-S40, REL-S42: SIGKILL at any point; resumed elsewhere, every effect happened at most once."""
+    program = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.behaviours.killed",
+        open_tree.backend,
+        open_tree.workspace,
+        open_tree.state_dir,
+        point[0],
+        str(point[1]),
+        stdout=PIPE,
+    )
+    out, _ = await program.communicate()
+    assert program.returncode == -signal.SIGKILL
+    tree_id = out.decode().strip()
+    before = household.done(open_tree.workspace)
+    async with (
+        await open_tree.resume(tree_id, household.MODEL, tools=TOOLS) as tree,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        if not tree.main.history():
+            tree.main.send("go")
+        await household.finished(tree)
+        assert household.outcome(tree) == household.RESULTS
+        done = household.done(open_tree.workspace)
+        unknown = [fact for fact in await facts_of(tree, CallResolved) if fact.outcome == "unknown"]
+        assert max(done.values()) == 1
+        assert before <= done <= household.EFFECTS
+        assert len(household.EFFECTS - done) <= len(unknown)
+        if point[0] != "model":
+            assert unknown
