@@ -89,6 +89,12 @@ def _whole_table(_state: TreeState, fact: TreeFact) -> TreeFact:
     return replace(fact, spec=replace(fact.spec, tools=tools))
 
 
+def _lax(_state: TreeState, fact: TreeFact) -> TreeFact:
+    if not isinstance(fact, SessionSpawned):
+        return fact
+    return replace(fact, spec=replace(fact.spec, system_tier="allow"))
+
+
 def _deciding_twice(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact]) -> list[TreeFact]:
     if not isinstance(stimulus, Decided):
         return facts
@@ -320,6 +326,7 @@ def _time_runs_back(state: TreeState, stimulus: TreeStimulus) -> Answer:
 
 PLANTED: dict[str, tuple[Machine, str]] = {
     "the ceiling forgets the parent and the agent": (each(_whole_table), "P9"),
+    "System calls grow laxer": (each(_lax), "P9"),
     "a model may own a channel": (Machine(decide=_model_gives_channel), "P10"),
     "one child too many": (with_limits(max_children=1), "S13"),
     "one child too few": (with_limits(max_children=-1), "S13"),

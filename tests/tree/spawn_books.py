@@ -95,6 +95,11 @@ class SpawnBooks:
             assert agent.tools is None or tool in agent.tools, f"P9: {tool} is not for agent {spec.agent}"
             for name in self.chain(spec.session_id)[1:]:
                 assert tool in self.specs[name].tools, f"P9: {spec.session_id} has {tool}, {name} has not"
+        above = [] if spec.parent is None else [self.specs[spec.parent].system_tier]
+        order = ("allow", "ask", "deny")
+        for tier in (agent.system_tier, *above):
+            strict = order.index(spec.system_tier) >= order.index(tier)
+            assert strict, f"P9: System calls of {spec.session_id} are {spec.system_tier}, not {tier}"
         if spec.via == "model":
             answers = spec.rules or spec.approver or spec.owns_channel
             assert not answers, f"P10: {spec.session_id} was given an approver by a model"

@@ -104,6 +104,12 @@ def hold_a_word(harness: Harness) -> None:
     harness.offer(branch)
 
 
+def grow_careful(harness: Harness) -> None:
+    """A careful branch has a child whose agent is not."""
+    harness.open(limits=LIMITS)
+    harness.spawn(harness.spawn("main", BRANCH, agent="careful"), BRANCH, agent="default")
+
+
 STORIES: tuple[Callable[[Harness], None], ...] = (
     spend_a_budget,
     say_no,
@@ -114,4 +120,5 @@ STORIES: tuple[Callable[[Harness], None], ...] = (
     repeat_a_key,
     lose_who_asked,
     hold_a_word,
+    grow_careful,
 )

@@ -12,7 +12,7 @@ from sessiontree.contracts.limits import Limits
 from sessiontree.tree.alarms import SLACK, Alarm, AlarmKind, Alarms
 from sessiontree.tree.decide import react
 from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import ResultOffered, SpawnAsked, TreeOpened
+from sessiontree.tree.stimuli import ApprovalAsked, ResultOffered, SpawnAsked, TreeOpened
 from tests.tree.words import WORKER, config, result
 
 alarms = st.builds(
@@ -48,6 +48,15 @@ def test_looking_only_at_the_left_of_the_heap_is_found() -> None:
 
     with pytest.raises(AssertionError):
         property_of_a_lazy_heap()
+
+
+def test_alarms_of_the_decided_do_not_pile_up() -> None:
+    """However many requests are answered, the heap stays in proportion to those that wait."""
+    state = initial_tree()
+    react(state, TreeOpened(0, config(mode="auto")))
+    for number in range(10 * SLACK):
+        react(state, ApprovalAsked(number, "main", f"r{number}", "1.0", "deploy", {}, f"d{number}", 3))
+    assert len(state.alarms) <= SLACK + 2 * 3 * state.live
 
 
 def test_alarms_of_the_ended_do_not_pile_up() -> None:

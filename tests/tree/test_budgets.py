@@ -143,6 +143,20 @@ def test_what_was_spent_beyond_a_budget_is_the_parents() -> None:
     assert harness.one(BudgetSpent) == BudgetSpent("main", "budget.tokens", 101, 100)
 
 
+def test_what_was_set_aside_may_be_spent_to_the_last() -> None:
+    """A child at its cap stops alone: others have their own share still."""
+    harness = Harness().open(budget=Budget(tokens=100))
+    spender = harness.spawn("main", BRANCH, budget=Budget(tokens=60))
+    other = harness.spawn("main", BRANCH, budget=Budget(tokens=40))
+    use(harness, spender, input_tokens=60)
+    harness.offer(spender)
+    assert harness.found(BudgetSpent) == []
+    use(harness, other, input_tokens=39)
+    assert harness.session(other).stop is None
+    use(harness, "main", input_tokens=1)
+    assert harness.one(BudgetSpent).account == "main"
+
+
 def test_a_late_report_is_still_charged() -> None:
     """What an ended session used is gone; whoever lives above it pays."""
     harness = Harness().open(budget=Budget(tokens=100))

@@ -246,6 +246,30 @@ def test_finishing_without_a_word_keeps_the_sessions_own() -> None:
     assert harness.session("main").result == result("completed", "wrapped up")
 
 
+def test_finishing_at_rest_ends_at_once() -> None:
+    """Nobody is woken to hear that all is done."""
+    harness = Harness().open()
+    harness.offer(harness.spawn("main", WORKER))
+    harness.offer("main")
+    harness.stop("main", "all merged", status=SessionStatus.COMPLETED)
+    assert ended(harness) == ["main"]
+    assert harness.session("main").result == result("completed", "all merged")
+
+
+def test_a_stopping_parent_hears_of_its_children_until_its_own_last_word() -> None:
+    """While it wraps up a report may matter to it; afterwards it would only keep it from ending."""
+    harness = Harness().open()
+    branch = harness.spawn("main", BRANCH)
+    early, late = harness.spawn(branch, WORKER, via="model"), harness.spawn(branch, WORKER, via="model")
+    harness.stop(branch)
+    harness.offer(early)
+    assert [post.session for post in harness.found(Posted)] == [branch]
+    harness.offer(branch)
+    harness.offer(late)
+    assert harness.found(Posted) == []
+    assert ended(harness) == [late, branch]
+
+
 def test_finishing_is_forced_like_any_stop() -> None:
     """Who does not wrap up in time ends with the owner's word all the same."""
     harness = Harness().open()
