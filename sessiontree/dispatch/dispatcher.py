@@ -1,7 +1,7 @@
 """The one way a tool call takes: prepare → (approval, intent: decided elsewhere) → execute → finalize.
 
-Order within prepare, fixed: name → spellings → coercion → validation → before-hooks → validation of what they
-changed → policy (does the session still hold the tool) → tier. Nothing reaches ``execute`` around this class.
+Order within prepare, fixed: name, and whether the session holds it → spellings → coercion → validation →
+before-hooks → validation of what they changed → policy → tier. Nothing reaches ``execute`` around this class.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import SessionClosed, SessionTreeError
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import SessionResult
-from sessiontree.kernel.frames import AskModel, Reask
+from sessiontree.kernel.frames import AskModel, MeterTurn, Proceed, Reask
 from sessiontree.kernel.gateway import Asker
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.seat import Seat
@@ -37,6 +37,7 @@ class Carrier:
             session_todo.AnswerMessages: self._answer_messages,
             session_todo.WakeAt: self._wake_session,
             AskModel: self._ask_model,
+            MeterTurn: self._meter,
         }
         # Instructions not listed answer whoever gave the stimulus, or are read from the facts by the driver.
         self._for_tree: dict[type[Any], Callable[[Any], None]] = {
@@ -95,6 +96,14 @@ class Carrier:
         self._around.gateway.ask(
             model, question, Asker(tree_id, session, kind, answered, failed, reask, emit)
         )
+
+    def _meter(self, seat: Seat, instruction: MeterTurn) -> None:
+        def proceed() -> None:
+            # A stop that the charge led to is on its way by now, before this frame.
+            if not seat.over and seat.link is not None:
+                seat.link.send(Proceed(seat.session, seat.epoch, instruction.turn))
+
+        self._keeper.afterwards(proceed)
 
     def _answer_call(self, seat: Seat, instruction: session_todo.AnswerCall) -> None:
         self._keeper.expected.get(seat.session, set()).discard(instruction.call_id)

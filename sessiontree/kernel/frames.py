@@ -37,6 +37,8 @@ class Adopt:
     """All its journaled facts as JSON texts, oldest first."""
     recovered: bool
     """Whether the last host was lost, so that what it owed must be done again."""
+    metered: bool = False
+    """Whether a budget counts its replies: then an instant model is asked after what was used is charged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,16 @@ class Reask:
     turn: int
 
 
-Frame: TypeAlias = Adopt | Feed | Release | Kill | Reask
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """Everything used so far is charged: ask the instant model of this turn."""
+
+    session: str
+    epoch: int
+    turn: int
+
+
+Frame: TypeAlias = Adopt | Feed | Release | Kill | Reask | Proceed
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,14 @@ class AskModel:
     """Given with ``base`` 0."""
 
 
-HostInstruction: TypeAlias = SessionInstruction | AskModel
+@dataclass(frozen=True, slots=True)
+class MeterTurn:
+    """Charge what was used so far, then answer Proceed, if the budget lets the session live."""
+
+    turn: int
+
+
+HostInstruction: TypeAlias = SessionInstruction | AskModel | MeterTurn
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import words_of
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.errors import HostLost
-from sessiontree.kernel.frames import Adopt, Feed, Frame, Kill, Outcome, PollReply, Reask, Release
+from sessiontree.kernel.frames import Adopt, Feed, Frame, Kill, Outcome, PollReply, Proceed, Reask, Release
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.kernel.questions import Questioner
 from sessiontree.kernel.rights import Handles, build_rights
@@ -63,11 +63,6 @@ class HostCore:
         self._runner: SessionRunner | None = None
         self._link: Link | None = None
 
-    @property
-    def pinned(self) -> tuple[str, ...]:
-        """Names of the tools that run on this host now."""
-        return () if self._runner is None else self._runner.pinned
-
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Take frames in; repeats are dropped, early ones wait for those before them."""
         if self._closed:
@@ -116,6 +111,8 @@ class HostCore:
             runner.feed(frame.causes, frame.stimuli)
         elif isinstance(frame, Reask):
             runner.reask(frame.turn)
+        elif isinstance(frame, Proceed):
+            runner.proceed(frame.turn)
         else:
             assert isinstance(frame, Release | Kill)  # noqa: S101 - the last frames there are
             self._drop()

@@ -7,7 +7,7 @@ session facts that caused them, and the instructions are carried out once that c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.errors import SessionClosed
+from sessiontree.contracts.errors import JournalError, SessionClosed
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
@@ -42,11 +42,14 @@ from sessiontree.kernel.waiters import Waiters
 from sessiontree.models.port import WaitingModel
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
+from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import react
 from sessiontree.tree.instructions import TreeInstruction
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
 
+METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
+"""Members of a budget that a reply uses up."""
 _ROUTINE = frozenset({UsageCharged, PostsTaken, SessionStirred, ResultHeld, Posted})
 """Facts of a tree that nobody needs to be woken for."""
 
@@ -98,6 +101,10 @@ class TreeKeeper:
     def stimulate(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
         """Decide on a stimulus; its instructions are carried out after the commit."""
         return self._commit(None, (), (stimulus,), cause, ())
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Do something once everything decided so far is durable and carried out."""
+        self._order.after(None, action)
 
     async def settle(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
         """Decide on a stimulus and return its instructions once they are durable and carried out.
@@ -153,7 +160,12 @@ class TreeKeeper:
         if tree_facts:
             chunks.append(("", tree_facts))
         if chunks:
-            _, commit = self._around.journal.append(self.config.tree_id, chunks)
+            try:
+                _, commit = self._around.journal.append(self.config.tree_id, chunks)
+            except JournalError as error:
+                # Another tree's commit broke the journal: this one ends here too, and its host goes on.
+                self._fail(error)
+                return instructions
             if seat is not None and session_facts:
                 seat.commits += 1
                 seat.journaled = True
@@ -272,6 +284,7 @@ class TreeKeeper:
             self.model_of(spec.agent),
             texts,
             seat.recovered,
+            not METERED.isdisjoint(remaining(self.state, seat.session)),
         )
 
     # What goes to sessions.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from sessiontree.contracts.stimuli import ToolCard
+from collections.abc import Callable
+
+from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, ToolCard
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.frames import AskModel, ModelPrompt
+from sessiontree.models.answers import checked, reason_of
 from sessiontree.models.port import InstantModel, ModelRequest, ToolSpec
 from sessiontree.session.state import SessionState
 
@@ -36,6 +39,22 @@ class Questioner:
             state.transcript,
             state.spec.result_schema,
         )
+
+    def ask(self, state: SessionState, now_ms: Callable[[], int]) -> Stimulus:
+        """Ask the instant model; returns its reply, or its failure, as a stimulus.
+
+        Raises:
+            KeyboardInterrupt: somebody wants the program to end.
+        """
+        assert self.instant is not None  # noqa: S101 - asked by the caller
+        turn = state.turn
+        try:
+            message = checked(self.instant.reply(self.request(state)), turn)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session is told
+            return ModelFailed(now_ms(), turn, reason_of(error))
+        return ModelAnswered(now_ms(), turn, message)
 
     def question(self, state: SessionState) -> AskModel:
         """Return the question as a delta to what the gateway was given before."""

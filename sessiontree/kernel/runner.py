@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.envelopes import error_message
 from sessiontree.contracts.errors import ExecutionError, words_of
@@ -22,14 +21,13 @@ from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
-from sessiontree.kernel.approver_function import run_approver
-from sessiontree.kernel.frames import Adopt, HostInstruction, Outcome
+from sessiontree.kernel.approver_function import consult
+from sessiontree.kernel.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.kernel.preparing import stimulus_of
 from sessiontree.kernel.questions import Questioner
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.running import Running, RunningCalls
 from sessiontree.kernel.watching import CallWatch
-from sessiontree.models.answers import checked, reason_of
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import call_id_of
 from sessiontree.session.decide import react
@@ -59,6 +57,8 @@ class SessionRunner:
         self.session = adopt.session
         self.epoch = adopt.epoch
         self._spec = adopt.spec
+        self._metered = adopt.metered
+        self._metering = False
         self._dispatcher = dispatcher
         self._questioner = questioner
         self._watch = watch
@@ -105,11 +105,6 @@ class SessionRunner:
             evolve(state, fact_of(text))
         return state
 
-    @property
-    def pinned(self) -> tuple[str, ...]:
-        """Names of the tools that run now."""
-        return self._running.tools
-
     def feed(self, causes: tuple[str, ...], given: tuple[Stimulus, ...]) -> None:
         """Take stimuli in; returns before anything that takes time is done."""
         if self._over:
@@ -142,6 +137,16 @@ class SessionRunner:
             self._questioner.forget()
             self._out.append(self._questioner.question(self.state))
             self._flush()
+
+    def proceed(self, turn: int) -> None:
+        """Ask the instant model of a turn whose budget was charged, after what was fed before."""
+        asyncio.get_running_loop().call_soon(self._proceed, turn)
+
+    def _proceed(self, turn: int) -> None:
+        if not self._over and self.state.asking and self.state.turn == turn and self._metering:
+            self._metering = False
+            self._ask_instant(turn)
+            self.start()
 
     async def _drive(self) -> None:
         me = asyncio.current_task()
@@ -241,20 +246,16 @@ class SessionRunner:
         return None
 
     def _call_model(self, instruction: todo.CallModel) -> None:
-        model = self._questioner.instant
-        if model is None:
+        if self._questioner.instant is None:
             self._out.append(self._questioner.question(self.state))
-            return
-        turn = instruction.turn
-        try:
-            message = checked(model.reply(self._questioner.request(self.state)), turn)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session is told
-            failed = stimuli.ModelFailed(self._now_ms(), turn, reason_of(error))
-            self._due.append((f"model:{turn}", failed))
-            return
-        self._due.append((f"model:{turn}", stimuli.ModelAnswered(self._now_ms(), turn, message)))
+        elif self._metered:
+            self._metering = True
+            self._out.append(MeterTurn(instruction.turn))
+        else:
+            self._ask_instant(instruction.turn)
+
+    def _ask_instant(self, turn: int) -> None:
+        self._due.append((f"model:{turn}", self._questioner.ask(self.state, self._now_ms)))
 
     def _prepare(self, instruction: todo.PrepareCall) -> None:
         key = instruction.key
@@ -345,20 +346,9 @@ class SessionRunner:
         self._do_beside(self._consult(instruction))
 
     async def _consult(self, instruction: todo.RunApprover) -> None:
-        request = ApprovalRequest(
-            instruction.request_id,
-            instruction.requester,
-            instruction.tool,
-            instruction.arguments,
-            "",
-            instruction.tier,
-            0,
-            self.session,
-        )
-        answer, reason = await run_approver(self._spec.approver or "", request)
+        answered = await consult(self._spec.approver or "", instruction, self.session, self._now_ms)
         if not self._over:
-            stimulus = stimuli.ApproverAnswered(self._now_ms(), instruction.request_id, answer, reason)
-            self._due.append((f"approver:{instruction.request_id}", stimulus))
+            self._due.append((f"approver:{instruction.request_id}", answered))
             self.start()
 
     def _crashed(self, error: Exception) -> None:
@@ -377,9 +367,9 @@ class SessionRunner:
         """Report what is new; also that the session has become idle."""
         if self._over:
             return
-        idle = not (self._inputs or self._due or self._to_run or self._running or self._tasks) and (
-            self._driver is None or not self._in_call
-        )
+        waits = self._metering and self.state.asking
+        busy = waits or self._inputs or self._due or self._to_run or self._running or self._tasks
+        idle = not busy and (self._driver is None or not self._in_call)
         news = self._facts or self._out or self._taken != self._told_taken
         if not news and idle == self._told_idle:
             return

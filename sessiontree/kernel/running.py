@@ -56,11 +56,6 @@ class RunningCalls:
         """Whether any call runs."""
         return bool(self._running)
 
-    @property
-    def tools(self) -> tuple[str, ...]:
-        """Names of the tools that run now."""
-        return tuple(running.prepared.entry.name for running in self._running.values())
-
     def claim(self, key: str) -> bool:
         """Take a call up; False where it is taken up already.
 

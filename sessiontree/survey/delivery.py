@@ -46,11 +46,11 @@ def _found(done: list[Step], order: SurveyOrder, gathered: Gathered) -> Reply:
     found = EarlierSurvey.model_validate_json(last.result.text)
     if not found.exists:
         return [call(WRITE, path=order.out, content=_report(order, gathered))]
+    if not found.is_report:
+        return _last_word("kept", order, gathered, f"what stands at {order.out} is no report of a survey")
     if any(step.call.name == WRITE for step in done):
         # writing is one step: what stands there now is the whole new report
         return _last_word("written", order, gathered)
-    if not found.is_report:
-        return _last_word("kept", order, gathered, f"what stands at {order.out} is no report of a survey")
     removals = [step for step in done if step.call.name == REMOVE]
     if removals and removals[-1].status == "error":
         return _last_word("kept", order, gathered, removals[-1].reason)

@@ -180,3 +180,19 @@ async def test_running_out_of_turns_is_a_failure_of_the_run_alone(open_tree: Ope
         with pytest.raises(SessionFailed, match="max_turns"):
             await tree.main.send("go")
         assert tree.main.status().budget_left["tokens"] == 470
+
+
+async def test_an_instant_model_overshoots_by_one_reply_at_most(open_tree: Opener) -> None:
+    """LIM5: a counted session is asked for its next reply only after the one before was charged."""
+    replies: list[int] = []
+
+    def endless(request: ModelRequest) -> Answer:
+        replies.append(request.turn)
+        content = (call("find", pattern="*"),)
+        return AssistantMessage(content, usage=Usage(input_tokens=10))
+
+    async with open_tree(FunctionModel(endless), limits=Limits(max_turns=10_000)) as tree:
+        worker = await tree.main.spawn("worker", "go", budget=Budget(tokens=95))
+        async with asyncio.timeout(20):
+            result = await worker.result()
+    assert (result.status, result.usage.input_tokens, len(replies)) == (SessionStatus.FAILED, 100, 10)
