@@ -37,7 +37,3 @@ class AgentSpec(BaseModel):
     config: AgentConfig = AgentConfig()
     tools: tuple[str, ...] | None = None
     """Names of the tools its sessions may hold; None = all that its kind allows."""
-
-
-DEFAULT_AGENT = AgentSpec()
-"""The agent every tree has."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -176,6 +175,3 @@ class ToolContext:
                 f"session {self.session_id!r} is a {self.kind} and holds no {capability.name}",
             )
         return handle
-
-
-ContextFactory = Callable[[str, CallSignals], ToolContext]

@@ -5,7 +5,7 @@ An implementer of a handle must never expose a Ray handle, a path outside its ro
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
@@ -191,18 +191,3 @@ class Status(Protocol):
 
 UpdateCallback: TypeAlias = Callable[[JsonValue], None]
 """Takes one progress value of a running call."""
-
-
-class Clock(Protocol):
-    """Tells time and waits; tests hand in one that jumps."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
-
-    def call_at(self, at_ms: int, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once at or after a time; returns what cancels it."""
-        ...
-
-
-AsyncStep: TypeAlias = Callable[[], Awaitable[None]]
