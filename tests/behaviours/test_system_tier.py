@@ -1,0 +1,54 @@
+"""System calls: run by default, asked about or refused where an agent says so, never laxer below (A11, A12)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessiontree import AgentConfig, AgentSpec, PermissionDenied, QueueChannel, ScriptedModel
+from sessiontree.contracts.tiers import SystemAnswer
+from tests.behaviours.opening import Opener
+
+MODEL = ScriptedModel(["fine"])
+
+
+def agents(**answers: SystemAnswer) -> dict[str, AgentSpec]:
+    """Return agents by name, each with its answer to System calls."""
+    return {name: AgentSpec(config=AgentConfig(system_tier=answer)) for name, answer in answers.items()}
+
+
+async def test_a_system_call_runs_by_default(open_tree: Opener) -> None:
+    """Nobody is asked, and the words arrive."""
+    channel = QueueChannel()
+    async with open_tree(MODEL, channel=channel) as tree:
+        await tree.main.call("message", {"text": "hello"})
+        assert await channel.messages.get() == "hello"
+
+
+async def test_a_system_call_is_refused_where_the_agent_says_deny(open_tree: Opener) -> None:
+    """The refusal names agent and tier, and nobody is asked."""
+    async with open_tree(MODEL, agents=agents(default="deny")) as tree:
+        with pytest.raises(PermissionDenied, match="no System calls"):
+            await tree.main.call("message", {"text": "hello"})
+        assert tree.approvals.pending() == []
+
+
+async def test_a_system_call_is_asked_about_where_the_agent_says_ask(open_tree: Opener) -> None:
+    """The person's no is the call's end."""
+    asked: list[str] = []
+
+    def approver(request: object) -> bool:
+        asked.append(str(request))
+        return False
+
+    async with open_tree(MODEL, agents=agents(default="ask"), approver=approver) as tree:
+        with pytest.raises(PermissionDenied, match="denied"):
+            await tree.main.call("message", {"text": "hello"})
+    assert len(asked) == 1
+
+
+async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(open_tree: Opener) -> None:
+    """Rights only shrink on the way down: a lax agent below a strict one stays strict."""
+    async with open_tree(MODEL, agents=agents(default="deny", lax="allow")) as tree:
+        branch = await tree.main.spawn("branch", "go on", agent="lax")
+        with pytest.raises(PermissionDenied, match="no System calls"):
+            await branch.call("message", {"text": "hello"})
