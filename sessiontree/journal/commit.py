@@ -149,14 +149,13 @@ class Commit:
                 share = shares.get(session)
                 if share is None:
                     share = shares[session] = Share(session)
-                line = write_line(seq + place, fact, self._blob_of(fact.text, share))
+                is_short = len(fact.text) <= MAX_INLINE_CHARS
+                line = write_line(seq + place, fact, None if is_short else self._blob_of(fact.text, share))
                 share.lines.append(line)
                 size += len(line)
         yield _extend(tail, first_seq, tuple(shares.values()))
 
-    def _blob_of(self, text: str, share: Share) -> str | None:
-        if len(text) <= MAX_INLINE_CHARS:
-            return None
+    def _blob_of(self, text: str, share: Share) -> str:
         digest = self.blobs.digest(text)
         self._long[digest] = text
         share.blobs.append(digest)

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.jsonable import dump_json, quote
 from sessiontree.journal.record import Packed
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -112,7 +112,7 @@ def snapshot_hash(tree_id: str, session: str, seq: int, body: bytes) -> bytes:
 def write_line(seq: int, fact: Packed, digest: str | None) -> str:
     """Return the line of a fact, newline included; ``digest`` names its blob, if it has one."""
     what = f'"fact":{fact.text}' if digest is None else f'"blob":"{digest}"'
-    return f'{{"seq":{seq},"at_ms":{fact.at_ms},"cause":{dump_json(fact.cause)},{what}}}\n'
+    return f'{{"seq":{seq},"at_ms":{fact.at_ms},"cause":{quote(fact.cause)},{what}}}\n'
 
 
 def read_line(text: str) -> Line:
