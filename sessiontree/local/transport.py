@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from sessiontree.kernel.errors import HostLost
 from sessiontree.kernel.frames import Frame, PollReply
 from sessiontree.kernel.host import HostCore
 
@@ -55,7 +56,9 @@ class LocalTransport:
         if faults is None:
             self.host.receive(frames)
             return
-        self._maybe_die(faults)
+        if self._is_doomed(faults):
+            # Not from within the caller: a real host dies on its own time.
+            asyncio.get_running_loop().call_soon(self.kill)
         for frame in frames:
             if faults.happens(faults.lose):
                 continue
@@ -63,12 +66,19 @@ class LocalTransport:
                 self._hand_over(frame, faults)
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
-        """Return the host's outcomes."""
+        """Return the host's outcomes; a host may die with them on the way.
+
+        Raises:
+            HostLost: the host is gone.
+            TimeoutError: the answer is.
+        """
         faults = self._faults
         if faults is None:
             return await self.host.poll(after, wait_s)
-        self._maybe_die(faults)
         reply = await self.host.poll(after, min(wait_s, faults.delay_s * 5))
+        if self._is_doomed(faults):
+            self.kill()
+            raise HostLost("the host died")
         if faults.happens(faults.delay):
             await asyncio.sleep(faults.delay_s * faults.random.random())
         if faults.happens(faults.lose):
@@ -97,9 +107,9 @@ class LocalTransport:
         if not self._dead:
             self.host.receive((frame,))
 
-    def _maybe_die(self, faults: Faults) -> None:
-        if not self._dead and faults.deaths_left > 0 and faults.happens(faults.die):
+    def _is_doomed(self, faults: Faults) -> bool:
+        dies = not self._dead and faults.deaths_left > 0 and faults.happens(faults.die)
+        if dies:
             faults.deaths_left -= 1
             faults.deaths += 1
-            # Not from within the caller: a real host dies on its own time.
-            asyncio.get_running_loop().call_soon(self.kill)
+        return dies

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sessiontree import CallbackChannel, Limits, SessionTree
+from sessiontree import CallbackChannel, Limits, SessionTree, Tool
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.supervisor import load_tree
@@ -18,14 +20,16 @@ from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial
 from sessiontree.tree.snapshot import snapshot
 from tests.behaviours import household
-from tests.behaviours.effects import TOOLS, effects
+from tests.behaviours.effects import TOOLS, Append, effects
 from tests.behaviours.reading import facts_of, records
 from tests.kernel.faulty import FaultyRuntime, KillAt, faults_of
 
 PATIENCE_S = 30.0
 
 
-async def run_household(directory: Path, faults: Faults | None, seed: int = 0) -> None:
+async def run_household(
+    directory: Path, faults: Faults | None, seed: int = 0, tools: Sequence[Tool[Any]] = TOOLS
+) -> None:
     """Run the household to its end under faults, and check all that must hold whatever went wrong.
 
     The seed also chooses who answers for the model and for the person, how patient the tree is, and on how
@@ -37,7 +41,7 @@ async def run_household(directory: Path, faults: Faults | None, seed: int = 0) -
         tree = SessionTree(
             workspace,
             model=household.WAITING if seed % 2 else household.MODEL,
-            tools=TOOLS,
+            tools=tools,
             approvals="always" if seed % 3 else "auto",
             channel=CallbackChannel(lambda request: True),
             limits=Limits(approval_patience_s=(None, 0, 0.002)[seed % 3]),
@@ -105,12 +109,33 @@ async def test_many_more_seeds(tmp_path: Path, seed: int) -> None:
 
 
 async def test_a_host_that_dies_at_one_of_a_few_points_changes_nothing(tmp_path: Path) -> None:
-    """One death, at every eleventh message."""
-    for point in count(1, 11):
+    """One death, at every seventeenth message."""
+    for point in count(1, 17):
         faults = KillAt(point)
         await run_household(tmp_path / str(point), faults, seed=1 + point % 2)
         if not faults.deaths:
             break
+
+
+class Careless(Append):
+    """Says of itself, falsely, that running twice does no harm."""
+
+    idempotent = True
+
+
+async def test_an_effect_that_is_repeated_is_found(tmp_path: Path) -> None:
+    """The check fails on a call that runs again after its host died: one death somewhere shows it."""
+    tools = [Careless() if tool.name == "append" else tool for tool in TOOLS]
+
+    async def search() -> None:
+        for point in count(1):
+            faults = KillAt(point)
+            await run_household(tmp_path / str(point), faults, 0, tools)
+            if not faults.deaths:
+                break
+
+    with pytest.raises(AssertionError):
+        await search()
 
 
 @pytest.mark.slow

@@ -1,0 +1,60 @@
+"""The kernel's time goes forward only, and rings when it should."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.contracts.events import TextDelta
+from sessiontree.kernel.clock import KernelClock
+from sessiontree.kernel.progress import ProgressHub
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1), st.lists(st.integers(0, 10**6)))
+def test_time_never_steps_back(read: list[int], noted: list[int]) -> None:
+    """Whatever the machine's clock says, and whatever a journal had seen."""
+    values = iter(read)
+    clock = KernelClock(lambda: next(values))
+    seen: list[int] = []
+    for number in range(len(read)):
+        if number < len(noted):
+            clock.note(noted[number])
+        seen.append(clock.now_ms())
+        assert seen[-1] >= read[number]
+        assert number >= len(noted) or seen[-1] >= noted[number]
+    assert all(later >= earlier for earlier, later in pairwise(seen))
+
+
+async def test_a_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:
+    """A time that has passed rings in the next turn of the loop; a cancelled bell does not ring."""
+    clock = KernelClock()
+    rung: list[str] = []
+    over = asyncio.Event()
+    clock.ring(clock.now_ms() - 5000, lambda: rung.append("past"))
+    clock.ring(clock.now_ms() + 5, lambda: rung.append("cancelled")).cancel()
+    clock.ring(clock.now_ms() + 10, over.set)
+    await over.wait()
+    assert rung == ["past"]
+
+
+async def test_a_slow_watcher_loses_the_oldest_and_is_told_how_many() -> None:
+    """Progress is a bounded ring per reader; others lose nothing, and nobody else's events come in."""
+    hub = ProgressHub()
+    slow, quick, other = hub.watch("t", capacity=3), hub.watch("t", "main"), hub.watch("u")
+    for number in range(5):
+        hub.emit("t", "main", TextDelta(str(number)))
+    hub.emit("t", "main/w1", TextDelta("worker"))
+    assert [each.event for each in slow.drain()] == [TextDelta("3"), TextDelta("4"), TextDelta("worker")]
+    assert slow.dropped == 3
+    assert len(quick.drain()) == 5
+    assert other.drain() == []
+    waiting = asyncio.ensure_future(quick.next())
+    await asyncio.sleep(0)
+    hub.emit("t", "main", TextDelta("late"))
+    assert (await waiting).event == TextDelta("late")
+    for reader in (slow, quick, other):
+        reader.close()
+        reader.close()
