@@ -146,6 +146,8 @@ class ApprovalDesk:
         finally:
             self._asking.pop(request.request_id, None)
         if answer is not None:
+            if not _is_answer(answer):
+                answer = ApprovalAnswer(False, "the approver answered something that is no ApprovalAnswer")
             try:
                 await self.answer(request.request_id, answer)
             except ApprovalClosed:
@@ -153,3 +155,13 @@ class ApprovalDesk:
             except SessionTreeError:
                 if self._backend.is_open(self._tree_id):
                     raise
+
+
+def _is_answer(answer: object) -> bool:
+    """Whether a channel, which is the user's, kept to its contract."""
+    return (
+        isinstance(answer, ApprovalAnswer)
+        and isinstance(answer.approve, bool)
+        and isinstance(answer.always, bool)
+        and isinstance(answer.reason, str)
+    )

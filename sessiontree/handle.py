@@ -299,7 +299,12 @@ class SessionHandle:
 
         Returns:
             The receipt: every session of the subtree and how it ended.
+
+        Raises:
+            ConfigError: the reason is no text.
         """
+        if not isinstance(reason, str):
+            raise ConfigError(f"reason must be text, not {reason!r}")
         return await self._backend.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
 
     def status(self) -> SessionReport:

@@ -16,6 +16,7 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.clock import machine_ms
+from sessiontree.tree.accounts import endless
 from sessiontree.version import VERSION
 
 ChannelLike = HumanChannel | Literal["queue"] | None
@@ -45,6 +46,10 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         raise ConfigError(f"approvals {approvals!r} is none of {', '.join(MODES)}")
     _check_type(limits, Limits, "limits")
     _check_type(budget, Budget, "budget")
+    for numbers in (limits, budget):
+        name = endless(numbers)
+        if name is not None:
+            raise ConfigError(f"{name} is not finite; give a number, or None for no bound")
     for rule in smart_rules:
         _check_type(rule, Rule, "smart_rules")
     return TreeConfig(

@@ -175,6 +175,7 @@ class SessionTree:
         self._runtime = runtime
         self._owns_runtime = runtime is None
         self._desk: ApprovalDesk | None = None
+        self._was_open = False
 
     def _all_tools(self) -> tuple[Tool[Any], ...]:
         return (*installed_tools(), *self._tools) if self._builtin_tools else self._tools
@@ -198,10 +199,13 @@ class SessionTree:
         """Create the tree; durable when this returns.
 
         Raises:
+            ConfigError: it is open, or was.
             JournalError: the state directory can't be used.
         """
         if self._desk is not None:
             raise ConfigError("the tree is open already")
+        if self._was_open:
+            raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
         backend = self._open_runtime().backend
         try:
             await backend.create(self._config, self._setup)
@@ -271,6 +275,7 @@ class SessionTree:
 
     def _open_desk(self, backend: Backend) -> None:
         self._desk = ApprovalDesk(backend, self.tree_id)
+        self._was_open = True
         if self._channel is not None:
             self._desk.attach("main", self._channel)
         self._desk.open()
@@ -357,7 +362,13 @@ class SessionTree:
         return await self.main.cancel(reason)
 
     async def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
-        """End the tree as completed, with Main's last word; children that still live are cancelled first."""
+        """End the tree as completed, with Main's last word; children that still live are cancelled first.
+
+        Raises:
+            ConfigError: the last word is no text.
+        """
+        if not isinstance(summary, str):
+            raise ConfigError(f"summary must be text, not {summary!r}")
         for child in self.main.status().children:
             await self.session(child).cancel(summary)
         return await self._backend.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)

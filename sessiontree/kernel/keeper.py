@@ -15,7 +15,7 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.errors import JournalError, SessionClosed
+from sessiontree.contracts.errors import JournalError, SessionClosed, words_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
@@ -43,7 +43,8 @@ from sessiontree.models.port import WaitingModel
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.budgets import remaining
-from sessiontree.tree.decide import react
+from sessiontree.tree.decide import decide
+from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
@@ -144,15 +145,7 @@ class TreeKeeper:
         local: Sequence[Any],
     ) -> list[TreeInstruction]:
         """Append session facts and what the tree machine makes of them as one commit."""
-        tree_facts: list[Packed] = []
-        tell = False
-        instructions: list[TreeInstruction] = []
-        for stimulus in given:
-            new_facts, new_instructions = react(self.state, stimulus)
-            for fact in new_facts:
-                tree_facts.append(Packed(cause, stimulus.at_ms, pack(fact)))
-                tell = tell or type(fact) not in _ROUTINE
-            instructions.extend(new_instructions)
+        tree_facts, instructions, tell = self._decide_all(seat, given, cause)
         commit = None
         chunks: list[tuple[str, Sequence[Packed]]] = []
         if seat is not None and session_facts:
@@ -172,6 +165,46 @@ class TreeKeeper:
         counted = seat if seat is not None and session_facts else None
         self._order.after(commit, partial(self._carry_out, counted, instructions, seat, local, tell))
         return instructions
+
+    def _decide_all(
+        self, seat: Seat | None, given: Sequence[TreeStimulus], cause: str
+    ) -> tuple[list[Packed], list[TreeInstruction], bool]:
+        """Decide on stimuli in turn; a session whose stimulus can't be decided on has crashed.
+
+        Returns:
+            The facts as they are to be written, what follows from them, and whether they are news for people.
+
+        Raises:
+            Exception: a stimulus of the creating program can't be decided on; nothing has changed.
+        """
+        facts: list[Packed] = []
+        instructions: list[TreeInstruction] = []
+        tell = False
+        for stimulus in given:
+            try:
+                tell = self._decide(stimulus, cause, facts, instructions) or tell
+            except Exception as error:
+                if seat is None:
+                    raise
+                lost = tree_stimuli.SessionLost(stimulus.at_ms, seat.session, words_of(error))
+                self._decide(lost, cause, facts, instructions)
+                return facts, instructions, True
+        return facts, instructions, tell
+
+    def _decide(
+        self,
+        stimulus: TreeStimulus,
+        cause: str,
+        facts: list[Packed],
+        instructions: list[TreeInstruction],
+    ) -> bool:
+        new_facts, new_instructions = decide(self.state, stimulus)
+        # Packed before any of them counts: the state must never know what the journal can't.
+        facts.extend([Packed(cause, stimulus.at_ms, pack(fact)) for fact in new_facts])
+        for fact in new_facts:
+            evolve(self.state, fact)
+        instructions.extend(new_instructions)
+        return any(type(fact) not in _ROUTINE for fact in new_facts)
 
     def _carry_out(
         self,

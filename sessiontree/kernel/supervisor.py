@@ -15,8 +15,10 @@ from sessiontree.contracts.errors import (
     SessionClosed,
     SessionNotFound,
     SessionTreeError,
+    SpawnRefused,
     TreeNotFound,
 )
+from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
@@ -216,12 +218,19 @@ class SupervisorCore:
     # What tools ask through their handles.
 
     async def spawn(self, tree_id: str, session: str, epoch: int, request: SpawnRequest, key: str) -> str:
-        """Spawn a child for a tool call of a session."""
+        """Spawn a child for a tool call of a session.
+
+        Raises:
+            SpawnRefused, LimitExceeded: nothing was started.
+            ConfigError: the result schema is none.
+        """
         self._check_epoch(tree_id, session, epoch)
+        if request.kind not in set(SessionKind) or not isinstance(request.task, str) or not request.task:
+            raise SpawnRefused(session, f"can't spawn a {request.kind!r} to do {request.task!r}")
         asked = tree_stimuli.SpawnAsked(
             self.clock.now_ms(),
             session,
-            request.kind,
+            SessionKind(request.kind),
             request.task,
             "model",
             label=request.label,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree import (
+    ApprovalAnswer,
     ApprovalRequest,
     ConfigError,
     Rule,
@@ -16,6 +17,7 @@ from sessiontree import (
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalHopped, ToolAlwaysAllowed
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
+from tests.behaviours.misbehaving import junk
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, results
 
@@ -116,6 +118,17 @@ async def test_a_callable_that_fails_has_said_no(open_tree: Opener) -> None:
         branch = await tree.main.spawn("branch", "go")
         await branch.result()
         assert "LookupError: no such user" in results(tree, "main/b1")[0].text
+        assert effects(open_tree.workspace) == []
+
+
+@pytest.mark.parametrize("answer", ["yes", 1, ApprovalAnswer(junk("yes")), ApprovalAnswer(True, junk(5))])
+async def test_a_callable_that_answers_otherwise_has_said_no(open_tree: Opener, answer: Any) -> None:
+    """Only True and an ApprovalAnswer of the right parts let a call run."""
+    model = ScriptedModel([call("launch"), "done"])
+    async with open_tree(model, tools=TOOLS, approver=lambda request: answer) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        await branch.result()
+        assert [fact.decision for fact in await facts_of(tree, ApprovalDecided)] == ["denied"]
         assert effects(open_tree.workspace) == []
 
 

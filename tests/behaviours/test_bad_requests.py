@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,6 +100,7 @@ MISTAKES = {
         "on_error 'ignore'",
     ),
     "an empty task among others": Mistake(lambda main: main.map("worker", ["x", ""]), ConfigError, "task"),
+    "a reason of no text": Mistake(lambda main: main.cancel(5), ConfigError, "reason"),  # type: ignore[arg-type]
     "an empty message": Mistake(lambda main: send(main, ""), ConfigError, "text"),
     "a message of no text": Mistake(lambda main: send(main, None), ConfigError, "text"),
     "an unknown mode": Mistake(lambda main: send(main, "x", "shout"), ConfigError, "'shout'"),
@@ -207,6 +209,8 @@ WRONG_TREES: dict[str, tuple[dict[str, Any], str]] = {
     "two approvers": ({"channel": None, "approver": lambda request: True}, "not both"),
     "a function for Main": ({"approver": "tests.behaviours.approvers:breaks"}, "Main's approver"),
     "rules of another sort": ({"approver": ["launch"]}, "approver"),
+    "an endless limit": ({"limits": Limits(cancel_grace_s=math.inf)}, "cancel_grace_s"),
+    "an endless budget": ({"budget": Budget(cost_usd=math.inf)}, "cost_usd"),
     "limits of another sort": ({"limits": {"max_depth": 3}}, "limits"),
     "a budget of another sort": ({"budget": 5}, "budget"),
     "agents of another sort": ({"agents": {"bob": AgentSpec().config}}, "agent 'bob'"),
@@ -243,6 +247,20 @@ async def test_a_tree_that_is_not_open_says_so(open_tree: Opener) -> None:
         tree.approvals.pending()
     with pytest.raises(SessionTreeError):
         main.status()
+
+
+async def test_a_tree_that_was_closed_is_resumed_and_not_started_again(open_tree: Opener) -> None:
+    """Starting is for new trees; the error says how to go on."""
+    tree = open_tree(ScriptedModel(["done"]))
+    async with tree:
+        with pytest.raises(ConfigError, match="open already"):
+            await tree.start()
+    with pytest.raises(ConfigError, match="resume"):
+        await tree.start()
+    async with await open_tree.resume(tree.tree_id, ScriptedModel(["back"])) as again:
+        assert await again.main.send("x") == "back"
+        with pytest.raises(ConfigError, match="summary"):
+            await again.finish(None)  # type: ignore[arg-type]
 
 
 async def test_an_object_that_is_no_model_is_refused(open_tree: Opener) -> None:

@@ -1,4 +1,4 @@
-"""System calls: run by default, asked about or refused where an agent says so, never laxer below (A11, A12)."""
+"""System calls: run by default, asked about or refused where an agent says so, never laxer below."""
 
 from __future__ import annotations
 
