@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sessiontree.contracts.approvals import ApprovalAnswer
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.journal.record import Record
-from sessiontree.kernel.equipment import TreeSetup
-from sessiontree.kernel.progress import ProgressReader
-from sessiontree.kernel.replies import CallReply, Reply
-from sessiontree.tree.receipt import ReceiptLine
-from sessiontree.tree.state import TreeState
-from sessiontree.tree.stimuli import SpawnAsked
+if TYPE_CHECKING:
+    from sessiontree.contracts.approvals import ApprovalAnswer
+    from sessiontree.contracts.jsonable import JsonValue
+    from sessiontree.contracts.kinds import SessionStatus
+    from sessiontree.contracts.ports import SessionReport
+    from sessiontree.contracts.results import SessionResult
+    from sessiontree.contracts.tree_config import TreeConfig
+    from sessiontree.journal.record import Record
+    from sessiontree.kernel.equipment import TreeSetup
+    from sessiontree.kernel.progress import ProgressReader
+    from sessiontree.kernel.replies import CallReply, Reply
+    from sessiontree.tree.receipt import ReceiptLine
+    from sessiontree.tree.state import TreeState
+    from sessiontree.tree.stimuli import SpawnAsked
 
 
 class Backend(Protocol):
@@ -85,6 +86,10 @@ class Backend(Protocol):
 
     def state(self, tree_id: str) -> TreeState:
         """Return a tree's state, to be read only."""
+        ...
+
+    def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
+        """Return every session of a tree and how it stands."""
         ...
 
     def is_open(self, tree_id: str) -> bool:

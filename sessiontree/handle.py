@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from sessiontree.backend import Backend
-from sessiontree.channels.callback import Approver, CallbackChannel
-from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import (
     ConfigError,
     SessionClosed,
@@ -26,9 +24,9 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
-from sessiontree.kernel.approver_function import load_approver
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import Reply, tool_reply
+from sessiontree.options import ApproverLike, split_approver
 from sessiontree.schema.result import result_schema_of, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial
@@ -38,7 +36,6 @@ from sessiontree.tree.receipt import ReceiptLine
 OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)
 SEND_MODES = get_args(SendMode)
-ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
 T = TypeVar("T")
 
 
@@ -331,27 +328,6 @@ def kind_of(kind: SessionKind | str) -> SessionKind:
         return SessionKind(kind)
     except ValueError:
         raise ConfigError(f"kind {kind!r} is none of {', '.join(SessionKind)}") from None
-
-
-def split_approver(
-    approver: ApproverLike,
-) -> tuple[tuple[Rule, ...], str | None, CallbackChannel | None]:
-    """Return an approver as rules, function path and channel; at most one of them is given.
-
-    Raises:
-        ConfigError: it is of no known form, or its function can't be imported.
-    """
-    if approver is None:
-        return (), None, None
-    if isinstance(approver, str):
-        load_approver(approver)
-        return (), approver, None
-    if callable(approver):
-        return (), None, CallbackChannel(approver)
-    rules = tuple(approver) if isinstance(approver, Iterable) else (approver,)
-    if not all(isinstance(rule, Rule) for rule in rules):
-        raise ConfigError(f"approver {approver!r}: give Rules, 'module:name' or a callable")
-    return rules, None, None
 
 
 def _text(value: object, name: str) -> str:

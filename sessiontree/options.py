@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.queue import QueueChannel
 from sessiontree.contracts.agent import AgentConfig, AgentSpec
@@ -15,10 +16,12 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.approver_function import load_approver
 from sessiontree.kernel.clock import machine_ms
 from sessiontree.tree.accounts import endless
 from sessiontree.version import VERSION
 
+ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
 ChannelLike = HumanChannel | Literal["queue"] | None
 MODES = ("auto", "smart", "always", "never")
 
@@ -115,3 +118,24 @@ def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChan
     if isinstance(channel, str):
         raise ConfigError(f"channel {channel!r} is none: give an object with send and ask, 'queue' or None")
     return channel
+
+
+def split_approver(
+    approver: ApproverLike,
+) -> tuple[tuple[Rule, ...], str | None, CallbackChannel | None]:
+    """Return an approver as rules, function path and channel; at most one of them is given.
+
+    Raises:
+        ConfigError: it is of no known form, or its function can't be imported.
+    """
+    if approver is None:
+        return (), None, None
+    if isinstance(approver, str):
+        load_approver(approver)
+        return (), approver, None
+    if callable(approver):
+        return (), None, CallbackChannel(approver)
+    rules = tuple(approver) if isinstance(approver, Iterable) else (approver,)
+    if not all(isinstance(rule, Rule) for rule in rules):
+        raise ConfigError(f"approver {approver!r}: give Rules, 'module:name' or a callable")
+    return rules, None, None

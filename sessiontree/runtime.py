@@ -9,9 +9,8 @@ import importlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
-from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
@@ -19,24 +18,44 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
-from sessiontree.desk import ApprovalDesk
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.handle import ApproverLike, SessionHandle, split_approver
-from sessiontree.journal.record import Record
 from sessiontree.kernel.equipment import TreeSetup
-from sessiontree.kernel.progress import ProgressReader
 from sessiontree.models.port import Model
-from sessiontree.options import ChannelLike, agents_of, channel_of, tree_config
+from sessiontree.options import (
+    ApproverLike,
+    ChannelLike,
+    agents_of,
+    channel_of,
+    split_approver,
+    tree_config,
+)
 from sessiontree.places import default_state_dir, workspace_root
 from sessiontree.plugins import installed_tools
-from sessiontree.tree.receipt import ReceiptLine, receipt
+
+if TYPE_CHECKING:
+    from sessiontree.backend import Backend
+    from sessiontree.desk import ApprovalDesk
+    from sessiontree.handle import SessionHandle
+    from sessiontree.journal.record import Record
+    from sessiontree.kernel.progress import ProgressReader
+    from sessiontree.tree.receipt import ReceiptLine
 
 BackendName: TypeAlias = Literal["local"]
 READ_AT_ONCE = 512
 READ_WAIT_S = 20.0
 
-_BACKENDS = {"local": "sessiontree.local.backend:LocalBackend"}
-"""The one place that loads a backend, and only the one that is asked for."""
+BACKENDS = ("local",)
+_LATE = {
+    "local": "sessiontree.local.backend:LocalBackend",
+    "desk": "sessiontree.desk:ApprovalDesk",
+    "handle": "sessiontree.handle:SessionHandle",
+}
+"""What a tree needs once it is opened: the one place that loads a backend, and only the one asked for."""
+
+
+def _late(name: str) -> Any:
+    module, _, wanted = _LATE[name].partition(":")
+    return getattr(importlib.import_module(module), wanted)
 
 
 class Runtime:
@@ -57,16 +76,13 @@ class Runtime:
             ConfigError: there is no such backend, or ``slots`` is below 1.
             JournalError: the state directory can't be used.
         """
-        target = _BACKENDS.get(backend)
-        if target is None:
-            raise ConfigError(f"backend {backend!r} is none of {', '.join(_BACKENDS)}")
+        if backend not in BACKENDS:
+            raise ConfigError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
         if slots is not None and slots < 1:
             raise ConfigError(f"slots is {slots}; at least 1 session must be embodied to go on")
-        module, _, name = target.partition(":")
-        made = getattr(importlib.import_module(module), name)
         options: dict[str, Any] = {} if slots is None else {"slots": slots}
         self.state_dir = Path(state_dir).expanduser().absolute()
-        self.backend: Backend = made(self.state_dir, **options)
+        self.backend: Backend = _late(backend)(self.state_dir, **options)
 
     async def close(self) -> None:
         """End hosts and supervisor; trees stay in the journal and can be resumed."""
@@ -274,11 +290,12 @@ class SessionTree:
         return self._runtime
 
     def _open_desk(self, backend: Backend) -> None:
-        self._desk = ApprovalDesk(backend, self.tree_id)
+        desk: ApprovalDesk = _late("desk")(backend, self.tree_id)
+        self._desk = desk
         self._was_open = True
         if self._channel is not None:
-            self._desk.attach("main", self._channel)
-        self._desk.open()
+            desk.attach("main", self._channel)
+        desk.open()
 
     async def __aenter__(self) -> Self:
         """Create the tree, unless it was resumed."""
@@ -323,7 +340,8 @@ class SessionTree:
 
     def session(self, session_id: str) -> SessionHandle:
         """Return a handle of any session of the tree, by its path."""
-        return SessionHandle(self._backend, self._open(), self.tree_id, session_id)
+        handle: SessionHandle = _late("handle")(self._backend, self._open(), self.tree_id, session_id)
+        return handle
 
     @property
     def approvals(self) -> Approvals:
@@ -375,4 +393,4 @@ class SessionTree:
 
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
-        return receipt(self._backend.state(self.tree_id), "main")
+        return self._backend.receipt(self.tree_id)

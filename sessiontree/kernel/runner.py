@@ -21,7 +21,7 @@ from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
-from sessiontree.kernel.approver_function import consult
+from sessiontree.kernel.consulting import consult
 from sessiontree.kernel.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.kernel.preparing import stimulus_of
 from sessiontree.kernel.questions import Questioner

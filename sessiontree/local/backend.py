@@ -207,6 +207,10 @@ class LocalBackend:
         config: TreeConfig = from_wire(dict(self._journal.row0(tree_id)))
         return config
 
+    def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
+        """Return every session of a tree and how it stands."""
+        return receipt(self.state(tree_id), "main")
+
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is kept here."""
         return self._supervisor is not None and tree_id in self._supervisor.trees
