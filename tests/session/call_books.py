@@ -52,6 +52,11 @@ class CallBook:
         return self.wanted is not None and self.decision is None and self.resolved is None
 
     @property
+    def is_approved(self) -> bool:
+        """Whether it was allowed and only waits for the end of a turn."""
+        return self.outside and self.decision == "approved" and self.intended is None
+
+    @property
     def shown(self) -> ToolResultMessage | None:
         """Its one result in the transcript."""
         if self.parked is not None or self.resolved is None:

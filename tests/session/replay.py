@@ -8,12 +8,15 @@ from typing import Any
 
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.session.state import SessionState
+from sessiontree.session.state import SessionState, initial
 from tests.session.judge import Judge
 from tests.session.machine import Machine, through_json
 
 NEWEST = 6
-_FIELDS = [field.name for field in dataclasses.fields(SessionState) if field.name != "transcript"]
+_FROZEN = {"spec", "limits"}
+_FIELDS = [
+    field.name for field in dataclasses.fields(SessionState) if field.name not in {*_FROZEN, "transcript"}
+]
 
 
 def normal_form(state: SessionState, newest: int = 0) -> str:
@@ -38,7 +41,9 @@ class Replay:
         """Start from facts."""
         facts = list(facts)
         self.state = self.machine.rebuild(live.spec, live.limits, facts)
-        self._beside = self.machine.rebuild(live.spec, live.limits, facts)
+        self._beside = initial(live.spec, live.limits)
+        for fact in facts:
+            self.machine.evolve(self._beside, fact)
 
     def step(self, live: SessionState, stimulus: Stimulus, facts: list[SessionFact]) -> None:
         """Judge one step the live state took."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -16,14 +16,16 @@ from tests.session.machine import REAL, Machine
 from tests.session.words import RESULT_SCHEMA, TOOLS, call, reply, spec
 from tests.session.world import World
 
+Moves: TypeAlias = Sequence[int | str | AssistantMessage]
+
 picks = st.integers(0, 11)
 kinds = st.sampled_from([SessionKind.BRANCH, SessionKind.BRANCH, SessionKind.MAIN])
-patience = st.sampled_from([0.0, 0.0, 30.0, None])
 outcomes = st.sampled_from(["ok", "ok", "ok", "error", "denied", "blocked", "timeout"])
 decisions = st.sampled_from(["approved", "approved", "approved", "denied", "expired", "cancelled"])
 ticks = st.sampled_from([0, 1, 5_000, 30_000, -7_000])
 tools = st.sampled_from([*TOOLS, *TOOLS, "wipe", "gone"])
 seldom = st.sampled_from([False, False, False, True])
+mostly = st.sampled_from([True, True, True, False])
 texts = st.sampled_from(['{"n": 1}', "done", '{"n": "one"}', ""])
 
 
@@ -47,12 +49,12 @@ replies: st.SearchStrategy[AssistantMessage] = st.one_of(
     texts.map(lambda text: reply(text=text)),
 )
 mistakes: st.SearchStrategy[AssistantMessage] = st.one_of(
-    replies_of(calls(st.just(True), st.just("look")), 1),
-    replies_of(calls(st.just(True), st.just("note")), 2),
-    replies_of(calls(seldom.map(lambda bad: not bad), st.just("wipe")), 2),
+    replies_of(calls(mostly, st.just("look")), 2),
+    replies_of(calls(mostly, st.just("note")), 2),
+    replies_of(calls(mostly, st.just("wipe")), 2),
     st.just(reply(text="no JSON")),
 )
-moves = st.lists(st.one_of(picks, picks, replies), max_size=6)
+moves = st.lists(st.one_of(picks, picks, replies, st.sampled_from(["report", "lose"])), max_size=6)
 """What goes on by itself: numbers choose chores, replies are given where the model is asked."""
 
 
@@ -61,18 +63,19 @@ class SessionRules(RuleBasedStateMachine):
 
     machine: Machine = REAL
     only: tuple[str, ...] = ()
+    patience: tuple[float | None, ...] = (0.0, 0.0, 30.0, None)
+    """How long a turn may wait for an approval, in seconds."""
 
     @initialize(
         kind=kinds,
         typed=st.booleans(),
-        patience_s=patience,
+        pick=picks,
         max_turns=st.sampled_from([3, 5, 50]),
         task=st.sampled_from(["compare", "compare", ""]),
     )
-    def adopt(
-        self, kind: SessionKind, typed: bool, patience_s: float | None, max_turns: int, task: str
-    ) -> None:
+    def adopt(self, kind: SessionKind, typed: bool, pick: int, max_turns: int, task: str) -> None:
         """A host takes the session."""
+        patience_s = self.patience[pick % len(self.patience)]
         limits = Limits(approval_patience_s=patience_s, max_turns=max_turns)
         made = spec(kind, task=task, result_schema=RESULT_SCHEMA if typed else None)
         self.world = World(made, limits, self.machine, self.only)
@@ -86,11 +89,15 @@ class SessionRules(RuleBasedStateMachine):
 
     # What goes on by itself.
 
-    def go_on(self, moves: Sequence[int | AssistantMessage]) -> None:
+    def go_on(self, moves: Moves) -> None:
         """Host, supervisor and model do some of what they have to do, in any order."""
         for move in moves:
             if isinstance(move, AssistantMessage):
                 self.reply(move)
+            elif move == "report":
+                self.world.report()
+            elif isinstance(move, str):
+                self.lose()
             elif chores := self.world.chores():
                 chores[move % len(chores)]()
 
@@ -109,7 +116,7 @@ class SessionRules(RuleBasedStateMachine):
             self.world.hear(f"m{self.said}")
 
     @rule(messages=st.lists(replies, min_size=1, max_size=3), moves=moves)
-    def turns_go_on(self, messages: list[AssistantMessage], moves: list[int | AssistantMessage]) -> None:
+    def turns_go_on(self, messages: list[AssistantMessage], moves: Moves) -> None:
         """The model answers, and some of what it asked for is done; a few times where it may."""
         for message in messages:
             self.reply(message)
@@ -155,9 +162,7 @@ class SessionRules(RuleBasedStateMachine):
         self.world.finish(running[pick % len(running)], outcome)
 
     @rule(pick=picks, decision=decisions, twice=seldom, moves=moves)
-    def approval_is_decided(
-        self, pick: int, decision: str, twice: bool, moves: list[int | AssistantMessage]
-    ) -> None:
+    def approval_is_decided(self, pick: int, decision: str, twice: bool, moves: Moves) -> None:
         """A request reaches its end; now and then that is told twice."""
         self.world.report()
         if self.world.requests:
@@ -167,10 +172,23 @@ class SessionRules(RuleBasedStateMachine):
         self.go_on(moves)
 
     @rule(asked=calls(seldom), old=seldom, moves=moves)
-    def program_calls(self, asked: ToolCall, old: bool, moves: list[int | AssistantMessage]) -> None:
+    def program_calls(self, asked: ToolCall, old: bool, moves: Moves) -> None:
         """The creating program wants a call made outside the transcript; a few ids come twice."""
         self.program_asks(asked, new=not old)
         self.go_on(moves)
+
+    @rule(n=st.integers(0, 1), says=st.booleans(), decision=decisions, cuts=st.booleans())
+    def program_calls_what_needs_approval(self, n: int, says: bool, decision: str, cuts: bool) -> None:
+        """The creating program waits for an approval, whatever the session does meanwhile."""
+        self.program_asks(call("seal" if n else "wipe", n), new=True)
+        self.world.work()
+        if says:
+            self.make_it_ask()
+        if self.world.requests:
+            self.world.decide(self.world.requests[-1], decision)
+        if cuts:
+            self.world.report()
+            self.lose()
 
     def program_asks(self, asked: ToolCall, *, new: bool) -> None:
         """Bring a call of the creating program."""
@@ -185,7 +203,7 @@ class SessionRules(RuleBasedStateMachine):
         old=seldom,
         moves=moves,
     )
-    def hear(self, mode: Any, origin: Any, old: bool, moves: list[int | AssistantMessage]) -> None:
+    def hear(self, mode: Any, origin: Any, old: bool, moves: Moves) -> None:
         """Somebody says something; a few ids come twice."""
         self.said += not old
         self.world.hear(f"m{self.said}", f"words {self.said}", mode, origin)
@@ -210,15 +228,14 @@ class SessionRules(RuleBasedStateMachine):
         """Time passes, or steps back."""
         self.world.ring(passed_ms)
 
-    @rule(pick=st.integers(0, 30))
-    def something_comes_again(self, pick: int) -> None:
-        """Anything that reached the session reaches it once more."""
+    @rule(before=moves, pick=st.one_of(st.integers(0, 2), st.integers(0, 30)))
+    def something_comes_again(self, before: Moves, pick: int) -> None:
+        """Anything that reached the session reaches it once more, at once or late."""
+        self.go_on(before)
         self.world.again(pick)
 
     @rule(before=moves, reports=st.booleans(), moves=moves)
-    def host_is_lost(
-        self, before: list[int | AssistantMessage], reports: bool, moves: list[int | AssistantMessage]
-    ) -> None:
+    def host_is_lost(self, before: Moves, reports: bool, moves: Moves) -> None:
         """The host is lost, just after a report or long after; or the session rests and moves."""
         self.go_on(before)
         if reports:
@@ -226,12 +243,16 @@ class SessionRules(RuleBasedStateMachine):
         self.lose()
         self.go_on(moves)
 
-    @rule(message=replies, most=st.integers(1, 9))
-    def reply_is_cut_short(self, message: AssistantMessage, most: int) -> None:
-        """The host is lost somewhere on the way of a reply's calls."""
+    @rule(message=replies, most=st.integers(1, 9), steered=seldom)
+    def reply_is_cut_short(self, message: AssistantMessage, most: int, steered: bool) -> None:
+        """The host is lost somewhere on the way of a reply's calls, maybe as they are to stop."""
         self.make_it_ask()
         self.reply(message)
         self.world.work(most)
+        if steered:
+            self.said += 1
+            self.world.hear(f"m{self.said}", "stop that", "steer")
+            self.world.report()
         self.lose()
 
     def lose(self) -> None:
@@ -247,7 +268,7 @@ class SessionRules(RuleBasedStateMachine):
         loses=st.booleans(),
         before=moves,
     )
-    def stop(self, status: Any, stops: bool, loses: bool, before: list[int | AssistantMessage]) -> None:
+    def stop(self, status: Any, stops: bool, loses: bool, before: Moves) -> None:
         """The session is told to stop, but not often; its host may be lost then."""
         self.go_on(before)
         if stops:

@@ -127,11 +127,7 @@ class Watcher:
             not (stopped and isinstance(instruction, begins)), "STOP", f"{instruction} though it is to stop"
         )
         if isinstance(instruction, todo.ExecuteCall):
-            key = instruction.key
-            again = self._repeats or key in self.effects.inherited
-            self.effects.told(self.calls.calls.get(key), instruction, again=again)
-            overtaken = key in self.aborted and not again
-            self.judge.require(not overtaken, "STEER", f"{key} runs after it was to be aborted")
+            self.runs(instruction)
         elif isinstance(instruction, todo.AbortCalls):
             self.aborted.update(instruction.keys)
             own = stopped or set(instruction.keys) <= set(self.turns.open_keys)
@@ -143,6 +139,14 @@ class Watcher:
             self._asked.add(turn)
         elif isinstance(instruction, todo.WakeAt):
             self._alarms.add(instruction.at_ms)
+
+    def runs(self, execute: todo.ExecuteCall) -> None:
+        """Judge a call that is to run."""
+        key = execute.key
+        again = self._repeats or key in self.effects.inherited
+        self.effects.told(self.calls.calls.get(key), execute, again=again)
+        overtaken = key in self.aborted and not again
+        self.judge.require(not overtaken, "STEER", f"{key} runs after it was to be aborted")
 
     def _still_unchecked(self, key: str) -> CallBook | None:
         call = self.calls.calls.get(key)
@@ -257,6 +261,12 @@ class Watcher:
         self.judge.require(
             live.transcript == self.turns.transcript, "P33", "results do not stand with their calls, in order"
         )
+
+    def judge_care(self, keys: set[str]) -> None:
+        """Judge what is left to itself, given the calls that somebody is at."""
+        left = [call for call in self.calls.unresolved() if call.key not in keys and not call.is_asking]
+        left = [call for call in left if not (call.is_held or call.is_approved)]
+        self.judge.require(not left, "P33", f"nobody is at {[call.key for call in left]}")
 
     def settled(self, live: SessionState, told: list[SessionInstruction]) -> None:
         """Judge a session that everybody has answered."""

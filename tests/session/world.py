@@ -8,14 +8,16 @@ had not reported as taken.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Limits
-from sessiontree.contracts.messages import AssistantMessage, ToolCall
+from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.spec import SessionSpec
@@ -25,9 +27,27 @@ from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import initial
 from tests.session.machine import REAL, Machine
 from tests.session.watcher import Watcher
-from tests.session.words import CARDS, finished, reply, verdict
+from tests.session.words import CARDS, finished, reply, spec, verdict
+
+T = TypeVar("T")
 
 MOST_CHORES = 400
+
+
+def opened(
+    kind: SessionKind = SessionKind.BRANCH,
+    *,
+    patience_s: float | None = 30.0,
+    max_turns: int = 50,
+    task: str = "compare the two",
+    result_schema: Mapping[str, JsonValue] | None = None,
+) -> World:
+    """Return a world whose session was adopted and, where it has a task, asks its model."""
+    limits = Limits(approval_patience_s=patience_s, max_turns=max_turns)
+    world = World(spec(kind, task=task, result_schema=result_schema), limits)
+    world.adopt()
+    world.report()
+    return world
 
 
 class World:
@@ -44,13 +64,15 @@ class World:
         self.at_ms = 0
         self.live = initial(spec, limits)
         self.facts: list[SessionFact] = []
-        """Of the last step."""
+        """Of what the world did last."""
         self.told: list[SessionInstruction] = []
-        """Of the last step."""
+        """Of what the world did last."""
         self.is_whole = True
         """False from the begin of a step until it was judged."""
+        self.begun: list[str] = []
+        """Every call that was begun, in order, whatever was lost since."""
         # On the host, lost with it.
-        self.preparing: dict[str, ToolCall] = {}
+        self.preparing: dict[str, todo.PrepareCall] = {}
         self.running: dict[str, ToolCall] = {}
         self._cancelled: set[str] = set()
         self.consulting: list[str] = []
@@ -87,7 +109,7 @@ class World:
             todo.WakeAt: lambda each: self.alarms.add(each.at_ms),
         }
         self._host: dict[type[Any], Callable[[Any], None]] = {
-            todo.PrepareCall: lambda each: self.preparing.update({each.key: each.call}),
+            todo.PrepareCall: lambda each: self.preparing.update({each.key: each}),
             todo.ExecuteCall: self._begin,
             todo.AbortCalls: self._abort,
             todo.RunApprover: lambda each: self.consulting.append(each.request_id),
@@ -113,20 +135,36 @@ class World:
             self._take(stimulus, repeats=True)
 
     def _take(self, stimulus: Stimulus, *, repeats: bool = False) -> None:
+        self.facts, self.told = [], []
+        self._step(stimulus, repeats=repeats)
+        while self._due:
+            skipped = self._due.popleft()
+            self._past.append((skipped, False))
+            self._step(skipped)
+
+    def _step(self, stimulus: Stimulus, *, repeats: bool = False) -> None:
         self.is_whole = False
         self.watcher.begin(stimulus, repeats=repeats)
-        self.facts, self.told = self.machine.react(self.live, stimulus)
-        self.watcher.end(self.live, stimulus, self.facts, self.told)
-        self.is_whole = True
-        self.unreported += self.facts
-        for instruction in self.told:
+        new_facts, told = self.machine.react(self.live, stimulus)
+        self.watcher.end(self.live, stimulus, new_facts, told)
+        self.unreported += new_facts
+        for instruction in told:
             carry = self._host.get(type(instruction))
             if carry is None:
                 self.held_back.append(instruction)
             else:
                 carry(instruction)
-        while self._due:
-            self.say(self._due.popleft())
+        if not isinstance(stimulus, stimuli.Adopted):  # what a lost host owes is done when Recovered comes
+            self.watcher.judge_care(self._cared_for())
+        self.facts += new_facts
+        self.told += told
+        self.is_whole = True
+
+    def _cared_for(self) -> set[str]:
+        """Return the keys of the calls that host or supervisor are at."""
+        waits = (each.keys for each in self.held_back if isinstance(each, todo.AwaitCommit))
+        skipped = (each.key for each in self._due if isinstance(each, stimuli.CallFinished))
+        return {*self.preparing, *self.running, *skipped}.union(*self.committing, *waits)
 
     # The host.
 
@@ -135,8 +173,17 @@ class World:
         self.say(stimuli.Adopted(self.at_ms, CARDS, "model", "You work."))
 
     def prepare(self, key: str) -> None:
-        """Check a call."""
-        self.say(verdict(self.at_ms, key, self.preparing.pop(key)))
+        """Check a call; one that only reads begins at once where it may."""
+        asked = self.preparing.pop(key)
+        checked = verdict(self.at_ms, key, asked.call)
+        harmless = isinstance(checked, stimuli.CallPrepared) and not checked.digest
+        if harmless and asked.run_unless is not None and asked.call.name not in asked.run_unless:
+            call_id = f"{self.spec.session_id}#{key}"
+            run = todo.ExecuteCall(key, call_id, asked.call.name, asked.call.arguments, "")
+            self.watcher.runs(run)
+            self._begin(run)
+        else:
+            self.say(checked)
 
     def finish(self, key: str, outcome: Outcome = "ok") -> None:
         """End a running call; one that was told to stop has been aborted."""
@@ -155,6 +202,7 @@ class World:
         call = self.live.calls.get(execute.key)
         if call is not None and execute.key not in self.running:
             self.running[execute.key] = call.call
+            self.begun.append(execute.key)
 
     def _abort(self, abort: todo.AbortCalls) -> None:
         for key in abort.keys:
@@ -240,6 +288,55 @@ class World:
         self.at_ms += passed_ms
         self.alarms = {at_ms for at_ms in self.alarms if at_ms > self.at_ms}
         self.give(stimuli.Rang(self.at_ms))
+
+    # Short words for examples.
+
+    def replies(self, *calls: ToolCall, text: str = "") -> None:
+        """Let the model reply to the newest question once everything before is reported."""
+        self.report()
+        self.answer(reply(*calls, text=text), -1)
+
+    def runs(self, *calls: ToolCall) -> None:
+        """Let the model reply with calls that are checked, and begun where nobody is asked."""
+        self.replies(*calls)
+        while self.preparing or self.committing or self.held_back:
+            self.report()
+            if self.committing:
+                self.commit()
+            elif self.preparing:
+                self.prepare(next(iter(self.preparing)))
+
+    def work_on(self, key: str) -> None:
+        """Make a call's intent durable and tell the session."""
+        self.report()
+        self.commit(next(index for index, keys in enumerate(self.committing) if key in keys))
+
+    def asks_outside(self, call_id: str, asked: ToolCall) -> None:
+        """Let the creating program ask for a call, and its check be done."""
+        self.give(stimuli.CallAsked(self.at_ms, call_id, asked.name, asked.arguments))
+        for key in list(self.preparing):
+            self.prepare(key)
+        self.report()
+
+    def stops(self, status: Any = "cancelled", reason: str = "enough") -> None:
+        """Tell the session to stop."""
+        self.give(stimuli.CancelAsked(self.at_ms, reason, status))
+
+    def found(self, kind: type[T]) -> list[T]:
+        """Return the facts and instructions of a type that came last."""
+        both: list[object] = [*self.facts, *self.told]
+        return [each for each in both if isinstance(each, kind)]
+
+    def result_of(self, key: str) -> str:
+        """Return a call's outcome."""
+        resolved = self.watcher.calls.calls[key].resolved
+        assert resolved is not None, f"{key} has no result"
+        return resolved.outcome
+
+    def shown(self) -> list[str]:
+        """Return the transcript in short: who says what."""
+        names = {UserMessage: "user", AssistantMessage: "model", ToolResultMessage: "result"}
+        return [f"{names[type(message)]}: {message.text}" for message in self.live.transcript]
 
     # Both together.
 

@@ -1,0 +1,55 @@
+"""What a session hears from below: children in trouble, and requests that rest at its approver."""
+
+from __future__ import annotations
+
+from sessiontree.contracts.session_facts import ChildTroubleNoted, Heard
+from sessiontree.contracts.stimuli import ApproverAnswered, ApproverAsked, ChildTroubled
+from sessiontree.session.instructions import CallModel, OfferResult, ReturnAnswer, RunApprover
+from tests.session.world import opened
+
+TROUBLE = ChildTroubled(5, "p1", "main/b1/w1", "look", 3, "/path", "must be a string")
+
+
+def test_childs_trouble_wakes_nobody_and_stands_in_the_next_turn() -> None:
+    """A notice waits in the inbox; the last word stands and is offered still."""
+    world = opened()
+    world.replies(text="done")
+    world.give(TROUBLE)
+    assert world.found(ChildTroubleNoted)
+    assert world.found(OfferResult)
+    assert not world.found(CallModel)
+    world.hear("m1", "go on")
+    assert world.shown()[-2:] == [
+        "user: Session main/b1/w1 could not call look in 3 attempts at /path: must be a string",
+        "user: go on",
+    ]
+
+
+def test_childs_trouble_is_told_once() -> None:
+    """S46: the same post brought twice is one notice."""
+    world = opened()
+    world.give(TROUBLE)
+    world.give(TROUBLE)
+    assert not world.found(Heard)
+
+
+def test_childs_trouble_begins_no_new_run() -> None:
+    """It rides along with a turn and resets neither turns nor attempts."""
+    world = opened()
+    world.give(TROUBLE)
+    world.replies(text="done")
+    assert not world.found(CallModel)
+
+
+def test_approver_is_run_once_and_its_answer_returned() -> None:
+    """A request is consulted once; an answer nobody asked for is passed over."""
+    world = opened()
+    asked = ApproverAsked(0, "r1", "main/b1/w1", "wipe", {"n": 1}, "Elevated")
+    world.give(asked)
+    assert world.found(RunApprover) == [RunApprover("r1", "main/b1/w1", "wipe", {"n": 1}, "Elevated")]
+    world.give(asked)
+    assert not world.found(RunApprover)
+    world.consult("r1", "deny")
+    assert world.found(ReturnAnswer) == [ReturnAnswer("r1", "deny", "so")]
+    world.say(ApproverAnswered(0, "r1", "approve", ""))
+    assert not world.found(ReturnAnswer)
