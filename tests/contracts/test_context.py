@@ -1,0 +1,186 @@
+"""The context of a call: what the session's rights hold, and nothing that they do not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import find, given, settings
+from hypothesis import strategies as st
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.capabilities import (
+    CAPABILITIES,
+    CHANNEL,
+    MEMORY,
+    MEMORY_WRITER,
+    OBSERVING,
+    READER,
+    SESSIONS,
+    SHELL,
+    WEB,
+    WRITER,
+    Capability,
+    capabilities_of,
+)
+from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.ports import Status
+from sessiontree.contracts.tiers import PermissionTier
+
+ALL: tuple[Capability[Any], ...] = (READER, MEMORY, WEB, WRITER, SHELL, CHANNEL, MEMORY_WRITER, SESSIONS)
+Require = Callable[[ToolContext, Capability[Any]], Any]
+held_names = st.sets(st.sampled_from(CAPABILITIES))
+
+
+class Handle:
+    """Stands for a handle of any kind."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def context(*held: str, kind: SessionKind = SessionKind.BRANCH, deadline: float = 0.0) -> ToolContext:
+    """Return a context that holds these handles alone."""
+    handles = cast("dict[str, Any]", {name: Handle(name) for name in held})
+    rights = SessionRights(
+        "main/b1",
+        "writer",
+        kind,
+        Path("/somewhere"),
+        AgentConfig(),
+        cast("Status", Handle("status")),
+        **handles,
+    )
+    return ToolContext(rights, "main/b1#1.0", CallSignals(deadline))
+
+
+def gives_what_it_holds(require: Require, held: set[str]) -> None:
+    """Property: P10, every handle held is given, every other is denied with the tier its work has."""
+    ctx = context(*held)
+    for capability in ALL:
+        if capability.name in held:
+            assert require(ctx, capability) is getattr(ctx, capability.name)
+            continue
+        assert getattr(ctx, capability.name) is None
+        try:
+            require(ctx, capability)
+        except PermissionDenied as denied:
+            assert denied.tier is capability.tier
+            assert denied.reason == f"session 'main/b1' is a branch and holds no {capability.name}"
+        else:
+            raise AssertionError(f"{capability.name} is given and not held")
+
+
+@given(held=held_names)
+def test_context_gives_what_it_holds_and_denies_the_rest(held: set[str]) -> None:
+    """What a session may do is what its context contains."""
+    gives_what_it_holds(ToolContext.require, held)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda ctx, capability: getattr(ctx, capability.name),
+        lambda ctx, capability: ctx.require(WRITER),
+        lambda ctx, capability: getattr(ctx, capability.name) or ctx.require(Capability("web", WEB.tier)),
+    ],
+    ids=["gives-none", "one-for-all", "another-instead"],
+)
+def test_rights_property_notices_planted_bugs(broken: Require) -> None:
+    """The property fails on a context that hands out nothing, too much, or something else."""
+
+    def fails(held: set[str]) -> bool:
+        try:
+            gives_what_it_holds(broken, held)
+        except (AssertionError, PermissionDenied):
+            return True
+        return False
+
+    assert find(held_names, fails, settings=settings(derandomize=True, database=None)) is not None
+
+
+def test_context_tells_who_calls_and_where() -> None:
+    """Identity comes from the rights, the call's id from the call."""
+    ctx = context("reader", kind=SessionKind.WORKER)
+    assert (ctx.session_id, ctx.agent_id, ctx.kind) == ("main/b1", "writer", SessionKind.WORKER)
+    assert (ctx.workspace_root, ctx.call_id) == (Path("/somewhere"), "main/b1#1.0")
+    assert ctx.config == AgentConfig()
+    assert cast("Handle", ctx.status).name == "status"
+
+
+@pytest.mark.parametrize("name", ["writer", "session_id", "workspace_root", "cancelled", "new"])
+def test_rights_cannot_be_widened_through_a_context(name: str) -> None:
+    """A tool can set nothing on the context it is given."""
+    with pytest.raises(AttributeError):
+        setattr(context(), name, Handle(name))
+
+
+def test_rights_are_frozen() -> None:
+    """Rights are built once per adoption."""
+    rights = SessionRights(
+        "main", "a", SessionKind.MAIN, Path("/"), AgentConfig(), cast("Status", Handle("status"))
+    )
+    with pytest.raises(AttributeError):
+        rights.writer = None  # type: ignore[misc]
+
+
+def test_call_counts_as_cancelled_once_its_deadline_passed() -> None:
+    """Loops in threads see both a cancel and the deadline."""
+    now = time.monotonic()
+    assert context(deadline=now - 1).cancelled
+    ctx = context(deadline=now + 3_600)
+    assert not ctx.cancelled
+    assert ctx.deadline == now + 3_600
+    signals = CallSignals(now + 3_600)
+    signals.cancelled = True
+    assert signals.cancelled
+
+
+def test_cancel_of_a_call_is_seen_by_its_tool() -> None:
+    """The signals move while the call runs."""
+    signals = CallSignals(time.monotonic() + 3_600)
+    rights = SessionRights(
+        "main", "a", SessionKind.MAIN, Path("/"), AgentConfig(), cast("Status", Handle("status"))
+    )
+    ctx = ToolContext(rights, "main#1.0", signals)
+    assert not ctx.cancelled
+    signals.cancelled = True
+    assert ctx.cancelled
+
+
+def test_progress_goes_to_whoever_watches() -> None:
+    """Without a watcher it goes nowhere, and no tool has to know."""
+    seen: list[object] = []
+    quiet = context()
+    quiet.update({"done": 1})
+    signals = CallSignals(0.0, seen.append)
+    rights = SessionRights(
+        "main", "a", SessionKind.MAIN, Path("/"), AgentConfig(), cast("Status", Handle("status"))
+    )
+    ToolContext(rights, "main#1.0", signals).update({"done": 2})
+    assert seen == [{"done": 2}]
+
+
+def test_names_of_capabilities_are_those_of_the_rights() -> None:
+    """Every capability has a handle in the rights, and no handle is without a name."""
+    names = {capability.name for capability in ALL}
+    assert names == set(CAPABILITIES)
+    optional = {name for name in SessionRights.__dataclass_fields__ if name in names}
+    assert optional == names
+
+
+@pytest.mark.parametrize("kind", list(SessionKind))
+def test_kind_decides_what_may_be_held(kind: SessionKind) -> None:
+    """A Worker only observes; the others may hold everything."""
+    held = capabilities_of(kind)
+    assert held == (OBSERVING if kind is SessionKind.WORKER else set(CAPABILITIES))
+
+
+def test_what_observes_changes_nothing() -> None:
+    """The handles a Worker may hold are exactly those whose work is ReadOnly."""
+    assert {each.name for each in ALL if each.tier is PermissionTier.READ_ONLY} == OBSERVING

@@ -1,0 +1,178 @@
+"""What a tool must declare: each slip is refused before any session exists, with the way to mend it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, RawTool, Tool, check_tool
+
+
+class Empty(BaseModel):
+    """No parameters."""
+
+
+class Good(Tool[Empty]):
+    """A tool as it should be."""
+
+    name = "good"
+    description = "Does good."
+    Params = Empty  # type: ignore[mutable-override]
+
+    async def execute(self, params: Empty, ctx: ToolContext) -> ToolResult:
+        """Do nothing."""
+        return ToolResult()
+
+
+class Raw(RawTool):
+    """A tool with a schema of its own."""
+
+    name = "raw"
+    description = "Does it raw."
+    parameters: Mapping[str, JsonValue] = {"type": "object"}
+
+    async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
+        """Do nothing."""
+        return ToolResult()
+
+
+def changed(**members: Any) -> Tool[Any]:
+    """Return a good tool with some members changed; None removes one."""
+    made: Tool[Any] = type("Changed", (Good,), members)()
+    return made
+
+
+def test_good_tools_pass() -> None:
+    """A model or a schema, and nothing else, is asked for."""
+    check_tool(Good())
+    check_tool(Raw())
+
+
+@pytest.mark.parametrize("name", ["a", "A_b-9", "x" * 64, "a__b"])
+def test_names_that_providers_take_pass(name: str) -> None:
+    """1 to 64 letters, digits, '_' and '-', a letter first."""
+    check_tool(changed(name=name))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "x" * 65, "9lives", "_a", "-a", "a b", "a.b", "a/b", "naïve", "ім'я", "a\n", None, 3]
+)
+def test_other_names_are_refused(name: Any) -> None:
+    """A provider would refuse the whole request for one such name."""
+    with pytest.raises(ConfigError, match="must be 1 to 64 letters"):
+        check_tool(changed(name=name))
+
+
+def test_tool_without_a_name_is_refused() -> None:
+    """The class says so, since there is no name to say it by."""
+
+    class Nameless(Tool[Empty]):
+        description = "Does it."
+        Params = Empty  # type: ignore[mutable-override]
+
+        async def execute(self, params: Empty, ctx: ToolContext) -> ToolResult:
+            return ToolResult()
+
+    with pytest.raises(ConfigError, match="tool Nameless: name None"):
+        check_tool(Nameless())
+
+
+@pytest.mark.parametrize("description", ["", None])
+def test_tool_without_a_description_is_refused(description: Any) -> None:
+    """The model chooses tools by what they say they do."""
+    with pytest.raises(ConfigError, match="the model chooses tools by it"):
+        check_tool(changed(description=description))
+
+
+async def _legacy(self: object, tool_call_id: str, params: Empty, signal: Any, on_update: Any) -> ToolResult:
+    return ToolResult()
+
+
+async def _without_context(self: object, params: Empty) -> ToolResult:
+    return ToolResult()
+
+
+async def _anything(self: object, *arguments: Any, **named: Any) -> ToolResult:
+    return ToolResult()
+
+
+async def _by_name_alone(self: object, *, params: Empty, ctx: ToolContext) -> ToolResult:
+    return ToolResult()
+
+
+@pytest.mark.parametrize("execute", [_legacy, _without_context, _anything, _by_name_alone])
+def test_another_signature_of_execute_is_refused_with_the_fix(execute: Any) -> None:
+    """A legacy signature is named, and where its parameters went."""
+    with pytest.raises(ConfigError) as refused:
+        check_tool(changed(execute=execute))
+    text = str(refused.value)
+    assert "write `async def execute(self, params, ctx)`" in text
+    assert "call id, progress and cancellation are ctx.call_id, ctx.update and ctx.cancelled" in text
+    assert ("tool_call_id" in text) is (execute is _legacy)
+
+
+def _blocking(self: object, params: Empty, ctx: ToolContext) -> ToolResult:
+    return ToolResult()
+
+
+def test_execute_that_blocks_is_refused() -> None:
+    """A plain function would hold the session's host up."""
+    with pytest.raises(ConfigError, match="must be `async def`"):
+        check_tool(changed(execute=_blocking))
+
+
+@pytest.mark.parametrize("params", [None, dict, {"type": "object"}, Empty(), int])
+def test_parameters_that_are_no_model_are_refused(params: Any) -> None:
+    """Arguments arrive as an instance of a model, so there must be one."""
+    with pytest.raises(ConfigError, match="Params must be a pydantic model"):
+        check_tool(changed(Params=params))
+
+
+@pytest.mark.parametrize("tier", [tier for tier in PermissionTier if tier is not PermissionTier.READ_ONLY])
+def test_worker_tool_above_read_only_is_refused(tier: PermissionTier) -> None:
+    """A Worker only observes."""
+    with pytest.raises(
+        ConfigError, match=f"declared for Workers but its tier is {tier.label}; a Worker only"
+    ):
+        check_tool(changed(kinds=ALL_KINDS, tier=tier))
+
+
+@pytest.mark.parametrize("capability", ["writer", "shell", "channel", "memory_writer", "sessions"])
+def test_worker_tool_that_needs_what_workers_lack_is_refused(capability: str) -> None:
+    """A tool that says ReadOnly and needs a writer is one of the two wrong."""
+    settings = {"kinds": ALL_KINDS, "tier": PermissionTier.READ_ONLY}
+    with pytest.raises(ConfigError, match=f"and needs {capability}; a Worker only observes"):
+        check_tool(changed(**settings, capabilities=frozenset({"reader", capability})))
+
+
+def test_worker_tool_that_observes_passes() -> None:
+    """ReadOnly with handles every kind may hold."""
+    observing = frozenset({"reader", "memory", "web"})
+    check_tool(changed(kinds=ALL_KINDS, tier=PermissionTier.READ_ONLY, capabilities=observing))
+
+
+def test_tool_that_says_nothing_counts_as_dangerous() -> None:
+    """Elevated, and not for Workers, unless it says otherwise."""
+    good = Good()
+    assert (good.tier, good.tier_for(Empty())) == (PermissionTier.ELEVATED, PermissionTier.ELEVATED)
+    assert good.kinds == MAIN_AND_BRANCH == {SessionKind.MAIN, SessionKind.BRANCH}
+    assert (good.idempotent, good.sequential, good.timeout_s) == (False, False, None)
+
+
+def test_class_without_execute_is_no_tool() -> None:
+    """A declaration alone cannot be made."""
+
+    class Idle(Tool[Empty]):
+        name: ClassVar[str] = "idle"
+
+    with pytest.raises(TypeError, match="abstract"):
+        Idle()  # type: ignore[abstract]
