@@ -226,6 +226,10 @@ def _join_silently(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
         yield one
 
 
+def _rush(state: SessionState, at_ms: int, advance: Advance) -> Decision | None:
+    return advance(state, at_ms + 10**9)
+
+
 # Turns and messages.
 
 
@@ -353,6 +357,7 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "held calls are never let go": ("HELD", advancing(_never_release)),
     "the program gets no answer": ("HELD", without(todo.AnswerCall)),
     "the model waits for approvals for ever": ("S20", advancing(_never_park)),
+    "approvals are not waited for": ("S20", advancing(_rush)),
     "nobody wakes the session": ("S20", without(todo.WakeAt)),
     "expiry leaves the call waiting": ("S20", instead(stimuli.ApprovalAnswered, _ignore_expiry)),
     "a late outcome is not told": ("NOTICE", changed(_join_silently)),

@@ -36,13 +36,20 @@ def test_no_patience_means_the_model_goes_on_at_once() -> None:
     assert world.shown()[-1] == "result: look 1.1: ok"
 
 
-def test_endless_patience_ends_with_a_new_message() -> None:
-    """With None only a message makes the model go on."""
+def test_endless_patience_sets_no_alarm() -> None:
+    """With None no time is long enough."""
     world = opened(patience_s=None)
     world.runs(call("wipe"))
     world.ring(10**9)
     assert not world.live.asking
     assert not world.alarms
+
+
+@pytest.mark.parametrize("patience_s", [None, 30.0])
+def test_new_message_ends_any_patience(patience_s: float | None) -> None:
+    """S20: the model goes on at once when somebody says something."""
+    world = opened(patience_s=patience_s)
+    world.runs(call("wipe"))
     world.hear("m1", "meanwhile")
     assert world.live.asking
     assert world.shown()[-1] == "user: meanwhile"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.kinds import SessionKind
@@ -18,6 +18,7 @@ from tests.session.planted import PLANTED
 from tests.session.words import call, spec
 from tests.session.world import World, opened
 
+SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 attempts = st.lists(st.integers(0, 9), min_size=1, max_size=8)
 """What an always-invalid model sends, attempt by attempt; equal numbers are equal arguments."""
 
@@ -89,7 +90,7 @@ def test_retry_property_notices_planted_bugs(bug: str) -> None:
             return True
         return False
 
-    assert find(attempts, fails, settings=settings(derandomize=True, database=None, max_examples=500))
+    assert find(attempts, fails, settings=SEARCH)
 
 
 @pytest.mark.parametrize("tool", ["look", "note"])
@@ -179,16 +180,18 @@ def test_late_approval_does_not_reset_newer_failures() -> None:
     assert world.live.ledger["wipe"].count == 1
 
 
-def test_calls_of_the_program_neither_count_nor_reset() -> None:
-    """The ledger is the model's: a program's calls leave it alone."""
+@pytest.mark.parametrize("tool", ["look", "note", "wipe"])
+def test_calls_of_the_program_neither_count_nor_reset(tool: str) -> None:
+    """The ledger is the model's: a program's calls leave it alone, whatever they do."""
     world = opened()
-    world.replies(call("look", bad=True))
+    world.replies(call(tool, bad=True))
     world.work()
-    world.asks_outside("o1", call("look", bad=True))
-    world.asks_outside("o2", call("look"))
-    world.work()
-    assert world.answers == {"o1": "invalid", "o2": "ok"}
-    assert world.live.ledger["look"].count == 1
+    world.replies(text="done")
+    world.asks_outside("o1", call(tool, bad=True))
+    world.asks_outside("o2", call(tool))
+    world.settle("done")
+    assert world.answers == {"o1": "invalid", "o2": "denied" if tool == "wipe" else "ok"}
+    assert world.live.ledger[tool].count == 1
 
 
 def test_joining_call_counts_as_valid() -> None:

@@ -49,6 +49,18 @@ def test_calls_get_results_before_anything_is_offered() -> None:
     assert len(world.shown()) == 5
 
 
+def test_allowed_call_that_waits_for_the_turn_is_ended_at_once() -> None:
+    """A call of the program that was approved and has not begun needs no host to end it."""
+    world = opened()
+    world.replies(text="done")
+    world.asks_outside("o1", call("wipe"))
+    world.hear("m1")
+    world.decide(world.requests[0], "approved")
+    world.stops()
+    assert not world.found(AbortCalls)
+    assert world.result_of("call.o1") == "aborted"
+
+
 def test_reply_on_its_way_is_not_taken() -> None:
     """The model's answer to a session that stops says nothing any more."""
     world = opened()

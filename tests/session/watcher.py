@@ -45,6 +45,7 @@ class Watcher:
         self._alarms: set[int] = set()
         self._repeats = False
         self._given_up: set[str] = set()
+        self._had_news = False
         self._fresh: CallBook | None = None
         self._open_books()
 
@@ -58,6 +59,7 @@ class Watcher:
         self.at_ms = stimulus.at_ms
         self._repeats = repeats
         self._given_up = set(self.retries.given_up)
+        self._had_news = self.turns.has_news
         self._fresh = None
         if isinstance(stimulus, stimuli.IntentsCommitted):
             self.effects.committed(stimulus.keys)
@@ -107,6 +109,7 @@ class Watcher:
             self._judge_instruction(instruction)
         self._judge_check(stimulus, new_facts, told)
         self._judge_gaps(stimulus, new_facts, told)
+        self._judge_parking(new_facts)
         if not isinstance(stimulus, stimuli.Adopted):  # what a lost host owes is done when Recovered comes
             self._judge_steering()
             self._judge_waiting(stimulus)
@@ -253,6 +256,17 @@ class Watcher:
             self.judge.require(
                 deadline_ms in self._alarms, "S20", f"nobody wakes the session that waits for {keys}"
             )
+
+    def _judge_parking(self, new_facts: list[SessionFact]) -> None:
+        """The model goes on without an approval only when it has to."""
+        parked = [self.calls.calls[fact.key] for fact in new_facts if isinstance(fact, facts.CallParked)]
+        news = self._had_news or any(isinstance(fact, facts.Heard) and fact.wakes for fact in new_facts)
+        if not parked or news:
+            return
+        patience_s = self.limits.approval_patience_s
+        asked_at = max(call.wanted.at_ms for call in parked if call.wanted is not None)
+        due = patience_s is not None and asked_at + int(patience_s * 1000) <= self.at_ms
+        self.judge.require(due, "S20", f"{[call.key for call in parked]} are not waited for")
 
     def _judge_transcript(self, live: SessionState) -> None:
         heard = [message for message in live.transcript if isinstance(message, UserMessage)]
