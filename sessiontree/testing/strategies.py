@@ -204,4 +204,3 @@ def instances_of(cls: Callable[..., Any]) -> SearchStrategy[Any]:
     """Return instances of a dataclass, every field of any value its annotation allows."""
     hints = get_type_hints(cls)
     return st.builds(cls, **{name: values_of(hint) for name, hint in hints.items()})
-
