@@ -128,4 +128,4 @@ def test_lost_host_leaves_nothing_running() -> None:
     world.report()
     world.lose_host()
     assert [world.result_of(f"1.{n}") for n in range(3)] == ["skipped", "unknown", "unknown"]
-    assert offered(world) == [("failed", "budget")]
+    assert set(offered(world)) == {("failed", "budget")}

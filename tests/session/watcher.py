@@ -110,9 +110,8 @@ class Watcher:
         self._judge_check(stimulus, new_facts, told)
         self._judge_gaps(stimulus, new_facts, told)
         self._judge_parking(new_facts)
-        if not isinstance(stimulus, stimuli.Adopted):  # what a lost host owes is done when Recovered comes
-            self._judge_steering()
-            self._judge_waiting(stimulus)
+        self._judge_steering()
+        self._judge_waiting(stimulus)
         judge_ending(
             self.judge, self.turns, self.calls, told, is_nothing=self._is_nothing(stimulus, new_facts)
         )
@@ -206,8 +205,7 @@ class Watcher:
         replied = [each.call_id for each in told if isinstance(each, todo.AnswerCall)]
         self.judge.require(outside == replied, "HELD", f"{outside} have results, {replied} are answered")
         asked = not self.turns.is_asking or self.turns.turn in self._asked
-        late = isinstance(stimulus, stimuli.Adopted)
-        self.judge.require(asked or late, "TURN", f"nobody asks the model for turn {self.turns.turn}")
+        self.judge.require(asked, "TURN", f"nobody asks the model for turn {self.turns.turn}")
 
     def _judge_steering(self) -> None:
         if not self.turns.is_steered and self.turns.stopping is None:

@@ -154,8 +154,7 @@ class World:
                 self.held_back.append(instruction)
             else:
                 carry(instruction)
-        if not isinstance(stimulus, stimuli.Adopted):  # what a lost host owes is done when Recovered comes
-            self.watcher.judge_care(self._cared_for())
+        self.watcher.judge_care(self._cared_for())
         self.facts += new_facts
         self.told += told
         self.is_whole = True
@@ -228,10 +227,14 @@ class World:
         """Lose the host; another adopts the session and is brought what the first had not told to have."""
         untaken = self._leave()
         self.watcher.rolled_back(self.durable, self.live)
-        self.adopt()
-        self._take(stimuli.Recovered(self.at_ms))
-        for stimulus in untaken:
-            self.give(stimulus, repeats=True)
+        again = (partial(self.give, stimulus, repeats=True) for stimulus in untaken)
+        new_facts: list[SessionFact] = []
+        told: list[SessionInstruction] = []
+        for step in (partial(self._take, stimuli.Recovered(self.at_ms)), self.adopt, *again):
+            step()
+            new_facts += self.facts
+            told += self.told
+        self.facts, self.told = new_facts, told
 
     @property
     def is_restful(self) -> bool:

@@ -164,9 +164,9 @@ def test_swapper_catches_a_check_before_the_use(grounds: Grounds) -> None:
 
     def check_then_open(way: str) -> bytes:
         path = grounds.root / way / "secret"
-        if not path.resolve().is_relative_to(grounds.root):
-            raise ExecutionError("outside")
         try:
+            if not path.resolve().is_relative_to(grounds.root):
+                raise ExecutionError("outside")
             return path.read_bytes()
         except OSError as error:
             raise ExecutionError("gone") from error
