@@ -227,10 +227,11 @@ class World:
         """Lose the host; another adopts the session and is brought what the first had not told to have."""
         untaken = self._leave()
         self.watcher.rolled_back(self.durable, self.live)
-        again = (partial(self.give, stimulus, repeats=True) for stimulus in untaken)
+        steps: list[Callable[[], None]] = [partial(self._take, stimuli.Recovered(self.at_ms)), self.adopt]
+        steps += [partial(self.give, stimulus, repeats=True) for stimulus in untaken]
         new_facts: list[SessionFact] = []
         told: list[SessionInstruction] = []
-        for step in (partial(self._take, stimuli.Recovered(self.at_ms)), self.adopt, *again):
+        for step in steps:
             step()
             new_facts += self.facts
             told += self.told
