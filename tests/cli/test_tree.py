@@ -162,7 +162,9 @@ async def test_trees_are_listed_and_named(program: Program, state: Path) -> None
     assert listed["purpose"] == "spring cleaning"
     assert listed["tree"] in program.call("tree", "--list", "--state-dir", state).out
     named = program.call("tree", "--tree", listed["tree"], "--json", "--state-dir", state)
-    assert json.loads(named.out)["last_seq"] >= listed["last_seq"], "the tree is still open and may have gone on"
+    assert json.loads(named.out)["last_seq"] >= listed["last_seq"], (
+        "the tree is still open and may have gone on"
+    )
     done = program.call("tree", "--tree", "t0000000000000000", "--state-dir", state)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("sessiontree: TreeNotFound: ")
