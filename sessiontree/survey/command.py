@@ -75,7 +75,8 @@ def survey(
         groups = sum(len(folder.groups) for folder in folders)
         screen.line(f"surveying {root}: {files:,} files, {len(folders):,} folders, {groups:,} groups")
         screen.line(f"approvals: {consent.mode} ({consent.why})")
-        return await begin(root, folders, place, consent, channel_of(sys.stdin, sys.stdout), runtime)
+        channel = screen.shared_with(channel_of(sys.stdin, sys.stdout))
+        return await begin(root, folders, place, consent, channel, runtime)
 
     return _run(open_tree, places, backend, screen, known_seq=0)
 
@@ -113,7 +114,8 @@ def resume(
     async def open_tree(runtime: Runtime) -> SessionTree:
         screen.line(f"resuming the survey of {places.root}")
         screen.line(f"approvals: {left.config.mode} (as the survey began)")
-        return await take_up(left.config.tree_id, channel_of(sys.stdin, sys.stdout), runtime)
+        channel = screen.shared_with(channel_of(sys.stdin, sys.stdout))
+        return await take_up(left.config.tree_id, channel, runtime)
 
     return _run(open_tree, places, backend, screen, known_seq=left.last_seq)
 

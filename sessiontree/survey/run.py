@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sessiontree.channels.terminal import TerminalChannel
+from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime import Runtime, SessionTree
@@ -84,7 +84,7 @@ async def begin(
     folders: list[FolderPlan],
     out: str,
     consent: Consent,
-    channel: TerminalChannel,
+    channel: HumanChannel,
     runtime: Runtime,
 ) -> SessionTree:
     """Return a new survey's tree, open.
@@ -107,7 +107,7 @@ async def begin(
     return await tree.start()
 
 
-async def take_up(tree_id: str, channel: TerminalChannel, runtime: Runtime) -> SessionTree:
+async def take_up(tree_id: str, channel: HumanChannel, runtime: Runtime) -> SessionTree:
     """Return the tree of an earlier survey, open.
 
     Raises:
@@ -129,26 +129,31 @@ async def conduct(tree: SessionTree, root: Path, out: str, screen: Screen, *, kn
         tree: Its tree, open.
         root: What is surveyed.
         out: Where the report goes.
-        screen: Gets a line for every session that starts or ends.
+        screen: Shows the tree, or gets a line for every session that starts or ends.
         known_seq: Number of the last fact an earlier process made; what they tell is not said again.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(SURVEY_THREADS, "survey"))
-    watch = SurveyWatch()
-    started = time.monotonic()
-    files_before = 0
-    if known_seq:
-        async for record in tree.events():
-            watch.take(record)
-            if record.seq >= known_seq:
-                break
-        files_before = watch.files_done
-        screen.line(f"so far {watch.ended} of {watch.spawned} sessions ended, {files_before:,} files done")
-    async with asyncio.TaskGroup() as group:
-        if not watch.is_ordered:
-            group.create_task(_give_order(tree, root, out))
-        if not watch.is_over:
-            await _follow(tree, watch, screen, known_seq)
-    return Ending(watch, time.monotonic() - started, files_before)
+    async with screen.live(tree.progress) as view:
+        watch = SurveyWatch(view)
+        started = time.monotonic()
+        files_before = 0
+        if known_seq:
+            async for record in tree.events():
+                watch.take(record)
+                if record.seq >= known_seq:
+                    break
+            files_before = watch.files_done
+            screen.line(
+                f"so far {watch.ended} of {watch.spawned} sessions ended, {files_before:,} files done"
+            )
+            if view is not None:
+                view.pace_from_now()
+        async with asyncio.TaskGroup() as group:
+            if not watch.is_ordered:
+                group.create_task(_give_order(tree, root, out))
+            if not watch.is_over:
+                await _follow(tree, watch, screen, known_seq, tells_routine=view is None)
+        return Ending(watch, time.monotonic() - started, files_before)
 
 
 async def _give_order(tree: SessionTree, root: Path, out: str) -> None:
@@ -157,11 +162,14 @@ async def _give_order(tree: SessionTree, root: Path, out: str) -> None:
         await tree.main.send(order.model_dump_json())
 
 
-async def _follow(tree: SessionTree, watch: SurveyWatch, screen: Screen, known_seq: int) -> None:
+async def _follow(
+    tree: SessionTree, watch: SurveyWatch, screen: Screen, known_seq: int, *, tells_routine: bool
+) -> None:
     async for record in tree.events(after=known_seq):
-        line = watch.take(record)
-        if line is not None:
-            screen.line(line)
+        told = watch.take(record)
+        if told is not None:
+            if tells_routine or not told.is_routine:
+                screen.line(told.line)
             # facts that are there already come without a pause: let others, and Ctrl-C, have their turn
             await asyncio.sleep(0)
         if watch.is_over:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.terminal import TerminalChannel
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import Tool
+from sessiontree.kernel.progress import ProgressReader
 from sessiontree.runtime import Runtime, SessionTree
 from sessiontree.survey.bounds import AGENTS, MAX_LIVE, limits_for
 from sessiontree.survey.consent import Consent, channel_of, choose
@@ -26,6 +29,7 @@ from sessiontree.survey.planning import SurveyPlan
 from sessiontree.survey.report import ReportMeta, render
 from sessiontree.survey.run import Ending, begin, conduct, look_around, purpose_of, report_place
 from sessiontree.survey.scan import scan
+from sessiontree.survey.screen import View
 from sessiontree.survey.tool import RemoveSurvey, SurveyFiles, SurveyFilesParams, survey_file
 from sessiontree.survey.words import last_word_of
 from sessiontree.workspace import WorkspaceReader
@@ -45,6 +49,12 @@ class Lines:
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
         self.tables.append((header, rows))
+
+    def shared_with(self, channel: HumanChannel) -> HumanChannel:
+        return channel
+
+    def live(self, events: Callable[[], ProgressReader]) -> AbstractAsyncContextManager[View | None]:
+        return nullcontext(None)
 
 
 @pytest.fixture

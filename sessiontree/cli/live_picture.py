@@ -1,0 +1,188 @@
+"""Live picture: a live tree as lines of text that fit a place, each piece with the name of its style.
+
+Rows are live sessions; what has ended, and what finds no room, is counted in one line below them. Nothing in
+a line could deceive an eye or a terminal, however a session is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+
+from sessiontree.channels.shown import visible
+from sessiontree.cli.live_session import LiveSession
+from sessiontree.cli.live_tree import LiveTree
+from sessiontree.contracts.kinds import SessionStatus
+
+Piece: TypeAlias = tuple[str, str]
+"""Text and the name of its style, empty for none."""
+Line: TypeAlias = list[Piece]
+
+MAX_NAME_CHARS = 80
+"""Longest path and label, before invisible characters are made visible."""
+_MAX_GUIDES = 6
+"""Levels whose lines are drawn; deeper ones stand in one column."""
+_HEADER_FROM = 5
+"""Heights below this have no header."""
+_GAP = "  "
+_HEADER = ("session", "kind", "state", "turns", "files", "calls")
+
+STYLES = {
+    "active": "",
+    "calling": "cyan",
+    "waiting for model": "cyan",
+    "waiting for children": "dim",
+    "waiting for approval": "bold yellow",
+    "suspended": "dim",
+    "stopping": "yellow",
+    "completed": "green",
+    "failed": "bold red",
+    "cancelled": "yellow",
+    "expired": "yellow",
+}
+"""How each state is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a picture tells of time."""
+
+    elapsed_s: float
+    per_s: float | None = None
+    """Counted per second; None = not told."""
+    silent_s: float = 0.0
+    """Time since the newest fact; told when it is long."""
+
+
+_LONG_SILENCE_S = 10.0
+
+
+def picture(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
+    """Return the lines of a tree: at most ``height``, each at most ``width`` cells wide."""
+    totals: Line = [(_totals(tree, pace), "bold")]
+    room = height - 1
+    has_header = room >= _HEADER_FROM
+    rest = None
+    chosen = tree.chosen(room - has_header)
+    shown = sum(map(len, chosen.values()))
+    if shown < tree.total:
+        chosen = tree.chosen(room - has_header - 1)
+        shown = sum(map(len, chosen.values()))
+        rest = _rest(tree, chosen)
+    lines = _table(tree, chosen, has_header, width)
+    if rest is not None:
+        lines.append([(rest, "dim")])
+    # where there is room for one line alone it is that of the totals
+    return [_fitted(line, width) for line in [*lines[: max(0, room)], totals][: max(0, height)]]
+
+
+def _rest(tree: LiveTree, chosen: dict[str, list[LiveSession]]) -> str:
+    """Say how many live sessions are not shown, and how those that ended ended."""
+    rows = [session for children in chosen.values() for session in children]
+    hidden = tree.live - sum(not session.is_ended for session in rows)
+    ended = tree.total - tree.live - sum(session.is_ended for session in rows)
+    words = [f"{hidden:,} more live"] if hidden else []
+    if ended:
+        how = [
+            f"{tree.ended[status]:,} {status}"
+            for status in (SessionStatus.FAILED, SessionStatus.CANCELLED, SessionStatus.EXPIRED)
+            if tree.ended[status]
+        ]
+        words.append(f"{ended:,} finished" + (f" ({', '.join(how)})" if how else ""))
+    return f"… {', '.join(words)}"
+
+
+def _table(tree: LiveTree, chosen: dict[str, list[LiveSession]], has_header: bool, width: int) -> list[Line]:
+    rows = [_row(guide, session) for guide, session in _walk(chosen)]
+    if not rows:
+        return []
+    if tree.expected is None and not tree.done:
+        rows = [(*row[:4], "", row[5]) for row in rows]
+    header = _HEADER if any(row[4] for row in rows) else (*_HEADER[:4], "", _HEADER[5])
+    table = [header, *rows] if has_header else rows
+    widths = [max(cell_len(row[column]) for row in table) for column in range(5)]
+    # the first column leaves at least half of the place to the others
+    widths[0] = min(widths[0], max(width // 2, 1))
+    lines = []
+    for index, row in enumerate(table):
+        style = "bold" if has_header and index == 0 else STYLES[row[2]]
+        line: Line = [(_cut(row[0], widths[0]), "bold" if has_header and index == 0 else "")]
+        line += [
+            (f"{_GAP}{set_cell_size(row[1], widths[1])}{_GAP}", "dim" if index or not has_header else "bold")
+        ]
+        line += [(set_cell_size(row[2], widths[2]), style)]
+        line += [(f"{_GAP}{row[column]:>{widths[column]}}", "") for column in (3, 4) if widths[column]]
+        line += [(f"{_GAP}{row[5]}", "")]
+        lines.append(line)
+    return lines
+
+
+def _row(guide: str, session: LiveSession) -> tuple[str, str, str, str, str, str]:
+    name = f"{session.name[:MAX_NAME_CHARS]} {session.label[:MAX_NAME_CHARS]}".rstrip()
+    calls = session.calls()
+    more = f"+{len(calls) - 1} more: " if len(calls) > 1 else ""
+    return (
+        guide + visible(name),
+        session.kind.value,
+        session.state(),
+        f"{session.turns:,}",
+        f"{session.done:,}",
+        more + calls[0] if calls else "",
+    )
+
+
+def _walk(chosen: dict[str, list[LiveSession]]) -> Iterator[tuple[str, LiveSession]]:
+    """Yield sessions in path order, each with the lines that lead to it."""
+    ahead: list[tuple[str, str, LiveSession]] = [("", "", top) for top in reversed(chosen[""])]
+    while ahead:
+        guide, below, session = ahead.pop()
+        yield guide, session
+        children = chosen[session.session_id]
+        if len(below) >= 3 * _MAX_GUIDES:
+            steps = [(below, below)] * len(children)
+        else:
+            steps = [(f"{below}├─ ", f"{below}│  ")] * (len(children) - 1) + [(f"{below}└─ ", f"{below}   ")]
+        ahead += [(*step, child) for step, child in zip(steps, children, strict=False)][::-1]
+
+
+def _totals(tree: LiveTree, pace: Pace) -> str:
+    words = [f"{tree.live:,} live, {tree.total - tree.live:,} ended"]
+    if tree.expected is not None or tree.done:
+        of = "" if tree.expected is None else f" of {tree.expected:,}"
+        speed = "" if pace.per_s is None else f", {pace.per_s:,.0f} files/s"
+        words.append(f"{tree.done:,}{of} files{speed}")
+    words.append(_time(pace.elapsed_s))
+    if tree.open_requests:
+        words.append(
+            f"{tree.open_requests:,} {'approval' if tree.open_requests == 1 else 'approvals'} waiting"
+        )
+    if pace.silent_s >= _LONG_SILENCE_S and not tree.is_over:
+        words.append(f"nothing new for {_time(pace.silent_s)}")
+    return " · ".join(words)
+
+
+def _time(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    if hours:
+        return f"{hours:,} h {minutes:02} min"
+    return f"{minutes} min {whole % 60:02} s" if minutes else f"{whole} s"
+
+
+def _cut(text: str, width: int) -> str:
+    return set_cell_size(text, width) if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
+
+
+def _fitted(line: Line, width: int) -> Line:
+    """Return a line without what would stand beyond the width."""
+    fitted: Line = []
+    for text, style in line:
+        size = cell_len(text)
+        if size > width:
+            return [*fitted, (_cut(text, width), style)] if width > 0 else fitted
+        fitted.append((text, style))
+        width -= size
+    return fitted

@@ -1,0 +1,120 @@
+"""Live session: one session as a live tree shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sessiontree.channels.shown import visible
+from sessiontree.contracts.jsonable import dump_readable, to_json_value
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.kernel.replay import fact_of
+
+MAX_CALL_CHARS = 160
+"""Longest description of a call, before invisible characters are made visible."""
+
+
+@dataclass(slots=True)
+class LiveSession:
+    """One session, living or ended, and the counts of all below it."""
+
+    session_id: str
+    kind: SessionKind
+    label: str
+    parent: str | None
+    status: SessionStatus = SessionStatus.ACTIVE
+    is_ended: bool = False
+    is_stopping: bool = False
+    live_children: dict[str, LiveSession] = field(default_factory=dict)
+    """In the order they were spawned."""
+    live_below: int = 0
+    ended_below: int = 0
+    done: int = 0
+    """What was counted here and below."""
+    turns: int = 0
+    is_asking: bool = False
+    """Whether the model was asked and has not replied."""
+    pending: dict[str, str] = field(default_factory=dict)
+    """Open approval requests: what each wants to call."""
+    running: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Calls that events say are running: tool and arguments by the provider's id."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Facts of calls the program asked for, by key, without a result."""
+    reply: str = ""
+    """The fact of the last reply; looked into when it is shown."""
+    settled: set[str] = field(default_factory=set)
+    """Keys of its calls that have a result, or wait for one no more."""
+    _calls: list[tuple[str, str]] | None = None
+    """Calls of the reply, key and description, once they were looked at."""
+
+    @property
+    def name(self) -> str:
+        """The last step of its path."""
+        return self.session_id.rpartition("/")[2]
+
+    def replied(self, text: str) -> None:
+        """Take the fact of a reply in; O(1)."""
+        self.is_asking = False
+        self.reply = text
+        self.settled.clear()
+        self._calls = None
+
+    def end(self, status: SessionStatus) -> None:
+        """Reach a final state; what only a live session needs is let go."""
+        self.status = status
+        self.is_ended = True
+        self.is_asking = False
+        self.replied("")
+        self.pending.clear()
+        self.running.clear()
+        self.asked.clear()
+
+    def calls(self) -> list[str]:
+        """Return what calls are under way, as short descriptions, those that wait for an approval first."""
+        found = list(self.pending.values())
+        found += [call_text(tool, arguments) for tool, arguments in self.running.values()]
+        if not found:
+            found += [_asked_text(text) for text in self.asked.values()]
+            found += [shown for key, shown in self._reply_calls() if key not in self.settled]
+        return found
+
+    def state(self) -> str:
+        """Return how it stands, in words: a final status, or what it is waiting for."""
+        if self.is_ended:
+            return self.status.value
+        if self.pending:
+            return "waiting for approval"
+        if self.is_stopping:
+            return "stopping"
+        if self.running or self.asked:
+            return "calling"
+        if self.is_asking:
+            return "waiting for model"
+        if self.status is SessionStatus.SUSPENDED:
+            return "waiting for children" if self.live_children else "suspended"
+        return "calling" if self.calls() else "active"
+
+    def _reply_calls(self) -> list[tuple[str, str]]:
+        if self._calls is None:
+            self._calls = []
+            if self.reply:
+                fact = fact_of(self.reply)
+                for index, call in enumerate(fact.message.tool_calls):
+                    self._calls.append((f"{fact.turn}.{index}", call_text(call.name, call.arguments)))
+        return self._calls
+
+
+def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call in few words, safe to be shown: its name and the beginning of its arguments."""
+    try:
+        given = dump_readable(to_json_value(arguments))
+    except (ValueError, TypeError, RecursionError):
+        given = "(arguments that have no JSON form)"
+    text = f"{tool} {given}"
+    return visible(text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…")
+
+
+def _asked_text(text: str) -> str:
+    fact = fact_of(text)
+    return call_text(fact.tool, fact.arguments)
