@@ -15,6 +15,7 @@ BODIES = {
     "resume": "sessiontree.survey.command:resume",
     "tree": "sessiontree.cli.tree:show",
     "trees": "sessiontree.cli.tree:show_list",
+    "follow": "sessiontree.cli.follow:follow",
 }
 """What each command does: a function of a screen and its options that returns the exit code."""
 
@@ -114,8 +115,15 @@ def tree(
     tree_id: Annotated[str | None, typer.Option("--tree", help="A tree's id [default: the newest].")] = None,
     as_json: AsJson = False,
     listed: Annotated[bool, typer.Option("--list", help="List all trees instead.")] = False,
+    followed: Annotated[
+        bool, typer.Option("--follow", help="Go on showing it until it ends; --json: an object per change.")
+    ] = False,
 ) -> None:
     """Show a tree from its journal: sessions, approvals, totals. Never writes."""
+    if listed and followed:
+        raise typer.BadParameter("--list shows all trees, --follow goes on showing one; leave one out")
+    if followed:
+        _run("follow", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
     if listed:
         _run("trees", path=path, state_dir=state_dir, as_json=as_json)
     _run("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)

@@ -28,6 +28,9 @@ _MAX_GUIDES = 6
 _HEADER_FROM = 5
 """Heights below this have no header."""
 _GAP = "  "
+_NAME_SHARE = 55
+"""Percent of what other columns leave that names may take where calls need place too."""
+_SHORTEST_NAME = 12
 _HEADER = ("session", "kind", "state", "turns", "files", "calls")
 
 STYLES = {
@@ -104,8 +107,10 @@ def _table(tree: LiveTree, chosen: dict[str, list[LiveSession]], has_header: boo
     header = _HEADER if any(row[4] for row in rows) else (*_HEADER[:4], "", _HEADER[5])
     table = [header, *rows] if has_header else rows
     widths = [max(cell_len(row[column]) for row in table) for column in range(5)]
-    # the first column leaves at least half of the place to the others
-    widths[0] = min(widths[0], max(width // 2, 1))
+    # what the other columns leave is shared by names and calls
+    left = width - sum(widths[1:]) - 5 * len(_GAP)
+    calls = max(cell_len(row[5]) for row in table)
+    widths[0] = min(widths[0], max(left - calls, left * _NAME_SHARE // 100, _SHORTEST_NAME))
     lines = []
     for index, row in enumerate(table):
         style = "bold" if has_header and index == 0 else STYLES[row[2]]

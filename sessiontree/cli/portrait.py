@@ -127,9 +127,13 @@ def portrait_of(journal: Journal, tree_id: str) -> Portrait:
     return Portrait(config, state, tuple(approvals.values()), last_seq, journal.verify(tree_id))
 
 
+def shortened(summary: str) -> str:
+    """Return a session's last words, cut to ``SUMMARY_CHARS`` characters."""
+    return summary if len(summary) <= SUMMARY_CHARS else f"{summary[: SUMMARY_CHARS - 1]}…"
+
+
 def _session(session: Session) -> dict[str, Any]:
     spec, usage = session.spec, session.usage
-    summary = "" if session.result is None else session.result.summary
     return {
         "session": spec.session_id,
         "kind": spec.kind,
@@ -145,7 +149,7 @@ def _session(session: Session) -> dict[str, Any]:
         "tool_calls": usage.tool_calls,
         "started_at_ms": session.spawned_at_ms,
         "ended_at_ms": session.ended_at_ms,
-        "summary": summary if len(summary) <= SUMMARY_CHARS else f"{summary[: SUMMARY_CHARS - 1]}…",
+        "summary": "" if session.result is None else shortened(session.result.summary),
     }
 
 

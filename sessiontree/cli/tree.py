@@ -25,14 +25,9 @@ def show(
         JournalError: there is no journal, no such tree, or nothing of it can be read.
         ConfigError: the workspace is none, or there is no tree yet.
     """
-    place = _state_dir(path, state_dir)
+    place = state_dir_of(path, state_dir)
     with Journal.open(place, read_only=True) as journal:
-        if tree_id is None:
-            trees = journal.trees()
-            if not trees:
-                raise ConfigError(f"the journal in {str(place)!r} holds no tree yet")
-            tree_id = trees[-1].tree_id
-        portrait = portrait_of(journal, tree_id)
+        portrait = portrait_of(journal, newest_tree(journal, place) if tree_id is None else tree_id)
     if as_json:
         screen.raw(dump_json({**portrait.to_json(), "state_dir": str(place)}))
     else:
@@ -47,7 +42,7 @@ def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, 
         JournalError: there is no journal, or it can't be read.
         ConfigError: the workspace is none.
     """
-    place = _state_dir(path, state_dir)
+    place = state_dir_of(path, state_dir)
     with Journal.open(place, read_only=True) as journal:
         trees = journal.trees()
     if as_json:
@@ -62,10 +57,27 @@ def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, 
     return 0
 
 
-def _state_dir(path: Path | None, given: Path | None) -> Path:
+def state_dir_of(path: Path | None, given: Path | None) -> Path:
+    """Return where the journal lies: the place given, else that of the workspace.
+
+    Raises:
+        ConfigError: the workspace is none.
+    """
     if given is not None:
         return given.expanduser().absolute()
     return default_state_dir(workspace_root(path or Path()))
+
+
+def newest_tree(journal: Journal, place: Path) -> str:
+    """Return the id of a journal's newest tree.
+
+    Raises:
+        ConfigError: it holds none yet.
+    """
+    trees = journal.trees()
+    if not trees:
+        raise ConfigError(f"the journal in {str(place)!r} holds no tree yet")
+    return trees[-1].tree_id
 
 
 def _show(screen: RichScreen, portrait: Portrait, place: Path) -> None:

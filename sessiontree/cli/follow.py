@@ -1,0 +1,129 @@
+"""Follow: what ``sessiontree tree --follow`` shows: a tree as it goes on, read beside its writer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from sessiontree.cli.live_changes import LiveChanges, line_of
+from sessiontree.cli.live_facts import kind_in
+from sessiontree.cli.live_tree import LiveTree
+from sessiontree.cli.live_view import LiveView
+from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree import newest_tree, state_dir_of
+from sessiontree.contracts.codec import from_wire
+from sessiontree.contracts.errors import JournalCorrupt
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import Record
+from sessiontree.kernel.replay import fact_of
+
+READ_AT_ONCE = 512
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
+"""How long to wait before looking again: the shortest after something new, then twice as long each time."""
+
+
+def follow(
+    screen: RichScreen, *, path: Path | None, state_dir: Path | None, tree_id: str | None, as_json: bool
+) -> int:
+    """Show one tree, the newest where none is named, until its Main has ended; return the exit code.
+
+    At a terminal it is drawn as it stands, elsewhere said in lines, with ``as_json`` told as one JSON object
+    per line and change; see :mod:`sessiontree.cli.live_changes` for their members.
+
+    Raises:
+        JournalError: there is no journal, no such tree, or it is damaged.
+        ConfigError: the workspace is none, or there is no tree yet.
+    """
+    place = state_dir_of(path, state_dir)
+    with Journal.open(place, read_only=True) as journal:
+        named = newest_tree(journal, place) if tree_id is None else tree_id
+        config: TreeConfig = from_wire(dict(journal.row0(named)))
+        if as_json:
+            asyncio.run(_tell(journal, named, lambda change: screen.raw(dump_json(change))))
+        else:
+            screen.line(f"tree {config.tree_id}: {config.purpose or 'no purpose given'}")
+            asyncio.run(_show(screen, journal, config))
+    return 0
+
+
+async def facts_of(journal: Journal, tree_id: str) -> AsyncIterator[Record]:
+    """Yield a tree's facts in order, then wait for more, for ever.
+
+    Raises:
+        JournalCorrupt: it is damaged; what is good was yielded.
+        TreeNotFound: it was erased.
+    """
+    seq = 0
+    wait_s = SHORTEST_WAIT_S
+    while True:
+        known = next((row.last_seq for row in journal.trees() if row.tree_id == tree_id), seq)
+        if known < seq:
+            raise JournalCorrupt(tree_id, f"its facts after {known:,} are gone; follow it again")
+        records = journal.read(tree_id, after_seq=seq, max_n=READ_AT_ONCE)
+        for record in records:
+            yield record
+        if records:
+            seq = records[-1].seq
+            wait_s = SHORTEST_WAIT_S
+            await asyncio.sleep(0)  # what there is already comes without a pause: let others have their turn
+        elif known > seq:
+            _explain(journal, tree_id)
+        if seq >= known:
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+
+def _explain(journal: Journal, tree_id: str) -> None:
+    """Raise what is wrong with a tree that has facts nobody can read."""
+    verdict = journal.verify(tree_id)
+    if verdict.bad_segment is not None:
+        reason = f"readable up to fact {verdict.last_good_seq:,}: {verdict.reason}; restore it from an export"
+        raise JournalCorrupt(tree_id, reason)
+
+
+async def _tell(journal: Journal, tree_id: str, tell: Callable[[dict[str, object]], None]) -> None:
+    tree, changes = LiveTree(), LiveChanges()
+    async for record in facts_of(journal, tree_id):
+        tree.take(record)
+        for change in changes.of(record):
+            tell(change)
+        if tree.is_over:
+            return
+
+
+async def _show(screen: RichScreen, journal: Journal, config: TreeConfig) -> None:
+    async with screen.live(started_ms=config.created_at_ms) as view:
+        if view is not None:
+            await _draw(view, journal, config.tree_id)
+            return
+
+    def say(change: dict[str, object]) -> None:
+        line = line_of(change)
+        if line is not None:
+            screen.line(line)
+
+    await _tell(journal, config.tree_id, say)
+
+
+async def _draw(view: LiveView, journal: Journal, tree_id: str) -> None:
+    async for record in facts_of(journal, tree_id):
+        view.take(record)
+        if kind_in(record.text) == "session_ended" and not record.session:
+            _count(view, record)
+        if view.tree.is_over:
+            return
+
+
+def _count(view: LiveView, record: Record) -> None:
+    """Count the files a Worker's result says it has done, where it says so, as those of a survey do."""
+    fact = fact_of(record.text)
+    session = view.tree.sessions.get(fact.session)
+    output = fact.result.output
+    if session is not None and session.kind is SessionKind.WORKER and isinstance(output, dict):
+        files = output.get("files")
+        if isinstance(files, int) and not isinstance(files, bool) and files > 0:
+            view.count(fact.session, files)
