@@ -1,0 +1,123 @@
+"""The command line that starts a Python program confined, and a trial of it.
+
+Room: words and quoting. What the launcher makes of them: ``jail.py``.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.sandbox import jail as launcher
+from sessiontree.sandbox.level import Level
+
+Enforcement = Literal["required", "best_effort"]
+
+PROBE_TIMEOUT_S: Final = 10.0
+_TELL_LEVEL: Final = f"import os; print(os.environ[{launcher.LEVEL_VARIABLE!r}])"
+_OPERATORS: Final = frozenset("();<>|&")
+
+
+@dataclass(frozen=True, slots=True)
+class Jail:
+    """What a confined process may reach. Every path is absolute.
+
+    Raises:
+        ConfigError: a path is relative, hides everything, or can't be written on a command line; or a name is
+            no variable's.
+    """
+
+    hidden: tuple[Path, ...] = ()
+    """Files and directories it can't read; need not exist yet. What appears after its start in a directory on
+    the way to one of them is hidden as well, so a hidden place should lie deep in a directory of its own."""
+    writable: tuple[Path, ...] = ()
+    """Directories beneath which it may make, change and remove files, and single files; they must exist."""
+    listed: tuple[Path, ...] = ()
+    """Directories it may list although something beneath is hidden; of that the names show, no content."""
+    secrets: tuple[tuple[str, Path], ...] = ()
+    """Environment variables filled with the text of files that may be hidden; what is set already stays."""
+    enforcement: Enforcement = "required"
+    """``required``: without Landlock (ABI 3) and seccomp the program does not start. ``best_effort``: it
+    starts with what there is, and its level says what that was."""
+
+    def __post_init__(self) -> None:
+        """Check every path."""
+        for path in (*self.hidden, *self.writable, *self.listed, *(path for _, path in self.secrets)):
+            if not path.is_absolute():
+                raise ConfigError(f"can't confine a process by the relative path {str(path)!r}")
+            try:
+                text = str(path).encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(f"can't confine a process by {str(path)!r}: it is no UTF-8") from error
+            if b"\0" in text:
+                raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
+        if any(path.resolve() == Path("/") for path in self.hidden):
+            raise ConfigError("can't hide '/' from a process: it could not even start")
+        for name, _ in self.secrets:
+            if not name.isidentifier() or not name.isascii():
+                raise ConfigError(f"{name!r} is no name of an environment variable")
+
+
+def py_executable(jail: Jail, python: str | None = None) -> str:
+    """Return shell words that start Python confined; arguments for Python may follow them.
+
+    Launcher and interpreter are named by their absolute paths here, so they must lie there on every machine
+    the words are used on.
+
+    Args:
+        jail: What the program may reach.
+        python: Shell words that start Python, such as a job's own choice; None for this very interpreter.
+
+    Raises:
+        ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free.
+    """
+    words = [sys.executable, "-I", "-S", launcher.__file__]
+    for option, paths in (("--hide", jail.hidden), ("--write", jail.writable), ("--list", jail.listed)):
+        for path in paths:
+            words += [option, str(path)]
+    for name, path in jail.secrets:
+        words += ["--secret", f"{name}={path}"]
+    if jail.enforcement == "best_effort":
+        words.append("--best-effort")
+    return f"{shlex.join(words)} -- {shlex.quote(sys.executable) if python is None else _one_command(python)}"
+
+
+def _one_command(words: str) -> str:
+    lexer = shlex.shlex(words, posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    try:
+        found = list(lexer)
+    except ValueError as error:
+        raise ConfigError(f"py_executable {words!r} is badly quoted: {error}") from error
+    is_simple = not any(sign in words for sign in ("\n", "`", "$(", "#"))
+    if not found or not is_simple or any(_OPERATORS.issuperset(word) for word in found if word):
+        raise ConfigError(f"py_executable {words!r} must be one command, without operators of the shell")
+    return words.strip()
+
+
+def probe(jail: Jail, python: str | None = None) -> Level:
+    """Start a program of one line confined, and return the level it reports. Blocks for some 0.1 s.
+
+    Raises:
+        ConfigError: it did not start, with the launcher's reason; or ``python`` is not usable.
+    """
+    line = f"exec {py_executable(jail, python)} -I -S -c {shlex.quote(_TELL_LEVEL)}"
+    try:
+        done = subprocess.run(  # noqa: S603 - every word of ours is quoted, the rest is the job's own
+            ["/bin/bash", "-c", line],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=PROBE_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"can't start a confined process: {error}") from error
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise ConfigError(f"can't start a confined process: {reason}")
+    return Level.parse(done.stdout.decode(errors="replace").strip())
