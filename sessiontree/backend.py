@@ -1,4 +1,4 @@
-"""What a backend is to programs: the way to supervisors, wherever they run."""
+"""What a backend is to programs: the way to a supervisor, wherever it runs."""
 
 from __future__ import annotations
 
@@ -6,37 +6,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from sessiontree.contracts.approvals import ApprovalAnswer
+    from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
     from sessiontree.contracts.jsonable import JsonValue
     from sessiontree.contracts.kinds import SessionStatus
     from sessiontree.contracts.ports import SessionReport
     from sessiontree.contracts.results import SessionResult
+    from sessiontree.contracts.stimuli import SendMode
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
     from sessiontree.kernel.equipment import TreeSetup
+    from sessiontree.kernel.owner import SessionRecord
     from sessiontree.kernel.progress import ProgressReader
     from sessiontree.kernel.replies import CallReply, Reply
     from sessiontree.tree.receipt import ReceiptLine
-    from sessiontree.tree.state import TreeState
     from sessiontree.tree.stimuli import SpawnAsked
 
 
-class Backend(Protocol):
-    """Runs trees over one state directory. Errors are the tree's typed ones; none is retried."""
+class OwnerPort(Protocol):
+    """What may be asked about trees that are open: as :class:`~sessiontree.kernel.owner.Owner` has it.
 
-    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
-        """Create a tree; durable when this returns."""
-        ...
+    Plain methods answer at once; where the supervisor is another process they wait for its answer, about a
+    millisecond.
+    """
 
-    async def resume(self, tree_id: str, setup: TreeSetup) -> TreeConfig:
-        """Take up a tree from the journal."""
-        ...
-
-    def config_of(self, tree_id: str) -> TreeConfig:
-        """Return a journaled tree's configuration."""
-        ...
-
-    async def send(self, tree_id: str, session: str, text: str, mode: Any, message_id: str) -> Reply:
+    async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:
         """Say something to a session; returns its last word for it."""
         ...
 
@@ -72,8 +65,8 @@ class Backend(Protocol):
         """Return the tree's own durable facts after a number, waiting for news that matter to people."""
         ...
 
-    def read_session(self, tree_id: str, session: str) -> list[Record]:
-        """Return all durable facts of one session."""
+    def record_of(self, tree_id: str, session: str) -> SessionRecord:
+        """Return a session's durable facts."""
         ...
 
     def last_seq(self, tree_id: str) -> int:
@@ -84,16 +77,49 @@ class Backend(Protocol):
         """Return a session's standing."""
         ...
 
-    def state(self, tree_id: str) -> TreeState:
-        """Return a tree's state, to be read only."""
+    def room(self, tree_id: str, session: str) -> int:
+        """Return how many more children a session may have now."""
+        ...
+
+    def pending(self, tree_id: str) -> list[ApprovalRequest]:
+        """Return the requests that wait for a person, oldest first."""
+        ...
+
+    def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
+        """Return a request that waits for a person, None where it does not or no more."""
         ...
 
     def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
         """Return every session of a tree and how it stands."""
         ...
 
+    def is_over(self, tree_id: str) -> bool:
+        """Whether Main has ended."""
+        ...
+
     def is_open(self, tree_id: str) -> bool:
-        """Whether a tree is kept here."""
+        """Whether a tree is kept there."""
+        ...
+
+
+class Backend(Protocol):
+    """Runs trees over one state directory. Errors are the tree's typed ones."""
+
+    @property
+    def owner(self) -> OwnerPort:
+        """What may be asked about trees that are open."""
+        ...
+
+    async def config_of(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration."""
+        ...
+
+    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+        """Create a tree; durable when this returns."""
+        ...
+
+    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+        """Take up a tree from the journal."""
         ...
 
     def release(self, tree_id: str) -> None:

@@ -16,7 +16,6 @@ from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError, words_of
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
 from sessiontree.kernel.replay import fact_of
-from sessiontree.tree.receipt import request_of
 
 READ_WAIT_S = 20.0
 
@@ -64,7 +63,7 @@ class ApprovalDesk:
 
     def open(self) -> None:
         """Begin: show what waits already, then follow the tree's facts."""
-        after = self._backend.last_seq(self._tree_id)
+        after = self._backend.owner.last_seq(self._tree_id)
         for session in self._channels:
             self._show_waiting(session)
         self._reader = asyncio.create_task(self._follow(after))
@@ -82,9 +81,7 @@ class ApprovalDesk:
 
     def pending(self) -> list[PendingApproval]:
         """Return the requests that wait for a person, oldest first."""
-        state = self._backend.state(self._tree_id)
-        requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
-        return [PendingApproval(request, self) for request in requests if request is not None]
+        return [PendingApproval(request, self) for request in self._backend.owner.pending(self._tree_id)]
 
     async def answer(self, request_id: str, answer: ApprovalAnswer, by: str = "person") -> None:
         """Answer a request by its id.
@@ -92,18 +89,18 @@ class ApprovalDesk:
         Raises:
             ApprovalClosed: it was decided before.
         """
-        await self._backend.decide(self._tree_id, request_id, answer, by)
+        await self._backend.owner.decide(self._tree_id, request_id, answer, by)
 
     async def _follow(self, after: int) -> None:
         while True:
-            for record in await self._backend.read_tree(self._tree_id, after, READ_WAIT_S):
+            for record in await self._backend.owner.read_tree(self._tree_id, after, READ_WAIT_S):
                 after = record.seq
                 await self._note(record.text)
 
     async def _note(self, text: str) -> None:
         fact: Any = fact_of(text)
         if isinstance(fact, ApprovalWaiting) and fact.how == "show":
-            request = request_of(self._backend.state(self._tree_id), fact.request_id)
+            request = self._backend.owner.shown(self._tree_id, fact.request_id)
             if request is not None:
                 self._show(request)
         elif isinstance(fact, ApprovalDecided):
@@ -153,7 +150,7 @@ class ApprovalDesk:
             except ApprovalClosed:
                 return
             except SessionTreeError:
-                if self._backend.is_open(self._tree_id):
+                if self._backend.owner.is_open(self._tree_id):
                     raise
 
 

@@ -126,6 +126,7 @@ class SessionHandle:
         budget: Budget | None = None,
         approver: ApproverLike = None,
         ttl_s: float | None = None,
+        dedicated: bool = False,
     ) -> SessionHandle:
         """Start a child and return its handle.
 
@@ -139,6 +140,7 @@ class SessionHandle:
             budget: What is set aside for it; None = it draws on what this session has left.
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here.
             ttl_s: Time to live; None = its kind's.
+            dedicated: Whether it keeps a host of its own for life, never giving way to others.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
@@ -159,8 +161,10 @@ class SessionHandle:
             approver=function,
             owns_channel=channel is not None,
             ttl_s=ttl_s,
+            dedicated=dedicated,
+            key=secrets.token_hex(16),
         )
-        session_id = await self._backend.spawn(self._tree_id, asked)
+        session_id = await self._backend.owner.spawn(self._tree_id, asked)
         if channel is not None:
             self._desk.attach(session_id, channel)
         return SessionHandle(self._backend, self._desk, self._tree_id, session_id, result_type)
@@ -230,9 +234,7 @@ class SessionHandle:
 
     def _room(self) -> int:
         """Return how many more children the session may have now, at least 1 so that a refusal is told."""
-        state = self._backend.state(self._tree_id)
-        node = state.sessions.get(self.session_id)
-        return max(1, state.limits.max_children - (0 if node is None else node.live_children))
+        return max(1, self._backend.owner.room(self._tree_id, self.session_id))
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
         """Make one tool call in the session, outside its transcript, by the same gates as a model's call.
@@ -251,7 +253,7 @@ class SessionHandle:
         if not isinstance(given, dict):
             raise ConfigError(f"arguments of {name!r} must be a mapping of names to values")
         call_id = secrets.token_hex(16)
-        reply = await self._backend.call(self._tree_id, self.session_id, call_id, name, given)
+        reply = await self._backend.owner.call(self._tree_id, self.session_id, call_id, name, given)
         return tool_reply(reply)
 
     def send(self, text: str, mode: SendMode = "follow_up") -> PendingReply:
@@ -277,13 +279,13 @@ class SessionHandle:
     async def _deliver(self, text: str, mode: SendMode, message_id: str) -> Reply | SessionClosed:
         """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
         try:
-            return await self._backend.send(self._tree_id, self.session_id, text, mode, message_id)
+            return await self._backend.owner.send(self._tree_id, self.session_id, text, mode, message_id)
         except SessionClosed as closed:
             return closed
 
     async def result(self) -> SessionResult[Any]:
         """Return how the session ended, waiting for it; ``output`` is of the asked type."""
-        result = await self._backend.result(self._tree_id, self.session_id)
+        result = await self._backend.owner.result(self._tree_id, self.session_id)
         if self._result_type is None or result.output is None or _is_schema(self._result_type):
             return result
         value = result_value(self._result_type, result.output)
@@ -302,19 +304,18 @@ class SessionHandle:
         """
         if not isinstance(reason, str):
             raise ConfigError(f"reason must be text, not {reason!r}")
-        return await self._backend.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+        return await self._backend.owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
 
     def status(self) -> SessionReport:
         """Return the session's standing now."""
-        return self._backend.report(self._tree_id, self.session_id)
+        return self._backend.owner.report(self._tree_id, self.session_id)
 
     def history(self) -> list[Message]:
         """Return the session's transcript, oldest first, as far as it is durable."""
-        self.status()
-        state = self._backend.state(self._tree_id)
-        session = initial(state.sessions[self.session_id].spec, state.limits)
-        for record in self._backend.read_session(self._tree_id, self.session_id):
-            evolve(session, fact_of(record.text))
+        record = self._backend.owner.record_of(self._tree_id, self.session_id)
+        session = initial(record.spec, record.limits)
+        for text in record.facts:
+            evolve(session, fact_of(text))
         return session.transcript
 
 

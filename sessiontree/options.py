@@ -39,6 +39,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     smart_rules: Sequence[Rule],
     owns_channel: bool,
     purpose: str,
+    dedicated: bool,
 ) -> TreeConfig:
     """Return the configuration of a new tree, with a fresh unguessable id.
 
@@ -75,6 +76,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
             for name, spec in agents.items()
         ),
         purpose=purpose,
+        dedicated=dedicated,
     )
 
 

@@ -129,6 +129,7 @@ class SessionTree:
         slots: Most sessions embodied at a time.
         runtime: Serve the tree there instead of starting a private runtime.
         purpose: What listings say the tree was for.
+        dedicated: Whether each session keeps a host of its own for life, never giving way to others.
         builtin_tools: False leaves out the tools of installed distributions.
     """
 
@@ -150,6 +151,7 @@ class SessionTree:
         slots: int | None = None,
         runtime: Runtime | None = None,
         purpose: str = "",
+        dedicated: bool = False,
         builtin_tools: bool = True,
     ) -> None:
         """Check everything that can be checked before anything is started.
@@ -184,6 +186,7 @@ class SessionTree:
             smart_rules=smart_rules,
             owns_channel=self._channel is not None,
             purpose=purpose,
+            dedicated=dedicated,
         )
         self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
         self._backend_name: BackendName = backend
@@ -260,7 +263,7 @@ class SessionTree:
         place = default_state_dir(workspace_root(".")) if state_dir is None else state_dir
         serving = runtime or Runtime(place, backend=backend, slots=slots)
         try:
-            config = serving.backend.config_of(tree_id)
+            config = await serving.backend.config_of(tree_id)
             tree = cls(
                 config.workspace,
                 model=model,
@@ -354,15 +357,15 @@ class SessionTree:
         Args:
             after: Number of the last fact known already.
         """
+        owner = self._backend.owner
+        over = owner.is_over(self.tree_id)
         while True:
-            state = self._backend.state(self.tree_id)
-            over = state.sessions["main"].status.is_final
             if over:
-                await self._backend.result(self.tree_id, "main")  # its last facts are durable then
-            wait_s = 0.0 if over else READ_WAIT_S
-            records = await self._backend.read(self.tree_id, after, READ_AT_ONCE, wait_s)
+                await owner.result(self.tree_id, "main")  # its last facts are durable then
+            records = await owner.read(self.tree_id, after, READ_AT_ONCE, 0.0 if over else READ_WAIT_S)
             for record in records:
                 after = record.seq
+                over = over or _ends_main(record)
                 yield record
             if over and not records:
                 return
@@ -389,8 +392,15 @@ class SessionTree:
             raise ConfigError(f"summary must be text, not {summary!r}")
         for child in self.main.status().children:
             await self.session(child).cancel(summary)
-        return await self._backend.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+        return await self._backend.owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
 
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
-        return self._backend.receipt(self.tree_id)
+        return self._backend.owner.receipt(self.tree_id)
+
+
+def _ends_main(record: Record) -> bool:
+    """Whether a fact is Main's end."""
+    if record.session != "" or not record.text.startswith('{"kind":"session_ended"'):
+        return False
+    return bool(record.fact()["session"] == "main")

@@ -2,8 +2,9 @@
 
 A value class is registered with :func:`recorded` under a kind and a version. ``pack`` gives its compact
 JSON text, ``unpack`` the value again; each field is converted once, by a table made from the class's
-annotations. Members that a later version adds are given by upcasters, never guessed here. A wire object
-keeps ``kind`` and ``v`` for itself: a field of that name is written with an underscore behind it.
+annotations. A field that came later and says so with :func:`added` takes its default where an older journal
+lacks it; whatever else a later version changes is given by upcasters, never guessed here. A wire object keeps
+``kind`` and ``v`` for itself: a field of that name is written with an underscore behind it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class _Shape:
     """Per field what stands before its value in the text, and how the value is written."""
     decode: list[tuple[str, Convert | None]] = field(default_factory=list)
     """All members, and how they are converted back."""
+    added: dict[str, Any] = field(default_factory=dict)
+    """Members that older journals lack, as those meant them."""
 
 
 _SHAPES: dict[str, _Shape] = {}
@@ -71,6 +74,11 @@ def recorded(kind: str, version: int = 1) -> Callable[[C], C]:
         return cls
 
     return register
+
+
+def added(default: Any) -> Any:
+    """Return the declaration of a field that older journals lack, and what they meant."""
+    return field(default=default, metadata={"added": True})
 
 
 def kind_of(value: object) -> str:
@@ -109,6 +117,8 @@ def from_wire(wire: Mapping[str, Any]) -> Any:
         raise ValueError(f"this release knows no {wire['kind']!r} of version {wire['v']}")
     if shape.values is None:
         _plan(shape)
+    if shape.added and not shape.added.keys() <= wire.keys():
+        wire = {**shape.added, **wire}
     return shape.cls(
         *[wire[name] if convert is None else convert(wire[name]) for name, convert in shape.decode]
     )
@@ -137,6 +147,11 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     pairs = [(_member(name), *_converters(hints[name])) for name in names]
     shape.encode = [(member, encode) for member, encode, _ in pairs if encode is not None]
     shape.decode = [(member, decode) for member, _, decode in pairs]
+    shape.added = {
+        _member(member.name): member.default
+        for member in fields(shape.cls)
+        if member.metadata.get("added") is True
+    }
     shape.head = f'{{"kind":"{_KIND_OF[shape.cls]}","v":{shape.version}'
     shape.texts = [
         (f',"{member}":', _writer(hints[name], encode))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import Rule
-from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
@@ -51,3 +51,5 @@ class SessionSpec:
     """Names the spawn; a repeat with the same key is the same child."""
     system_tier: SystemAnswer = "allow"
     """What happens to its System calls: the strictest its agent or any session above it says."""
+    dedicated: bool = added(False)
+    """Whether it has a host of its own for life."""

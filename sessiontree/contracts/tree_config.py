@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tiers import SystemAnswer
@@ -61,3 +61,5 @@ class TreeConfig:
     """All agents; the first is Main's."""
     purpose: str
     """What the tree was made for, as shown in listings."""
+    dedicated: bool = added(False)
+    """Whether every session has a host of its own for life."""

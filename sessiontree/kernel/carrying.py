@@ -71,7 +71,6 @@ class Carrier:
     def _ask_model(self, seat: Seat, question: AskModel) -> None:
         if seat.over:
             return
-        model = self._around.waiting_model
         now_ms, tree_id, session = self._around.clock.now_ms, self._keeper.config.tree_id, seat.session
 
         def answered(message: AssistantMessage) -> None:
@@ -85,17 +84,17 @@ class Carrier:
                 self._keeper.deliver(session, stimulus, f"model:{question.turn}")
 
         def reask() -> None:
+            if seat.over:
+                return
             if seat.link is not None:
                 seat.link.send(Reask(session, seat.epoch, question.turn))
+            else:
+                seat.recovered = True  # its next host asks again what it owes
+                self._around.scheduler.want(seat)
 
-        if model is None:
-            failed("the tree has no model that waits; give one with model=…")
-            return
         kind = self._keeper.state.sessions[session].spec.kind
         emit = partial(self._around.hub.emit, tree_id, session)
-        self._around.gateway.ask(
-            model, question, Asker(tree_id, session, kind, answered, failed, reask, emit)
-        )
+        self._around.gateway.ask(question, Asker(tree_id, session, kind, answered, failed, reask, emit))
 
     def _meter(self, seat: Seat, instruction: MeterTurn) -> None:
         def proceed() -> None:

@@ -1,7 +1,22 @@
-"""What goes wrong between supervisor and host; never leaves the kernel."""
+"""What goes wrong between supervisor and host."""
 
 from __future__ import annotations
 
 
 class HostLost(Exception):
-    """The host is gone; what it had not reported is lost."""
+    """The host is gone for good; its session is embodied elsewhere, or ends where it is to blame.
+
+    Args:
+        reason: What is known of its end.
+        to_blame: Whether the session's own work brought it about, so that trying again would too.
+    """
+
+    def __init__(self, reason: str, to_blame: bool = False) -> None:
+        """Keep reason and blame."""
+        super().__init__(reason, to_blame)
+        self.reason = reason
+        self.to_blame = to_blame
+
+    def __str__(self) -> str:
+        """Return the reason alone."""
+        return self.reason

@@ -1,13 +1,14 @@
 """What supervisor and host say to each other. Frames are numbered per link; both sides drop repeats.
 
-A host hears ``Adopt``, ``Feed``, ``Release``, ``Kill`` and ``Reask``; it answers with ``Outcome``.
+A host hears ``Adopt``, ``Feed``, ``Release``, ``Kill``, ``Reask``, ``Proceed`` and ``Watch``; it answers with
+``Outcome``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.jsonable import JsonValue
@@ -17,6 +18,7 @@ from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.usage import Usage
 from sessiontree.journal.record import Packed
+from sessiontree.kernel.progress import Progress
 from sessiontree.models.port import ToolSpec
 from sessiontree.session.instructions import SessionInstruction
 
@@ -39,6 +41,10 @@ class Adopt:
     """Whether the last host was lost, so that what it owed must be done again."""
     metered: bool = False
     """Whether a budget counts its replies: then an instant model is asked after what was used is charged."""
+    grant: str = ""
+    """What the session's handles show to the supervisor."""
+    watched: bool = False
+    """Whether somebody watches the tree's progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,15 @@ class Proceed:
     turn: int
 
 
-Frame: TypeAlias = Adopt | Feed | Release | Kill | Reask | Proceed
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Report a tree's progress from now on, or no more."""
+
+    tree_id: str
+    watched: bool
+
+
+Frame: TypeAlias = Adopt | Feed | Release | Kill | Reask | Proceed | Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +156,9 @@ class PollReply:
 
     received: int
     """Number of the last frame taken, all earlier ones included."""
-    outcomes: tuple[tuple[int, Outcome], ...]
+    outcomes: tuple[tuple[int, Any], ...]
     """Outcomes after the number asked for, in order, each with its number."""
+    progress: tuple[Progress, ...] = ()
+    """What was seen since the last poll of trees that are watched; lossy."""
+    stained: bool = False
+    """Whether work that could not be stopped may still run there: the host serves no other session."""

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.events import ModelEvent
@@ -42,18 +43,51 @@ class Asker:
     emit: Emit
 
 
-class GatewayCore:
-    """Holds conversations by session and at most one question of each under way."""
+class Gateway(Protocol):
+    """The way to the models that wait. Every method returns at once."""
 
-    def __init__(self) -> None:
+    def ask(self, question: AskModel, asker: Asker) -> None:
+        """Ask the tree's model; an earlier question of the same session is withdrawn."""
+        ...
+
+    def withdraw(self, tree_id: str, session: str) -> None:
+        """Drop a session's question; its answer is not delivered."""
+        ...
+
+    def forget(self, tree_id: str, session: str) -> None:
+        """Drop a session's question and conversation."""
+        ...
+
+    def watch(self, tree_id: str, *, watched: bool) -> None:
+        """Say whether anybody watches what a tree's models say while they say it."""
+        ...
+
+    async def close(self) -> None:
+        """Drop everything."""
+        ...
+
+
+class GatewayCore:
+    """Holds conversations by session and at most one question of each under way.
+
+    Args:
+        model_of: Gives a tree's model by its id; None where it has none that waits.
+    """
+
+    def __init__(self, model_of: Callable[[str], WaitingModel | None]) -> None:
         """Begin without conversations."""
+        self._model_of = model_of
         self._conversations: dict[tuple[str, str], _Conversation] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
-    def ask(self, model: WaitingModel, question: AskModel, asker: Asker) -> None:
-        """Ask a model; an earlier question of the same session is withdrawn."""
+    def ask(self, question: AskModel, asker: Asker) -> None:
+        """Ask the tree's model; an earlier question of the same session is withdrawn."""
         place = (asker.tree_id, asker.session)
         self.withdraw(*place)
+        model = self._model_of(asker.tree_id)
+        if model is None:
+            asker.failed("the tree has no model that waits; give one with model=…")
+            return
         conversation = self._conversations.get(place)
         if question.base == 0 and question.prompt is not None:
             conversation = _Conversation(question.prompt)
@@ -84,6 +118,9 @@ class GatewayCore:
         """Drop a session's question and conversation."""
         self.withdraw(tree_id, session)
         self._conversations.pop((tree_id, session), None)
+
+    def watch(self, tree_id: str, *, watched: bool) -> None:
+        """Say whether anybody watches; here those who watch take what is emitted."""
 
     async def close(self) -> None:
         """Drop everything."""

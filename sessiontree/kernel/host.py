@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from sessiontree.contracts.errors import words_of
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.kernel.errors import HostLost
-from sessiontree.kernel.frames import Adopt, Feed, Frame, Kill, Outcome, PollReply, Proceed, Reask, Release
-from sessiontree.kernel.progress import ProgressHub
+from sessiontree.kernel.frames import (
+    Adopt,
+    Feed,
+    Frame,
+    Kill,
+    Outcome,
+    PollReply,
+    Proceed,
+    Reask,
+    Release,
+    Watch,
+)
+from sessiontree.kernel.mailbox import Mailbox
+from sessiontree.kernel.progress import ProgressHub, ProgressRelay
 from sessiontree.kernel.questions import Questioner
 from sessiontree.kernel.rights import Handles, build_rights
 from sessiontree.kernel.runner import SessionRunner
@@ -29,6 +39,14 @@ from sessiontree.models.port import InstantModel
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 
+class HostProcess(Protocol):
+    """The process a host has for itself."""
+
+    def is_busy(self) -> bool:
+        """Whether threads run there that no session owns any more."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class HostEquipment:
     """What a host is given once: the same for every session of a tree it may embody."""
@@ -40,7 +58,16 @@ class HostEquipment:
 
 
 class HostCore:
-    """Takes numbered frames in, in order and once each, and keeps outcomes until they are known."""
+    """Embodies one session at a time.
+
+    Args:
+        equip: Gives a tree's equipment by its id.
+        services: What its sessions may ask of the supervisor.
+        hub: Where progress goes.
+        now_ms: The clock.
+        process: The host's own process, where it has one: then it tells what was left running there, and
+            carries progress to the supervisor.
+    """
 
     def __init__(
         self,
@@ -48,31 +75,24 @@ class HostCore:
         services: Services,
         hub: ProgressHub,
         now_ms: Callable[[], int],
+        process: HostProcess | None = None,
     ) -> None:
-        """Bind what the host needs; ``equip`` gives a tree's equipment by its id."""
+        """Begin with no session."""
         self._equip = equip
         self._services = services
         self._hub = hub
         self._now_ms = now_ms
-        self._received = 0
-        self._early: dict[int, Frame] = {}
-        self._outbox: deque[tuple[int, Outcome]] = deque()
-        self._sent = 0
-        self._news = asyncio.Event()
-        self._closed = False
+        self._mailbox = Mailbox(self._take)
+        self._process = process
+        self._relay = None if process is None else ProgressRelay(hub, self._mailbox.wake)
         self._runner: SessionRunner | None = None
+        self._watch: CallWatch | None = None
+        self._left_behind = 0
         self._link: Link | None = None
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Take frames in; repeats are dropped, early ones wait for those before them."""
-        if self._closed:
-            return
-        for number, frame in frames:
-            if number > self._received:
-                self._early[number] = frame
-        while self._received + 1 in self._early:
-            self._received += 1
-            self._take(self._early.pop(self._received))
+        self._mailbox.receive(frames)
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
         """Return outcomes after a number, waiting for the first; those up to it are known and dropped.
@@ -80,29 +100,33 @@ class HostCore:
         Raises:
             HostLost: the host was closed.
         """
-        outbox = self._outbox
-        while outbox and outbox[0][0] <= after:
-            outbox.popleft()
-        if not outbox and not self._closed:
-            self._news.clear()
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._news.wait()
-            except TimeoutError:
-                return PollReply(self._received, ())
-        if self._closed:
-            raise HostLost("the host was closed")
-        return PollReply(self._received, tuple(outbox))
+        reply = await self._mailbox.poll(after, wait_s)
+        if self._relay is None or self._process is None:
+            return reply
+        return replace(reply, progress=self._relay.drain(), stained=self._is_stained(self._process))
+
+    @property
+    def embodied(self) -> tuple[str, int] | None:
+        """The session embodied now and its epoch."""
+        runner = self._runner
+        return None if runner is None else (runner.session, runner.epoch)
 
     def close(self) -> None:
         """End: let go of the session, whatever it is doing; whoever polls learns that the host is gone."""
-        self._closed = True
         self._drop()
-        self._news.set()
+        self._mailbox.close()
+
+    def _is_stained(self, process: HostProcess) -> bool:
+        abandoned = 0 if self._watch is None else self._watch.abandoned
+        return self._left_behind + abandoned > 0 or (self._runner is None and process.is_busy())
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Adopt):
             self._adopt(frame)
+            return
+        if isinstance(frame, Watch):
+            if self._relay is not None:
+                self._relay.watch(frame.tree_id, watched=frame.watched)
             return
         runner = self._runner
         if runner is None or runner.session != frame.session or runner.epoch != frame.epoch:
@@ -124,6 +148,9 @@ class HostCore:
         if self._link is not None:
             self._link.cut()
             self._link = None
+        if self._watch is not None:
+            self._left_behind += self._watch.abandoned
+            self._watch = None
 
     def _adopt(self, adopt: Adopt) -> None:
         self._drop()
@@ -131,14 +158,16 @@ class HostCore:
             self._runner = self._embody(adopt)
         except Exception as error:  # noqa: BLE001 - a session that cannot be built ends alone, as a typed outcome
             reason = f"can't be adopted: {words_of(error)}"
-            self._report(Outcome(adopt.session, adopt.epoch, 0, (), (), True, None, reason))
+            self._mailbox.put(Outcome(adopt.session, adopt.epoch, 0, (), (), True, None, reason))
             return
         self._runner.start()
 
     def _embody(self, adopt: Adopt) -> SessionRunner:
         equipment = self._equip(adopt.tree_id)
         workspace = Path(adopt.workspace)
-        link = Link(self._services, adopt.tree_id, adopt.session, adopt.epoch)
+        if self._relay is not None:
+            self._relay.watch(adopt.tree_id, watched=adopt.watched)
+        link = Link(self._services, adopt.session, adopt.grant)
         self._link = link
         rights = build_rights(
             adopt.session,
@@ -162,10 +191,5 @@ class HostCore:
             now_ms=self._now_ms,
         )
         questioner = Questioner(equipment.table, held, adopt.config.prompt, equipment.instant)
-        watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
-        return SessionRunner(adopt, dispatcher, questioner, watch, self._report, self._now_ms)
-
-    def _report(self, outcome: Outcome) -> None:
-        self._sent += 1
-        self._outbox.append((self._sent, outcome))
-        self._news.set()
+        self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
+        return SessionRunner(adopt, dispatcher, questioner, self._watch, self._mailbox.put, self._now_ms)

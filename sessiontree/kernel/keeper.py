@@ -30,8 +30,8 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.kernel.carrying import Carrier
 from sessiontree.kernel.clock import KernelClock
-from sessiontree.kernel.frames import Adopt, Outcome
-from sessiontree.kernel.gateway import GatewayCore
+from sessiontree.kernel.frames import Adopt, Outcome, Watch
+from sessiontree.kernel.gateway import Gateway
 from sessiontree.kernel.order import InOrder
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.kernel.replies import CallReply, Reply
@@ -39,7 +39,6 @@ from sessiontree.kernel.scheduler import Scheduler
 from sessiontree.kernel.seat import Input, Seat
 from sessiontree.kernel.translating import TO_TREE
 from sessiontree.kernel.waiters import Waiters
-from sessiontree.models.port import WaitingModel
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.budgets import remaining
@@ -61,10 +60,9 @@ class Surroundings:
 
     journal: Journal
     scheduler: Scheduler
-    gateway: GatewayCore
+    gateway: Gateway
     hub: ProgressHub
     clock: KernelClock
-    waiting_model: WaitingModel | None
     agents: dict[str, AgentConfig]
 
 
@@ -80,6 +78,8 @@ class TreeKeeper:
         self.calls: Waiters[CallReply] = Waiters()
         self.results: Waiters[SessionResult[Any]] = Waiters()
         self.failure: Exception | None = None
+        self.watched = 0
+        """How many watch the tree's progress."""
         self.news = asyncio.Event()
         """Set whenever facts became durable; who waits clears it first."""
         self.tidings = asyncio.Event()
@@ -245,7 +245,23 @@ class TreeKeeper:
         self.news.set()
         self.tidings.set()
 
+    def watch(self, change: int) -> None:
+        """Count those who watch the tree; hosts hear when the first comes and when the last goes."""
+        before = self.watched > 0
+        self.watched = max(0, self.watched + change)
+        watched = self.watched > 0
+        if watched != before:
+            self._around.gateway.watch(self.config.tree_id, watched=watched)
+            for seat in self.seats.values():
+                if seat.link is not None:
+                    seat.link.send(Watch(self.config.tree_id, watched))
+
     # What hosts report.
+
+    def on_crash(self, seat: Seat, reason: str) -> None:
+        """A session brought its host down, or every host it was given: it ends, typed."""
+        lost = tree_stimuli.SessionLost(self._around.clock.now_ms(), seat.session, reason)
+        self.stimulate(lost, "host")
 
     def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
@@ -261,6 +277,7 @@ class TreeKeeper:
         if posts:
             given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
         if outcome.usage is not None:
+            seat.losses = 0
             given.append(tree_stimuli.UsageReported(at_ms, seat.session, outcome.usage))
         local: list[Any] = []
         for instruction in outcome.instructions:
@@ -318,6 +335,8 @@ class TreeKeeper:
             texts,
             seat.recovered,
             not METERED.isdisjoint(remaining(self.state, seat.session)),
+            seat.grant,
+            self.watched > 0,
         )
 
     # What goes to sessions.
@@ -326,7 +345,8 @@ class TreeKeeper:
         """Return a live session's seat, taking one where it has none yet."""
         seat = self.seats.get(session)
         if seat is None:
-            seat = self.seats[session] = Seat(self, session)
+            spec = self.state.sessions[session].spec
+            seat = self.seats[session] = Seat(self, session, spec.kind, spec.dedicated)
         return seat
 
     def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from sessiontree.kernel.errors import HostLost
-from sessiontree.kernel.frames import Frame, Outcome, PollReply
+from sessiontree.kernel.frames import PollReply
+from sessiontree.kernel.progress import Progress
 
 RESEND_AFTER_S = 0.5
 POLL_WAIT_S = 20.0
+LET_GO_S = 2.0
+"""How long a host may be deaf after it was told to let its session go, before it is ended."""
 
 
 class Transport(Protocol):
     """Carries frames to a host and its answers back; may lose, repeat and delay."""
 
-    def submit(self, frames: Sequence[tuple[int, Frame]]) -> None:
+    level: str
+    """Confinement in force at the host, such as ``structural``."""
+
+    def submit(self, frames: Sequence[tuple[int, Any]]) -> None:
         """Send frames without waiting."""
         ...
 
@@ -33,78 +39,138 @@ class Transport(Protocol):
         """
         ...
 
+    async def lag_s(self) -> float:
+        """Return for how many seconds the host has done nothing but one thing, deaf to everything else.
+
+        Raises:
+            HostLost: the host is gone for good.
+        """
+        ...
+
     def close(self) -> None:
         """End the host."""
         ...
 
 
 class HostLink:
-    """One host, as the supervisor sees it."""
+    """One host, as the supervisor sees it.
+
+    Args:
+        name: What logs and listings call it.
+        transport: The way to it.
+        on_outcome: Told of each outcome, in order and once.
+        on_lost: Told once, when the host is gone.
+        on_free: Told when a session that had to be let go at once is known to be.
+        on_progress: Told what watched trees do.
+        resend_after_s: When frames not known to be received are sent again.
+    """
 
     def __init__(
         self,
         name: str,
         transport: Transport,
-        on_outcome: Callable[[HostLink, Outcome], None],
-        on_lost: Callable[[HostLink], None],
         *,
+        on_outcome: Callable[[HostLink, Any], None],
+        on_lost: Callable[[HostLink, HostLost], None],
+        on_free: Callable[[HostLink], None],
+        on_progress: Callable[[Progress], None],
         resend_after_s: float = RESEND_AFTER_S,
     ) -> None:
         """Bind the transport and begin to poll."""
         self.name = name
+        self.transport = transport
         self.seat: object | None = None
         """Who uses the host now; the scheduler's."""
-        self._transport = transport
+        self.pool = ""
+        """Where it belongs; the scheduler's."""
+        self.stained = False
+        """Whether work that could not be stopped may still run there."""
+        self.patience_s = float("inf")
+        """How long its session may keep the host deaf."""
         self._on_outcome = on_outcome
         self._on_lost = on_lost
+        self._on_free = on_free
+        self._on_progress = on_progress
         self._resend_after_s = resend_after_s
         self._number = 0
-        self._unknown: dict[int, Frame] = {}
+        self._unknown: dict[int, Any] = {}
         self._after = 0
+        self._free_at: int | None = None
         self._resend: asyncio.TimerHandle | None = None
         self._closed = False
+        self._checking: asyncio.Task[None] | None = None
         self._task = asyncio.create_task(self._listen(), name=f"link-{name}")
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: Any) -> None:
         """Send a frame; it arrives in order with the others, or the host is lost."""
         self._number += 1
         self._unknown[self._number] = frame
-        self._transport.submit(((self._number, frame),))
+        self.transport.submit(((self._number, frame),))
         if self._resend is None and not self._closed:
             loop = asyncio.get_running_loop()
             self._resend = loop.call_later(self._resend_after_s, self._send_again)
 
-    async def close(self) -> None:
-        """End host and link."""
+    def free_when_received(self) -> None:
+        """Tell ``on_free`` once everything sent so far is known to be received."""
+        self._free_at = self._number
+
+    def end(self) -> None:
+        """End host and link without waiting; nobody is told."""
         self._closed = True
         if self._resend is not None:
             self._resend.cancel()
-        self._transport.close()
+        self.transport.close()
         self._task.cancel()
-        try:
-            await self._task
-        except asyncio.CancelledError:
-            if not self._task.cancelled():
-                raise
+        if self._checking is not None:
+            self._checking.cancel()
+
+    async def close(self) -> None:
+        """End host and link."""
+        self.end()
+        await asyncio.wait([self._task, *([] if self._checking is None else [self._checking])])
 
     def _send_again(self) -> None:
         self._resend = None
         if self._unknown and not self._closed:
-            self._transport.submit(tuple(self._unknown.items()))
+            self.transport.submit(tuple(self._unknown.items()))
+            self._check_soon()
             loop = asyncio.get_running_loop()
             self._resend = loop.call_later(self._resend_after_s, self._send_again)
+
+    def _check_soon(self) -> None:
+        if self._checking is None:
+            self._checking = asyncio.create_task(self._check(), name=f"check-{self.name}")
+
+    async def _check(self) -> None:
+        """End a host that has been deaf for longer than its session may."""
+        try:
+            lag_s = await self.transport.lag_s()
+        except HostLost as lost:
+            self._dead(lost)
+            return
+        finally:
+            self._checking = None
+        if self._free_at is not None and lag_s > LET_GO_S:
+            self._dead(HostLost(f"{self.name} did not let its session go for {lag_s:.1f} s"))
+        elif lag_s > self.patience_s:
+            reason = f"a tool kept {self.name} from doing anything else for {lag_s:.1f} s"
+            self._dead(HostLost(reason, to_blame=True))
+
+    def _dead(self, lost: HostLost) -> None:
+        if self._closed:
+            return
+        self.end()
+        self._on_lost(self, lost)
 
     async def _listen(self) -> None:
         while not self._closed:
             try:
-                reply = await self._transport.poll(self._after, POLL_WAIT_S)
+                reply = await self.transport.poll(self._after, POLL_WAIT_S)
             except TimeoutError:
+                self._check_soon()
                 continue
-            except HostLost:
-                self._closed = True
-                if self._resend is not None:
-                    self._resend.cancel()
-                self._on_lost(self)
+            except HostLost as lost:
+                self._dead(lost)
                 return
             self._take(reply)
 
@@ -115,7 +181,13 @@ class HostLink:
             if first > reply.received:
                 break
             del unknown[first]
+        self.stained = reply.stained
+        for progress in reply.progress:
+            self._on_progress(progress)
         for number, outcome in reply.outcomes:
             if number == self._after + 1:
                 self._after = number
                 self._on_outcome(self, outcome)
+        if self._free_at is not None and reply.received >= self._free_at:
+            self._free_at = None
+            self._on_free(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sessiontree.contracts.events import Event
@@ -55,12 +56,50 @@ class ProgressReader:
         self._hub.forget(self)
 
 
+class ProgressRelay:
+    """Takes the progress of watched trees where it arises, to be carried to the supervisor.
+
+    Args:
+        hub: The hub of this process.
+        wake: Called with each event.
+        capacity: Most events held; the oldest is dropped first.
+    """
+
+    session: str | None = None
+    """A relay takes every session's."""
+
+    def __init__(self, hub: ProgressHub, wake: Callable[[], None], capacity: int = 1024) -> None:
+        """Begin with no tree."""
+        self._hub = hub
+        self._wake = wake
+        self._ring: deque[Progress] = deque(maxlen=capacity)
+
+    def watch(self, tree_id: str, *, watched: bool) -> None:
+        """Take a tree's progress from now on, or no more."""
+        readers = self._hub.readers_of(tree_id)
+        if watched and self not in readers:
+            readers.append(self)
+        elif not watched and self in readers:
+            readers.remove(self)
+
+    def offer(self, progress: Progress) -> None:
+        """Take an event in."""
+        self._ring.append(progress)
+        self._wake()
+
+    def drain(self) -> tuple[Progress, ...]:
+        """Return what is held, and hold it no more."""
+        events = tuple(self._ring)
+        self._ring.clear()
+        return events
+
+
 class ProgressHub:
     """Hands events to the readers that watch them; costs nothing where nobody does."""
 
     def __init__(self) -> None:
         """Begin without readers."""
-        self._readers: dict[str, list[ProgressReader]] = {}
+        self._readers: dict[str, list[ProgressReader | ProgressRelay]] = {}
 
     def watch(self, tree_id: str, session: str | None = None, capacity: int = 1024) -> ProgressReader:
         """Return a new reader of a tree's events."""
@@ -74,7 +113,7 @@ class ProgressHub:
         if reader in readers:
             readers.remove(reader)
 
-    def readers_of(self, tree_id: str) -> list[ProgressReader]:
+    def readers_of(self, tree_id: str) -> list[ProgressReader | ProgressRelay]:
         """Return the living list of a tree's readers; empty = nobody watches."""
         return self._readers.setdefault(tree_id, [])
 

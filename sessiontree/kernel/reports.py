@@ -10,8 +10,7 @@ from sessiontree.tree.budgets import remaining
 if TYPE_CHECKING:
     from sessiontree.kernel.keeper import TreeKeeper
 
-CONFINEMENT = "structural"
-"""Level in force where sessions share the program's own process."""
+NOT_EMBODIED = "none: on no host now"
 
 
 def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
@@ -19,6 +18,8 @@ def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
     state = keeper.state
     node = state.sessions[session]
     agent = node.spec.agent
+    seat = keeper.seats.get(session)
+    link = None if seat is None else seat.link
     return SessionReport(
         session_id=session,
         kind=node.spec.kind,
@@ -31,5 +32,5 @@ def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
         pending_approvals=node.pending,
         budget_left=remaining(state, session),
         expires_at_ms=node.spec.expires_at_ms,
-        confinement=CONFINEMENT,
+        confinement=NOT_EMBODIED if link is None else link.transport.level,
     )

@@ -3,35 +3,83 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.kernel.errors import HostLost
 from sessiontree.kernel.frames import Feed, Kill, Release
+from sessiontree.kernel.grants import Grants
 from sessiontree.kernel.link import HostLink
 from sessiontree.kernel.seat import Seat
+
+GRACE_S = 5.0
+"""How long a call may go on past its time-out before its host counts as stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSize:
+    """How many hosts a pool has."""
+
+    most: int
+    """At most."""
+    usual: int
+    """Started before anybody is passivated; more only where every session there is busy."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """Hosts of one sort of rights, and the sessions that want one."""
+
+    name: str
+    size: PoolSize
+    links: set[HostLink] = field(default_factory=set)
+    free: list[HostLink] = field(default_factory=list)
+    wanting: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
+    restful: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
 
 
 class Scheduler:
     """Gives seats to hosts. A host embodies one session; a session stays while nobody else needs the host.
 
     Args:
-        make_link: Starts a host.
-        max_hosts: Most hosts at a time.
+        make_link: Starts a host of a pool.
+        pools: How many hosts each pool has.
+        pool_of: Which pool a kind of session is embodied in.
+        grants: Where adoptions get their grants.
+        most_losses: How many hosts a session may lose in a row, nothing done in between, before it ends.
     """
 
-    def __init__(self, make_link: Callable[[], HostLink], max_hosts: int) -> None:
+    def __init__(
+        self,
+        make_link: Callable[[str], HostLink],
+        pools: Mapping[str, PoolSize],
+        pool_of: Callable[[SessionKind], str],
+        grants: Grants,
+        most_losses: float,
+    ) -> None:
         """Begin without hosts."""
         self._make_link = make_link
-        self._max_hosts = max_hosts
-        self._links: set[HostLink] = set()
-        self._free: list[HostLink] = []
-        self._wanting: OrderedDict[Seat, None] = OrderedDict()
-        self._restful: OrderedDict[Seat, None] = OrderedDict()
+        self._pools = {name: Pool(name, size) for name, size in pools.items()}
+        self._pool_of = pool_of
+        self._grants = grants
+        self._most_losses = most_losses
         self.passivations = 0
 
     @property
     def links(self) -> tuple[HostLink, ...]:
         """All hosts."""
-        return tuple(self._links)
+        return tuple(link for pool in self._pools.values() for link in pool.links)
+
+    def waiting(self) -> dict[str, int]:
+        """Return how many sessions of each pool wait for a host."""
+        return {pool.name: len(pool.wanting) for pool in self._pools.values()}
+
+    def warm(self, pool_name: str) -> None:
+        """Start a host of a pool before anybody wants it."""
+        pool = self._pools[pool_name]
+        if len(pool.links) < pool.size.most:
+            pool.free.append(self._start(pool))
 
     def want(self, seat: Seat) -> None:
         """Bring what waits to a session, on a host it has or will get."""
@@ -40,92 +88,136 @@ class Scheduler:
         if seat.link is not None:
             self._send_waiting(seat)
         else:
-            self._wanting[seat] = None
-            self.match()
+            pool = self._pool(seat)
+            pool.wanting[seat] = None
+            self._match(pool)
 
     def settle(self, seat: Seat) -> None:
         """Note whether a session could be passivated now."""
-        if seat.link is not None and not seat.over and seat.restful:
-            self._restful[seat] = None
-            self._restful.move_to_end(seat)
-            if self._wanting:
-                self.match()
+        pool = self._pool(seat)
+        if seat.link is not None and not seat.over and seat.restful and not seat.dedicated:
+            pool.restful[seat] = None
+            pool.restful.move_to_end(seat)
+            if pool.wanting:
+                self._match(pool)
         else:
-            self._restful.pop(seat, None)
+            pool.restful.pop(seat, None)
 
     def vacate(self, seat: Seat, *, force: bool) -> None:
         """Take a session that is over off its host."""
-        self._wanting.pop(seat, None)
-        self._restful.pop(seat, None)
+        pool = self._pool(seat)
+        pool.wanting.pop(seat, None)
+        pool.restful.pop(seat, None)
         link = seat.link
         if link is not None:
-            frame = Kill(seat.session, seat.epoch) if force else Release(seat.session, seat.epoch)
-            link.send(frame)
+            link.send(Kill(seat.session, seat.epoch) if force else Release(seat.session, seat.epoch))
             self._unseat(seat, link)
-            self.match()
+            if seat.dedicated or link.stained:
+                self._end(pool, link)
+            elif force:
+                # What it runs may not stop: nobody else sits there before the host says that it let go.
+                link.free_when_received()
+            else:
+                pool.free.append(link)
+            self._match(pool)
 
-    def lost(self, link: HostLink) -> None:
-        """A host is gone: its session is adopted again elsewhere and does what it owes."""
-        self._links.discard(link)
-        if link in self._free:
-            self._free.remove(link)
+    def freed(self, link: HostLink) -> None:
+        """A host has let go of the session it was to let go at once."""
+        pool = self._pools[link.pool]
+        if link.stained:
+            self._end(pool, link)
+        else:
+            pool.free.append(link)
+        self._match(pool)
+
+    def lost(self, link: HostLink, lost: HostLost) -> None:
+        """A host is gone: its session is adopted again elsewhere and does what it owes, or ends."""
+        pool = self._pools[link.pool]
+        pool.links.discard(link)
+        if link in pool.free:
+            pool.free.remove(link)
         seat = link.seat
         if isinstance(seat, Seat):
+            self._grants.revoke(seat)
             seat.link = None
             link.seat = None
             seat.waiting.extendleft(reversed(seat.sent))
             seat.sent.clear()
             seat.recovered = True
-            self._restful.pop(seat, None)
-            self.want(seat)
-        else:
-            self.match()
+            pool.restful.pop(seat, None)
+            seat.losses += 1
+            if lost.to_blame:
+                seat.keeper.on_crash(seat, lost.reason)
+            elif seat.losses > self._most_losses:
+                reason = f"lost {seat.losses} hosts in a row at the same step, the last: {lost.reason}"
+                seat.keeper.on_crash(seat, reason)
+            else:
+                self.want(seat)
+        self._match(pool)
 
-    def match(self) -> None:
+    def _pool(self, seat: Seat) -> Pool:
+        return self._pools[self._pool_of(seat.kind)]
+
+    def _match(self, pool: Pool) -> None:
         """Seat as many wanting sessions as there are hosts for."""
-        while self._wanting:
-            seat = next(iter(self._wanting))
+        while pool.wanting:
+            seat = next(iter(pool.wanting))
             if seat.commits:
                 # Its facts must be readable before another host gets them; its keeper asks again then.
-                del self._wanting[seat]
+                del pool.wanting[seat]
                 continue
-            link = self._find_link()
+            link = self._start(pool) if seat.dedicated else self._find_link(pool)
             if link is None:
                 return
-            del self._wanting[seat]
+            del pool.wanting[seat]
             self._seat(seat, link)
 
-    def _find_link(self) -> HostLink | None:
-        if self._free:
-            return self._free.pop()
-        if len(self._links) < self._max_hosts:
-            link = self._make_link()
-            self._links.add(link)
-            return link
-        while self._restful:
-            seat, _ = self._restful.popitem(last=False)
-            if seat.link is not None and seat.restful:
-                link = seat.link
+    def _find_link(self, pool: Pool) -> HostLink | None:
+        if pool.free:
+            return pool.free.pop()
+        if len(pool.links) < pool.size.usual:
+            return self._start(pool)
+        while pool.restful:
+            seat, _ = pool.restful.popitem(last=False)
+            link = seat.link
+            if link is not None and seat.restful:
                 link.send(Release(seat.session, seat.epoch))
                 self._unseat(seat, link)
                 self.passivations += 1
-                return self._free.pop()
+                if not link.stained:
+                    return link
+                self._end(pool, link)
+        if len(pool.links) < pool.size.most:
+            return self._start(pool)
         return None
 
+    def _start(self, pool: Pool) -> HostLink:
+        link = self._make_link(pool.name)
+        link.pool = pool.name
+        pool.links.add(link)
+        return link
+
+    @staticmethod
+    def _end(pool: Pool, link: HostLink) -> None:
+        pool.links.discard(link)
+        link.end()
+
     def _unseat(self, seat: Seat, link: HostLink) -> None:
+        self._grants.revoke(seat)
         seat.link = None
         seat.idle = True
         link.seat = None
-        self._free.append(link)
 
     def _seat(self, seat: Seat, link: HostLink) -> None:
         seat.epoch += 1
         seat.taken = 0
         seat.idle = False
+        self._grants.issue(seat, seat.kind)
         adopt = seat.keeper.adoption(seat)
         seat.recovered = False
         seat.link = link
         link.seat = seat
+        link.patience_s = adopt.limits.tool_timeout_s + GRACE_S
         link.send(adopt)
         self._send_waiting(seat)
 
@@ -134,7 +226,7 @@ class Scheduler:
             return
         link = seat.link
         assert link is not None  # noqa: S101 - asked by the callers
-        self._restful.pop(seat, None)
+        self._pool(seat).restful.pop(seat, None)
         seat.idle = False
         inputs = tuple(seat.waiting)
         seat.waiting.clear()

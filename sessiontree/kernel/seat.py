@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.stimuli import Stimulus
 
 if TYPE_CHECKING:
@@ -28,8 +29,13 @@ class Seat:
 
     keeper: TreeKeeper
     session: str
+    kind: SessionKind
+    dedicated: bool
+    """Whether it keeps its host for life."""
     epoch: int = 0
     """Counts adoptions; an outcome of another epoch is ignored."""
+    grant: str = ""
+    """What its host shows to be heard as this session; empty = no host embodies it."""
     link: HostLink | None = None
     waiting: deque[Input] = field(default_factory=deque)
     """Not sent yet."""
@@ -48,6 +54,8 @@ class Seat:
     """Whether the journal holds facts of it."""
     recovered: bool = False
     """Whether the next adoption must do again what is owed."""
+    losses: int = 0
+    """Hosts lost in a row since it last got anything done."""
     over: bool = False
 
     @property

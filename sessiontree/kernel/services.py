@@ -9,32 +9,36 @@ from sessiontree.contracts.ports import SessionReport, SpawnRequest
 
 
 class Services(Protocol):
-    """What a host may ask its supervisor while a call executes. Stale epochs are refused."""
+    """What a host may ask its supervisor while a call executes; a grant says for whom.
 
-    async def spawn(self, tree_id: str, session: str, epoch: int, request: SpawnRequest, key: str) -> str:
-        """Spawn a child of a session; returns its id."""
+    Raises (every method):
+        SessionClosed: the grant does not count now.
+        PermissionDenied: it does not cover what is asked.
+    """
+
+    async def spawn(self, grant: str, request: SpawnRequest, key: str) -> str:
+        """Spawn a child of the session; returns its id."""
         ...
 
-    async def say(self, tree_id: str, session: str, epoch: int, text: str) -> None:
-        """Say something on the nearest channel at or above a session."""
+    async def say(self, grant: str, text: str) -> None:
+        """Say something on the nearest channel at or above the session."""
         ...
 
-    async def report(self, tree_id: str, session: str, epoch: int) -> SessionReport:
-        """Return a session's standing."""
+    async def report(self, grant: str) -> SessionReport:
+        """Return the session's standing."""
         ...
 
 
 class Link:
     """One adoption's way to the supervisor: dead as soon as the host lets the session go."""
 
-    __slots__ = ("_alive", "_services", "epoch", "session", "tree_id")
+    __slots__ = ("_alive", "_services", "grant", "session")
 
-    def __init__(self, services: Services, tree_id: str, session: str, epoch: int) -> None:
-        """Bind session and epoch."""
+    def __init__(self, services: Services, session: str, grant: str) -> None:
+        """Bind session and grant."""
         self._services = services
-        self.tree_id = tree_id
         self.session = session
-        self.epoch = epoch
+        self.grant = grant
         self._alive = True
 
     def cut(self) -> None:
@@ -64,7 +68,7 @@ class ChannelHandle:
     async def send(self, text: str) -> None:
         """Deliver a message; durable when this returns."""
         link = self._link
-        await link.services().say(link.tree_id, link.session, link.epoch, text)
+        await link.services().say(link.grant, text)
 
 
 class SessionsHandle:
@@ -79,7 +83,7 @@ class SessionsHandle:
     async def spawn(self, request: SpawnRequest, *, key: str) -> str:
         """Start a child and return its id at once; the same key gives the same child."""
         link = self._link
-        return await link.services().spawn(link.tree_id, link.session, link.epoch, request, key)
+        return await link.services().spawn(link.grant, request, key)
 
 
 class StatusHandle:
@@ -94,4 +98,4 @@ class StatusHandle:
     async def report(self) -> SessionReport:
         """Return the session's standing now."""
         link = self._link
-        return await link.services().report(link.tree_id, link.session, link.epoch)
+        return await link.services().report(link.grant)

@@ -25,15 +25,15 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.frames import Outcome
-from sessiontree.kernel.gateway import GatewayCore
+from sessiontree.kernel.gateway import Gateway
+from sessiontree.kernel.grants import Grants
 from sessiontree.kernel.keeper import Surroundings, TreeKeeper
 from sessiontree.kernel.link import HostLink, Transport
-from sessiontree.kernel.progress import ProgressHub
+from sessiontree.kernel.progress import Progress, ProgressHub
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.reports import report_of
-from sessiontree.kernel.scheduler import Scheduler
+from sessiontree.kernel.scheduler import PoolSize, Scheduler
 from sessiontree.kernel.seat import Seat
-from sessiontree.models.port import WaitingModel
 from sessiontree.schema.result import compile_result
 from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli
@@ -43,53 +43,62 @@ from sessiontree.tree.state import TreeState, initial_tree
 
 
 class SupervisorCore:
-    """Keeps trees over a journal and a pool of hosts.
+    """Keeps trees over a journal and pools of hosts.
 
     Args:
         journal: Opened for writing and started.
-        make_transport: Starts a host and returns the way to it.
-        max_hosts: Most hosts at a time.
+        make_transport: Starts a host of a pool, by a name for it, and returns the way to it.
+        pools: How many hosts each pool has.
+        pool_of: Which pool a kind of session is embodied in.
+        gateway: The way to the models that wait.
         resend_after_s: When frames not known to be received are sent again.
+        most_losses: How many hosts a session may lose in a row, nothing done in between, before it ends.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of is handed down, each part by name
         self,
         journal: Journal,
-        make_transport: Callable[[str], Transport],
+        make_transport: Callable[[str, str], Transport],
         *,
-        max_hosts: int,
+        pools: Mapping[str, PoolSize],
+        pool_of: Callable[[SessionKind], str],
+        gateway: Gateway,
         hub: ProgressHub,
         clock: KernelClock,
         resend_after_s: float,
+        most_losses: float = float("inf"),
     ) -> None:
         """Begin without trees and hosts."""
         self.journal = journal
         self.hub = hub
         self.clock = clock
         self.trees: dict[str, TreeKeeper] = {}
-        self.gateway = GatewayCore()
+        self.grants = Grants()
+        self._gateway = gateway
         self._make_transport = make_transport
         self._resend_after_s = resend_after_s
         self._hosts = 0
-        self.scheduler = Scheduler(self._make_link, max_hosts)
+        self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
         """End every host; trees stay as their journal has them."""
         for keeper in self.trees.values():
             keeper.close()
         self.trees.clear()
-        await self.gateway.close()
+        await self._gateway.close()
         for link in self.scheduler.links:
             await link.close()
 
-    def _make_link(self) -> HostLink:
+    def _make_link(self, pool: str) -> HostLink:
         self._hosts += 1
-        name = f"host{self._hosts}"
+        name = f"{pool}{self._hosts}"
         return HostLink(
             name,
-            self._make_transport(name),
-            self._on_outcome,
-            self.scheduler.lost,
+            self._make_transport(pool, name),
+            on_outcome=self._on_outcome,
+            on_lost=self.scheduler.lost,
+            on_free=self.scheduler.freed,
+            on_progress=self._on_progress,
             resend_after_s=self._resend_after_s,
         )
 
@@ -99,17 +108,19 @@ class SupervisorCore:
         if isinstance(seat, Seat) and seat.session == outcome.session and seat.epoch == outcome.epoch:
             seat.keeper.on_outcome(seat, outcome)
 
+    def _on_progress(self, progress: Progress) -> None:
+        self.hub.emit(progress.tree_id, progress.session, progress.event)
+
     # Trees.
 
     async def create(
         self,
         config: TreeConfig,
         agents: Mapping[str, AgentConfig],
-        model: WaitingModel | None,
     ) -> TreeKeeper:
         """Create a tree; durable when this returns."""
         await self.journal.create_tree(config.tree_id, to_wire(config))
-        keeper = self._keeper(config, initial_tree(), agents, model)
+        keeper = self._keeper(config, initial_tree(), agents)
         opened = tree_stimuli.TreeOpened(self.clock.now_ms(), config)
         await keeper.settle(opened, "created")
         return keeper
@@ -118,7 +129,6 @@ class SupervisorCore:
         self,
         tree_id: str,
         agents: Mapping[str, AgentConfig],
-        model: WaitingModel | None,
     ) -> TreeKeeper:
         """Take up a tree from its journal: facts are replayed, nothing is decided again, owed work is done.
 
@@ -128,7 +138,7 @@ class SupervisorCore:
         """
         config, state, last_ms = load_tree(self.journal, tree_id)
         self.clock.note(last_ms)
-        keeper = self._keeper(config, state, agents, model)
+        keeper = self._keeper(config, state, agents)
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
             seat = keeper.seat_of(session)
@@ -145,11 +155,8 @@ class SupervisorCore:
         config: TreeConfig,
         state: TreeState,
         agents: Mapping[str, AgentConfig],
-        model: WaitingModel | None,
     ) -> TreeKeeper:
-        around = Surroundings(
-            self.journal, self.scheduler, self.gateway, self.hub, self.clock, model, dict(agents)
-        )
+        around = Surroundings(self.journal, self.scheduler, self._gateway, self.hub, self.clock, dict(agents))
         keeper = self.trees[config.tree_id] = TreeKeeper(config, state, around)
         return keeper
 
@@ -215,16 +222,18 @@ class SupervisorCore:
             if isinstance(instruction, tree_todo.RefuseDecision):
                 raise instruction.error
 
-    # What tools ask through their handles.
+    # What tools ask through their handles, each showing its grant.
 
-    async def spawn(self, tree_id: str, session: str, epoch: int, request: SpawnRequest, key: str) -> str:
+    async def spawn(self, grant: str, request: SpawnRequest, key: str) -> str:
         """Spawn a child for a tool call of a session.
 
         Raises:
+            SessionClosed, PermissionDenied: the grant does not count, or not for this.
             SpawnRefused, LimitExceeded: nothing was started.
             ConfigError: the result schema is none.
         """
-        self._check_epoch(tree_id, session, epoch)
+        seat = self.grants.check(grant, "spawn")
+        session = seat.session
         if request.kind not in set(SessionKind) or not isinstance(request.task, str) or not request.task:
             raise SpawnRefused(session, f"can't spawn a {request.kind!r} to do {request.task!r}")
         asked = tree_stimuli.SpawnAsked(
@@ -239,27 +248,20 @@ class SupervisorCore:
             budget=request.budget,
             key=key,
         )
-        return await self.spawn_child(tree_id, asked, f"spawn:{key}")
+        return await self.spawn_child(seat.keeper.config.tree_id, asked, f"spawn:{key}")
 
-    async def say(self, tree_id: str, session: str, epoch: int, text: str) -> None:
+    async def say(self, grant: str, text: str) -> None:
         """Say something on the nearest channel at or above a session."""
-        keeper = self._check_epoch(tree_id, session, epoch)
-        asked = tree_stimuli.SayAsked(self.clock.now_ms(), session, text)
-        for instruction in await keeper.settle(asked, f"say:{session}"):
+        seat = self.grants.check(grant, "say")
+        asked = tree_stimuli.SayAsked(self.clock.now_ms(), seat.session, text)
+        for instruction in await seat.keeper.settle(asked, f"say:{seat.session}"):
             if isinstance(instruction, tree_todo.RefuseSay):
                 raise instruction.error
 
-    async def report(self, tree_id: str, session: str, epoch: int) -> SessionReport:
+    async def report(self, grant: str) -> SessionReport:
         """Return a session's standing."""
-        keeper = self._check_epoch(tree_id, session, epoch)
-        return report_of(keeper, session)
-
-    def _check_epoch(self, tree_id: str, session: str, epoch: int) -> TreeKeeper:
-        keeper = self.tree(tree_id)
-        seat = keeper.seats.get(session)
-        if seat is None or seat.epoch != epoch:
-            raise SessionClosed(session, "this host no longer embodies it")
-        return keeper
+        seat = self.grants.check(grant, "report")
+        return report_of(seat.keeper, seat.session)
 
     def session_exists(self, tree_id: str, session: str) -> None:
         """Check that a session can take input.

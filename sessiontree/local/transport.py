@@ -39,6 +39,9 @@ class Faults:
 class LocalTransport:
     """Calls the host directly; as bad as its faults make it."""
 
+    level = "structural"
+    """Sessions share the program's own process: what confines them is what they hold."""
+
     def __init__(
         self, host: HostCore, faults: Faults | None, on_close: Callable[[LocalTransport], None]
     ) -> None:
@@ -84,6 +87,10 @@ class LocalTransport:
         if faults.happens(faults.lose):
             raise TimeoutError
         return reply
+
+    async def lag_s(self) -> float:
+        """Return 0: a host in this process is never deaf while anybody else runs."""
+        return 0.0
 
     def kill(self) -> None:
         """End the host at once; what it had not reported is lost."""

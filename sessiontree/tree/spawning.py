@@ -66,6 +66,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         expires_at_ms=None,
         key=None,
         system_tier=config.agents[0].system_tier,
+        dedicated=config.dedicated,
     )
     _start(draft, spec, MAIN, 1)
 
@@ -125,6 +126,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         expires_at_ms=earliest(own_end_ms, parent.spec.expires_at_ms),
         key=asked.key,
         system_tier=strictest(parent.spec.system_tier, _row(draft.state.charter, agent).system_tier),
+        dedicated=draft.state.charter.dedicated or (asked.dedicated and from_program),
     )
 
 

@@ -43,6 +43,8 @@ class SpawnAsked:
     key: str | None = None
     ttl_s: float | None = None
     """Time to live; None = the kind's default. May only shorten it for a spawn via a model."""
+    dedicated: bool = False
+    """Whether it is to have a host of its own for life; for spawns of the creating program alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ ALL = 1_000_000
 
 async def records(tree: SessionTree, session: str | None = None) -> list[Record]:
     """Return the durable records so far, of one session (empty: the tree itself) or of all."""
-    found = await tree._backend.read(tree.tree_id, 0, ALL, 0.0)
+    found = await tree._backend.owner.read(tree.tree_id, 0, ALL, 0.0)
     return [record for record in found if session is None or record.session == session]
 
 

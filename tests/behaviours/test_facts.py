@@ -33,7 +33,7 @@ async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: 
         for record in await records(tree, ""):
             evolve_tree(state, fact_of(record.text))
         check_invariants(state)
-        assert snapshot(state) == snapshot(tree._backend.state(tree.tree_id))
+        assert snapshot(state) == snapshot(tree._backend.supervisor.tree(tree.tree_id).state)
         assert receipt(state, "main") == tree.receipt()
 
 
@@ -43,7 +43,7 @@ async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) 
     async with open_tree(model) as tree:
         branch = await tree.main.spawn("branch", "go")
         result = await branch.result()
-        limits = tree._backend.state(tree.tree_id).limits
+        limits = tree._backend.owner.record_of(tree.tree_id, "main").limits
         (spawned,) = [
             fact for fact in await facts_of(tree, SessionSpawned) if fact.spec.session_id == "main/b1"
         ]
@@ -84,7 +84,7 @@ async def test_reading_after_a_number_is_idempotent(open_tree: Opener) -> None:
         await tree.main.send("go")
         await household.finished(tree)
         await tree.finish("over")
-        backend = tree._backend
+        backend = tree._backend.owner
         whole = await backend.read(tree.tree_id, 0, 10_000, 0.0)
         for size in (1, 7, 100):
             pieces: list[Record] = []

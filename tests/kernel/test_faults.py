@@ -78,13 +78,13 @@ async def check_replay(runtime: FaultyRuntime, tree: SessionTree) -> None:
     found = await records(tree)
     assert [record.seq for record in found] == list(range(1, len(found) + 1))
     _, replayed, _ = load_tree(backend._journal, tree.tree_id)
-    assert snapshot(replayed) == snapshot(backend.state(tree.tree_id))
+    assert snapshot(replayed) == snapshot(backend.supervisor.tree(tree.tree_id).state)
     for transport in backend.transports:
         runner = transport.host._runner
         if runner is not None and runner.session in replayed.sessions:
             spec = replayed.sessions[runner.session].spec
             state = initial(spec, replayed.limits)
-            for record in backend.read_session(tree.tree_id, runner.session):
+            for record in backend._journal.read_session(tree.tree_id, runner.session):
                 evolve(state, fact_of(record.text))
             assert state == runner.state
 

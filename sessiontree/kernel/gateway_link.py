@@ -1,0 +1,144 @@
+"""The supervisor's way to a gateway in another process. A lost gateway is started again and asked anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sessiontree.kernel.errors import HostLost
+from sessiontree.kernel.frames import AskModel, Watch
+from sessiontree.kernel.gateway import Asker
+from sessiontree.kernel.gateway_frames import Answered, Ask, AskWhole, Forget, NotAnswered, Said
+from sessiontree.kernel.link import HostLink, Transport
+from sessiontree.kernel.progress import ProgressHub
+
+MOST_LOSSES = 3
+"""How often in a row a gateway may be lost before its questions fail."""
+
+
+class GatewayLink:
+    """A gateway in another process, started with the first question.
+
+    Args:
+        make_transport: Starts a gateway and returns the way to it.
+        hub: Where pieces of answers go.
+        has_model: Whether a tree has a model that waits.
+        resend_after_s: When frames not known to be received are sent again.
+    """
+
+    def __init__(
+        self,
+        make_transport: Callable[[str], Transport],
+        hub: ProgressHub,
+        has_model: Callable[[str], bool],
+        *,
+        resend_after_s: float,
+    ) -> None:
+        """Begin without a gateway."""
+        self._make_transport = make_transport
+        self._hub = hub
+        self._has_model = has_model
+        self._resend_after_s = resend_after_s
+        self._link: HostLink | None = None
+        self._starts = 0
+        self._losses = 0
+        self._ticket = 0
+        self._asked: dict[int, Asker] = {}
+        self._tickets: dict[tuple[str, str], int] = {}
+        self._known: set[tuple[str, str]] = set()
+        self._watched: set[str] = set()
+
+    def ask(self, question: AskModel, asker: Asker) -> None:
+        """Ask the tree's model; an earlier question of the same session is withdrawn."""
+        if not self._has_model(asker.tree_id):
+            asker.failed("the tree has no model that waits; give one with model=…")
+            return
+        place = (asker.tree_id, asker.session)
+        self._drop_ticket(place)
+        self._ticket += 1
+        self._tickets[place] = self._ticket
+        self._asked[self._ticket] = asker
+        self._known.add(place)
+        link = self._running()
+        link.send(Ask(asker.tree_id, asker.session, self._ticket, asker.kind, question))
+
+    def withdraw(self, tree_id: str, session: str) -> None:
+        """Drop a session's question; its answer is not delivered."""
+        if self._drop_ticket((tree_id, session)) and self._link is not None:
+            self._link.send(Forget(tree_id, session, keep_conversation=True))
+
+    def forget(self, tree_id: str, session: str) -> None:
+        """Drop a session's question and conversation."""
+        self._drop_ticket((tree_id, session))
+        if (tree_id, session) in self._known and self._link is not None:
+            self._known.discard((tree_id, session))
+            self._link.send(Forget(tree_id, session, keep_conversation=False))
+
+    def watch(self, tree_id: str, *, watched: bool) -> None:
+        """Say whether anybody watches what a tree's models say while they say it."""
+        change = self._watched.add if watched else self._watched.discard
+        change(tree_id)
+        if self._link is not None:
+            self._link.send(Watch(tree_id, watched))
+
+    async def close(self) -> None:
+        """Drop everything and end the gateway."""
+        self._asked.clear()
+        self._tickets.clear()
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.close()
+
+    def _running(self) -> HostLink:
+        if self._link is None:
+            self._starts += 1
+            name = f"gateway{self._starts}"
+            self._link = HostLink(
+                name,
+                self._make_transport(name),
+                on_outcome=self._on_answer,
+                on_lost=self._on_lost,
+                on_free=lambda link: None,
+                on_progress=lambda progress: None,
+                resend_after_s=self._resend_after_s,
+            )
+            for tree_id in self._watched:
+                self._link.send(Watch(tree_id, True))
+        return self._link
+
+    def _drop_ticket(self, place: tuple[str, str]) -> bool:
+        ticket = self._tickets.pop(place, None)
+        if ticket is not None:
+            self._asked.pop(ticket, None)
+        return ticket is not None
+
+    def _on_answer(self, link: HostLink, answer: Any) -> None:
+        if isinstance(answer, Said):
+            self._hub.emit(answer.tree_id, answer.session, answer.event)
+            return
+        asker = self._asked.pop(answer.ticket, None)
+        if asker is None:
+            return
+        self._tickets.pop((asker.tree_id, asker.session), None)
+        self._losses = 0
+        if isinstance(answer, Answered):
+            asker.answered(answer.message)
+        elif isinstance(answer, NotAnswered):
+            asker.failed(answer.reason)
+        else:
+            assert isinstance(answer, AskWhole)  # noqa: S101 - the last answer there is
+            asker.reask()
+
+    def _on_lost(self, link: HostLink, lost: HostLost) -> None:
+        """Every open question is asked again, whole: the next gateway holds no conversation."""
+        self._link = None
+        self._known.clear()
+        self._losses += 1
+        asked = list(self._asked.values())
+        self._asked.clear()
+        self._tickets.clear()
+        for asker in asked:
+            if self._losses > MOST_LOSSES:
+                asker.failed(f"the model gateway was lost {self._losses} times in a row: {lost}")
+            else:
+                asker.reask()

@@ -1,0 +1,205 @@
+"""What the creating program may ask of a supervisor, whichever process each of them runs in.
+
+Every argument and every answer is a plain value, so that each method can be called from afar as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.codec import from_wire
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.journal.record import Record
+from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.kernel.reports import report_of
+from sessiontree.kernel.supervisor import SupervisorCore
+from sessiontree.tree import stimuli as tree_stimuli
+from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """One session's own durable facts, and what they are read with."""
+
+    spec: SessionSpec
+    limits: Limits
+    facts: tuple[str, ...]
+    """JSON texts, oldest first."""
+
+
+class Owner:
+    """The creating program's side of one supervisor. Errors are the tree's typed ones; none is retried."""
+
+    def __init__(self, supervisor: SupervisorCore) -> None:
+        """Bind the supervisor."""
+        self._supervisor = supervisor
+
+    async def create(self, config: TreeConfig, agents: Mapping[str, AgentConfig]) -> None:
+        """Create a tree; durable when this returns."""
+        await self._supervisor.create(config, agents)
+
+    async def resume(self, tree_id: str, agents: Mapping[str, AgentConfig]) -> None:
+        """Take up a tree from the journal.
+
+        Raises:
+            ConfigError: it is open.
+            JournalError: it can't be read.
+        """
+        if self.is_open(tree_id):
+            raise ConfigError(f"tree {tree_id} is open in this runtime; close it before you resume it")
+        await self._supervisor.resume(tree_id, agents)
+
+    async def config_of(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration.
+
+        Raises:
+            TreeNotFound: the journal has none of that id.
+        """
+        config: TreeConfig = from_wire(dict(self._supervisor.journal.row0(tree_id)))
+        return config
+
+    async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:
+        """Say something to a session; returns its last word for it."""
+        self._supervisor.session_exists(tree_id, session)
+        incoming = self._supervisor.message(text, message_id, mode)
+        return await self._supervisor.tree(tree_id).say(session, incoming)
+
+    async def call(
+        self, tree_id: str, session: str, call_id: str, tool: str, arguments: Mapping[str, JsonValue]
+    ) -> CallReply:
+        """Have a session make one call outside its transcript."""
+        self._supervisor.session_exists(tree_id, session)
+        asked = stimuli.CallAsked(self._supervisor.clock.now_ms(), call_id, tool, arguments)
+        return await self._supervisor.tree(tree_id).call(session, asked)
+
+    async def spawn(self, tree_id: str, asked: tree_stimuli.SpawnAsked) -> str:
+        """Spawn a session; returns its id once it is durable."""
+        self._supervisor.session_exists(tree_id, asked.parent)
+        return await self._supervisor.spawn_child(tree_id, asked, f"handle:{asked.parent}")
+
+    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
+        """Return a session's result, waiting for its end."""
+        keeper = self._supervisor.tree(tree_id)
+        node = keeper.state.sessions.get(session)
+        if node is not None and node.result is not None:
+            await keeper.caught_up()
+            return node.result
+        self._supervisor.session_exists(tree_id, session)
+        return await keeper.results.wait(session)
+
+    async def stop(
+        self, tree_id: str, session: str, reason: str, status: SessionStatus
+    ) -> tuple[ReceiptLine, ...]:
+        """End a session and everything below it; returns how each of them ended."""
+        keeper = self._supervisor.tree(tree_id)
+        node = keeper.state.sessions.get(session)
+        if node is None:
+            self._supervisor.session_exists(tree_id, session)
+        elif node.status.is_final:
+            await keeper.caught_up()
+        else:
+            ended = keeper.results.wait(session)
+            asked = tree_stimuli.StopAsked(self._supervisor.clock.now_ms(), session, reason, status)
+            await keeper.settle(asked, f"stop:{session}")
+            await ended
+        return receipt(keeper.state, session)
+
+    async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
+        """Answer an approval request.
+
+        Raises:
+            ApprovalClosed: it was decided before.
+        """
+        now_ms = self._supervisor.clock.now_ms()
+        decided = tree_stimuli.Decided(now_ms, request_id, answer.approve, answer.always, by, answer.reason)
+        await self._supervisor.decide(tree_id, decided)
+
+    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
+        """Return durable facts after a number, waiting for the first."""
+        return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)
+
+    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
+        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
+        return await self._supervisor.read_tree(tree_id, after_seq, wait_s)
+
+    def record_of(self, tree_id: str, session: str) -> SessionRecord:
+        """Return a session's durable facts.
+
+        Raises:
+            SessionNotFound: there is no such session.
+        """
+        state = self._supervisor.tree(tree_id).state
+        node = state.sessions.get(session)
+        if node is None:
+            self._supervisor.session_exists(tree_id, session)
+        spec = state.sessions[session].spec
+        records = self._supervisor.journal.read_session(tree_id, session)
+        return SessionRecord(spec, state.limits, tuple(record.text for record in records))
+
+    def last_seq(self, tree_id: str) -> int:
+        """Return the number of a tree's newest fact."""
+        return self._supervisor.journal.last_seq(tree_id)
+
+    def report(self, tree_id: str, session: str) -> SessionReport:
+        """Return a session's standing.
+
+        Raises:
+            SessionNotFound: there is no such session.
+        """
+        keeper = self._supervisor.tree(tree_id)
+        if keeper.state.sessions.get(session) is None:
+            self._supervisor.session_exists(tree_id, session)
+        return report_of(keeper, session)
+
+    def room(self, tree_id: str, session: str) -> int:
+        """Return how many more children a session may have now."""
+        state = self._supervisor.tree(tree_id).state
+        node = state.sessions.get(session)
+        return state.limits.max_children - (0 if node is None else node.live_children)
+
+    def pending(self, tree_id: str) -> list[ApprovalRequest]:
+        """Return the requests that wait for a person, oldest first."""
+        state = self._supervisor.tree(tree_id).state
+        requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
+        return [request for request in requests if request is not None]
+
+    def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
+        """Return a request that waits for a person, None where it does not or no more."""
+        return request_of(self._supervisor.tree(tree_id).state, request_id)
+
+    def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
+        """Return every session of a tree and how it stands."""
+        return receipt(self._supervisor.tree(tree_id).state, "main")
+
+    def is_over(self, tree_id: str) -> bool:
+        """Whether Main has ended."""
+        return self._supervisor.tree(tree_id).state.sessions["main"].status.is_final
+
+    def is_open(self, tree_id: str) -> bool:
+        """Whether a tree is kept here."""
+        return tree_id in self._supervisor.trees
+
+    def release(self, tree_id: str) -> None:
+        """Let a tree go; it stays in the journal."""
+        keeper = self._supervisor.trees.pop(tree_id, None)
+        if keeper is not None:
+            keeper.close()
+
+    def watch(self, tree_id: str, change: int) -> None:
+        """Count those who watch a tree's progress; nothing where the tree is not open."""
+        keeper = self._supervisor.trees.get(tree_id)
+        if keeper is not None:
+            keeper.watch(change)
