@@ -1,0 +1,51 @@
+"""Requests that wait for a person, for programs that look at them instead of being asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.sync.crossing import Crossing
+
+if TYPE_CHECKING:
+    from sessiontree import desk, runtime
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """One request that waits for a person."""
+
+    request: ApprovalRequest
+    _pending: desk.PendingApproval
+    _crossing: Crossing
+
+    def approve(self, *, always: bool = False, reason: str = "") -> None:
+        """Say yes: once, or to every later call of the tool in this tree.
+
+        Raises:
+            ApprovalClosed: it was decided meanwhile.
+        """
+        self._crossing.run(self._pending.approve, always=always, reason=reason)
+
+    def deny(self, reason: str = "") -> None:
+        """Say no; the same call stays denied on this path until the tree ends.
+
+        Raises:
+            ApprovalClosed: it was decided meanwhile.
+        """
+        self._crossing.run(self._pending.deny, reason)
+
+
+class Approvals:
+    """The requests of a tree that wait for a person."""
+
+    def __init__(self, approvals: runtime.Approvals, crossing: Crossing) -> None:
+        """Bind the tree's."""
+        self._approvals = approvals
+        self._crossing = crossing
+
+    def pending(self) -> list[PendingApproval]:
+        """Return the requests that wait for a person, oldest first, also those just asked."""
+        waiting: list[desk.PendingApproval] = self._crossing.run(self._approvals.pending)
+        return [PendingApproval(pending.request, pending, self._crossing) for pending in waiting]

@@ -1,0 +1,185 @@
+"""Channels of sync trees: what asks a person is called on a thread that blocks, all else on the loop."""
+
+from __future__ import annotations
+
+import io
+import queue
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from inspect import iscoroutinefunction
+from typing import Any, TextIO, TypeAlias, TypeVar, cast
+
+from sessiontree.channels import terminal
+from sessiontree.channels.callback import Approver, CallbackChannel
+from sessiontree.channels.port import HumanChannel
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.options import ApproverLike
+from sessiontree.sync.prompts import Prompts
+
+T = TypeVar("T")
+Asking: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | None]]
+
+
+class QueueChannel:
+    """Messages wait in ``messages``, a queue for threads; requests wait in the tree for an answer."""
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self.messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    async def send(self, text: str) -> None:
+        """Keep a message."""
+        self.messages.put(text)
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Leave the request pending."""
+        return None
+
+
+class Console(io.TextIOBase):
+    """Standard output as it stands now, and ``input()``, which a notebook and a debugger make their own."""
+
+    def write(self, text: str) -> int:
+        """Print."""
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        """Show what was printed."""
+        sys.stdout.flush()
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]  # text, as its type says
+        """Return a line with its end; empty at the end of input."""
+        try:
+            return input() + "\n"
+        except EOFError:
+            return ""
+
+
+class TerminalChannel(terminal.TerminalChannel):
+    """Asks one request at a time on the thread that blocks; an end of input means no.
+
+    Args:
+        reads: Where answers come from; None = ``input()``, which works in a notebook's cell.
+        writes: Where messages and questions go; None = standard output.
+    """
+
+    def __init__(self, reads: TextIO | None = None, writes: TextIO | None = None) -> None:
+        """Keep the streams."""
+        console = cast(TextIO, Console())
+        super().__init__(reads or console, writes or console)
+        self._mine = threading.RLock()
+        self._question: TerminalQuestion | None = None
+
+    def put(self, question: TerminalQuestion) -> ApprovalAnswer | None:
+        """Show a request and wait for a known answer on this thread; None if it was withdrawn meanwhile."""
+        with self._mine:
+            self._question = question
+            try:
+                return _at_once(self.ask(question.request))
+            except WithdrawnError:
+                return None
+
+    def withdraw(self) -> None:
+        """Say that the question on the screen is void; its thread still waits for a line."""
+        self._writes.write("\n(the question was withdrawn; press Enter)\n")
+        self._writes.flush()
+
+    async def _read_line(self) -> str:
+        line = self._reads.readline()
+        if self._question is not None and self._question.is_withdrawn:
+            raise WithdrawnError
+        return line
+
+
+class WithdrawnError(Exception):
+    """The line was read for a question that nobody asks any more."""
+
+
+class TerminalQuestion:
+    """One request at a terminal."""
+
+    def __init__(self, channel: TerminalChannel, request: ApprovalRequest) -> None:
+        """Bind both."""
+        self._channel = channel
+        self.request = request
+        self.is_withdrawn = False
+
+    def put(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Ask it on this thread."""
+        return self._channel.put(self)
+
+    def withdraw(self) -> None:
+        """Take it back from the screen."""
+        self.is_withdrawn = True
+        self._channel.withdraw()
+
+
+class CrossedChannel:
+    """A channel the program gave, whose questions are asked on threads that block."""
+
+    def __init__(self, given: HumanChannel, asking: Asking) -> None:
+        """Bind the channel, and how a request reaches its person."""
+        self.given = given
+        self._asking = asking
+
+    async def send(self, text: str) -> None:
+        """Deliver a message, on the loop."""
+        await self.given.send(text)
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Have the request asked."""
+        return await self._asking(request)
+
+
+def crossed_channel(channel: HumanChannel, prompts: Prompts) -> HumanChannel:
+    """Return a channel that asks on blocked threads, if it is one of functions or a terminal; else itself."""
+    if isinstance(channel, terminal.TerminalChannel):
+        return CrossedChannel(channel, _at_terminal(channel, prompts))
+    if isinstance(channel, CallbackChannel):
+        approver = channel._approver  # noqa: SLF001 - its twin here: the same function, called elsewhere
+        return CrossedChannel(channel, CallbackChannel(crossed_function(approver, prompts)).ask)
+    return channel
+
+
+def _at_terminal(channel: terminal.TerminalChannel, prompts: Prompts) -> Asking:
+    if not isinstance(channel, TerminalChannel):
+        channel = TerminalChannel(channel._reads, channel._writes)  # noqa: SLF001 - its twin here: the same streams
+    here = channel
+
+    async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
+        question = TerminalQuestion(here, request)
+        answer: ApprovalAnswer | None = await prompts.ask(question.put, request, question.withdraw)
+        return answer
+
+    return ask
+
+
+def crossed_approver(approver: ApproverLike, prompts: Prompts) -> ApproverLike:
+    """Return an approver whose plain function is called on blocked threads; rules and names as they are."""
+    if approver is None or isinstance(approver, str) or not callable(approver):
+        return approver
+    return crossed_function(approver, prompts)
+
+
+def crossed_function(approver: Approver | None, prompts: Prompts) -> Approver | None:
+    """Return a function for the loop that has another called on a blocked thread; async ones as they are."""
+    if approver is None or iscoroutinefunction(approver) or iscoroutinefunction(type(approver).__call__):
+        return approver
+    function = approver
+
+    async def ask(request: ApprovalRequest) -> Any:
+        return await prompts.ask(function, request)
+
+    return ask
+
+
+def _at_once(asking: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine that waits for nothing returns, without a loop."""
+    try:
+        asking.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    asking.close()
+    raise RuntimeError("the terminal is asked two questions at a time by one thread")
