@@ -79,6 +79,7 @@ class SessionHandle:
         budget: Budget | None = None,
         approver: ApproverLike = None,
         ttl_s: float | None = None,
+        dedicated: bool = False,
     ) -> SessionHandle:
         """Start a child and return its handle.
 
@@ -93,6 +94,7 @@ class SessionHandle:
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here,
                 which is called on a thread that blocks in the tree.
             ttl_s: Time to live; None = its kind's.
+            dedicated: Whether it keeps a host of its own for life, never giving way to others.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
@@ -108,6 +110,7 @@ class SessionHandle:
             budget=budget,
             approver=crossed_approver(approver, self._crossing.prompts),
             ttl_s=ttl_s,
+            dedicated=dedicated,
         )
         return SessionHandle(self._crossing, child)
 

@@ -91,6 +91,6 @@ class LoopThread:
 def ended() -> SessionTreeError:
     """Return what a call gets whose loop is gone."""
     return SessionTreeError(
-        "the event loop of the sync trees has ended, most likely because a tool or model raised SystemExit "
-        "or KeyboardInterrupt in it; take the tree up again with SessionTree.resume"
+        "the event loop of the sync trees has ended: something that ran on it raised SystemExit or "
+        "KeyboardInterrupt, or the interpreter ends; take the tree up with SessionTree.resume"
     )

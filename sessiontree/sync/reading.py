@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.sync.crossing import Crossing
+from sessiontree.sync.portal import not_open
 
 if TYPE_CHECKING:
     from sessiontree.kernel import progress
@@ -45,6 +46,9 @@ class Pump(Generic[T]):
                 self._change()
                 while self._at_most is not None and len(self._held) >= self._at_most:
                     await self._changed.wait()
+        except asyncio.CancelledError:
+            self._failure = not_open()  # an end without an error would say that the source has ended
+            raise
         except Exception as error:  # noqa: BLE001 - it is raised where it is read
             self._failure = error
         finally:

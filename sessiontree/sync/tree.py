@@ -61,6 +61,7 @@ class SessionTree:
         slots: Most sessions embodied at a time.
         runtime: Serve the tree there instead of starting a private runtime; a ``sessiontree.sync.Runtime``.
         purpose: What listings say the tree was for.
+        dedicated: Whether each session keeps a host of its own for life, never giving way to others.
         builtin_tools: False leaves out the tools of installed distributions.
     """
 
@@ -82,6 +83,7 @@ class SessionTree:
         slots: int | None = None,
         runtime: Runtime | None = None,
         purpose: str = "",
+        dedicated: bool = False,
         builtin_tools: bool = True,
     ) -> None:
         """Check everything that can be checked before anything is started.
@@ -106,6 +108,7 @@ class SessionTree:
             slots=slots,
             runtime=_on_loop(runtime),
             purpose=purpose,
+            dedicated=dedicated,
             builtin_tools=builtin_tools,
         )
 

@@ -1,0 +1,54 @@
+"""Fixtures of the sync tests: a way to open trees, what doubles share, and the check that nothing is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sessiontree.runtime import BackendName
+from sessiontree.sync.portal import PORTAL
+from tests.behaviours.opening import BACKENDS
+from tests.behaviours.switchboard import Switchboard
+from tests.sync.opening import PATIENCE_S, Opener
+
+
+@pytest.fixture(scope="session", autouse=True)
+def board() -> Iterator[Switchboard]:
+    """The switchboard of the run, for doubles that may be elsewhere."""
+    switchboard = Switchboard()
+    yield switchboard
+    switchboard.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> BackendName:
+    """Name of the backend the test runs on."""
+    name: BackendName = request.param
+    return name
+
+
+@pytest.fixture
+def open_tree(backend: BackendName, tmp_path: Path) -> Opener:
+    """Opens sync trees on the backend, in an empty workspace."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    return Opener(backend, workspace, tmp_path / "state")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """The portal has ended with the test's last tree, and so has every thread of the package."""
+    yield
+    for thread in ours():
+        if thread.name.startswith("sessiontree-tool"):
+            thread.join(PATIENCE_S)  # told to go when the loop ended; nobody waits for it
+    assert ours() == []
+    assert (PORTAL._thread, PORTAL._leases, PORTAL._calls) == (None, {}, 0)
+
+
+def ours() -> list[threading.Thread]:
+    """Return the threads of the package that live."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("sessiontree")]

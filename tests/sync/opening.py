@@ -1,0 +1,88 @@
+"""Opening sync trees: the same test runs on every backend, in a workspace of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sessiontree.models.port import Model
+from sessiontree.runtime import BackendName
+from sessiontree.sync import Runtime, SessionTree
+
+PATIENCE_S = 20.0
+"""How long a test waits for something that must happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Opens sync trees on one backend, over one workspace and one state directory."""
+
+    backend: BackendName
+    workspace: Path
+    state_dir: Path
+
+    def __call__(self, model: Model, **options: Any) -> SessionTree:
+        """Return a tree that is not open yet."""
+        given = {"state_dir": self.state_dir, "backend": self.backend, **options}
+        return SessionTree(given.pop("workspace", self.workspace), model=model, **given)
+
+    def resume(self, tree_id: str, model: Model, **options: Any) -> SessionTree:
+        """Return a tree taken up from the journal, open."""
+        given = {"state_dir": self.state_dir, "backend": self.backend, **options}
+        return SessionTree.resume(tree_id, model=model, **given)
+
+    def runtime(self) -> Runtime:
+        """Return a runtime over the state directory."""
+        return Runtime(self.state_dir, backend=self.backend)
+
+
+class Caller(threading.Thread):
+    """A thread that makes one call and keeps what came of it."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        """Begin at once."""
+        super().__init__(daemon=True)
+        self._call = call
+        self._outcome: list[Any] = []
+        self._failure: list[BaseException] = []
+        self.start()
+
+    def run(self) -> None:
+        """Make the call."""
+        try:
+            self._outcome.append(self._call())
+        except BaseException as error:  # noqa: BLE001 - raised again where the outcome is asked for
+            self._failure.append(error)
+
+    def outcome(self) -> Any:
+        """Return what the call returned, or raise what it raised; it must have ended in time."""
+        self.join(PATIENCE_S)
+        assert not self.is_alive(), "the call never returned"
+        if self._failure:
+            raise self._failure[0]
+        return self._outcome[0]
+
+
+@contextmanager
+def interrupted_when(ready: Callable[[], object]) -> Iterator[None]:
+    """Press Ctrl-C for the main thread once ``ready`` has returned; the block ends by KeyboardInterrupt."""
+    main = threading.main_thread().ident
+    assert main == threading.get_ident(), "Ctrl-C reaches the main thread alone"
+
+    def press() -> None:
+        ready()
+        signal.pthread_kill(main, signal.SIGINT)
+
+    pressing = Caller(press)
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        pressing.outcome()
+    raise AssertionError("nothing was interrupted")

@@ -1,0 +1,170 @@
+"""Every public method of the async classes has a sync twin with the same parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sessiontree import desk, handle, runtime, sync
+from sessiontree.kernel import progress
+
+Taken = Callable[[type, type, bool], list[str]]
+
+TWINS: list[tuple[type, type, bool]] = [
+    (runtime.SessionTree, sync.SessionTree, True),
+    (runtime.Runtime, sync.Runtime, True),
+    (runtime.Approvals, sync.Approvals, False),
+    (handle.SessionHandle, sync.SessionHandle, False),
+    (handle.PendingReply, sync.PendingReply, False),
+    (desk.PendingApproval, sync.PendingApproval, False),
+    (progress.ProgressReader, sync.ProgressReader, False),
+]
+"""Async class, its twin, and whether programs make it themselves."""
+RENAMED = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__await__": "result",
+}
+NOT_FOR_READERS = {"offer"}
+"""What fills a progress reader, at the other end."""
+
+
+def differences(original: type, twin: type, made_by_programs: bool) -> list[str]:
+    """Return what the twin lacks, or takes otherwise."""
+    found = []
+    for name, member in vars(original).items():
+        public = not name.startswith("_") or name in RENAMED or (name == "__init__" and made_by_programs)
+        if not public or name in NOT_FOR_READERS or not _is_method(member):
+            continue
+        counterpart = inspect.getattr_static(twin, RENAMED.get(name, name), None)
+        if counterpart is None:
+            found.append(f"{twin.__name__} has no {RENAMED.get(name, name)}")
+        elif type(member) is not type(counterpart):
+            found.append(f"{name} is another kind of thing")
+        elif not isinstance(member, property) and _taken(member) != _taken(counterpart):
+            found.append(f"{name} takes {_taken(counterpart)}, not {_taken(member)}")
+    return found
+
+
+def _is_method(member: object) -> bool:
+    return isinstance(member, property | classmethod | staticmethod) or inspect.isfunction(member)
+
+
+def _taken(member: Any) -> list[tuple[str, str, object]]:
+    function = getattr(member, "__func__", member)
+    parameters = inspect.signature(function).parameters.values()
+    return [(parameter.name, str(parameter.kind), parameter.default) for parameter in parameters]
+
+
+@pytest.mark.parametrize(
+    ("original", "twin", "made"), TWINS, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_twin_takes_what_the_original_takes(original: type, twin: type, made: bool) -> None:
+    """Names, kinds and defaults of all parameters are the same."""
+    assert differences(original, twin, made) == []
+
+
+@pytest.mark.parametrize("twin", [twin for _, twin, _ in TWINS], ids=lambda twin: twin.__name__)
+def test_twin_has_nothing_to_await_and_says_what_it_does(twin: type) -> None:
+    """No public method is a coroutine function, and each has a docstring."""
+    public = {name: member for name, member in vars(twin).items() if not name.startswith("_")}
+    for name, member in public.items():
+        function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+        if inspect.isfunction(function):
+            assert not inspect.iscoroutinefunction(function), name
+            assert inspect.getdoc(function), name
+
+
+def test_requests_are_asked_for_in_the_same_way() -> None:
+    """``approvals.pending`` of the original is the desk's own method, and takes as little."""
+    assert _taken(desk.ApprovalDesk.pending) == _taken(sync.Approvals.pending)
+
+
+def test_every_class_that_is_exported_is_compared_or_a_channel() -> None:
+    """A class added to the room is added to the table above."""
+    compared = {twin.__name__ for _, twin, _ in TWINS}
+    assert set(sync.__all__) - compared == {"QueueChannel", "TerminalChannel"}
+
+
+class Original:
+    """What the planted twins should be twins of."""
+
+    def __init__(self, place: str, *, slots: int | None = None) -> None:
+        """Take a place."""
+
+    async def send(self, text: str, mode: str = "follow_up") -> str:
+        """Say something."""
+        return text
+
+    @property
+    def place(self) -> str:
+        """A place."""
+        return ""
+
+
+class Faithful:
+    """No fault."""
+
+    def __init__(self, place: str, *, slots: int | None = None) -> None:
+        """Take a place."""
+
+    def send(self, text: str, mode: str = "follow_up") -> str:
+        """Say something."""
+        return text
+
+    @property
+    def place(self) -> str:
+        """A place."""
+        return ""
+
+
+class Lacking(Faithful):
+    """A method is not there."""
+
+    send = None  # type: ignore[assignment]
+
+
+class Shorter(Faithful):
+    """A parameter is missing."""
+
+    def send(self, text: str) -> str:  # type: ignore[override]
+        """Say something."""
+        return text
+
+
+class OtherDefault(Faithful):
+    """A default is another."""
+
+    def send(self, text: str, mode: str = "steer") -> str:
+        """Say something."""
+        return text
+
+
+class ByPosition(Faithful):
+    """A keyword became a position."""
+
+    def __init__(self, place: str, slots: int | None = None) -> None:
+        """Take a place."""
+
+
+class Called(Faithful):
+    """A property became a method."""
+
+    def place(self) -> str:  # type: ignore[override]
+        """A place."""
+        return ""
+
+
+def test_faithful_twin_has_no_differences() -> None:
+    """The comparison finds nothing where nothing is."""
+    assert differences(Original, Faithful, True) == []
+
+
+@pytest.mark.parametrize("twin", [Lacking, Shorter, OtherDefault, ByPosition, Called])
+def test_planted_difference_is_found(twin: type) -> None:
+    """Each way of drifting apart is one difference."""
+    assert len(differences(Original, twin, True)) == 1
