@@ -1,12 +1,13 @@
-"""The private directory of a private Ray, and ending what a dead owner left in it.
+"""The private directory of a private Ray, and ending what a dead owner left of it.
 
-Only the standard library is used and nothing of this package: a watcher runs this very file by its path, in an
-interpreter of its own. It waits for the death of the owner, ends what is left of its Ray, and removes the
-directory, so that even SIGKILL of a program leaves nothing behind.
+Only the standard library is used and nothing of this package: a watcher runs this very file by its path, in
+an interpreter of its own. It waits for the death of the owner, ends what is left of its Ray, and removes the
+directory, so that even SIGKILL of a program leaves nothing behind. What a dead watcher left is swept by the
+next start.
 
-Who belongs to a directory: a process of this user that holds one of its log files open for writing, or carries
-its token's path together with a raylet's id in its environment; and every descendant of such a process. Ray gives
-its processes both; nobody else gets them. Linux only: ``/proc`` and pidfds.
+Who belongs to a directory: a process of this user that holds one of its log files open for writing, or that
+carries the path of its token together with the id of a raylet in its environment; and every descendant of
+such a process. Ray gives its processes both; nobody else gets them. Linux only: ``/proc`` and pidfds.
 """
 
 from __future__ import annotations
@@ -17,23 +18,27 @@ import os
 import select
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 PREFIX = "sessiontree-"
 RAY_FOLDER = "r"
+"""Ray opens its folder to everybody (mode 0777); inside a private one that opens nothing."""
 TOKEN = "token"  # noqa: S105 - a file's name
 OWNER = "owner"
-MAX_PATH = 40
-"""Bytes of the directory's path: what a socket's 107 leave beside Ray's own names for session and socket."""
+MAX_PATH_BYTES = 40
+"""So long may a directory's path be: what a socket's 107 leave beside Ray's names for session and socket."""
 GRACE_S = 3.0
 """How long processes may take to end by themselves before they are killed."""
 KILL_S = 5.0
 """How long killed processes may take to be gone."""
+YOUNG_S = 60.0
+"""For how long a directory without an owner may be one that is just being made."""
 POLL_S = 0.05
 
 
@@ -53,15 +58,23 @@ def process_of(pid: int) -> Process | None:
 
 
 def _status(pid: int) -> list[str] | None:
-    """Return the fields of ``/proc/<pid>/stat`` after the name: state, parent, group, …"""
+    """Return the fields of a process's ``stat`` that follow its name: state, parent, group and so on."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rsplit(") ", 1)[1].split()
-    except OSError:
+    except (OSError, IndexError):
         return None
 
 
+def _namespace() -> str:
+    """Return in which world of process ids this process lives."""
+    return str(Path("/proc/self/ns/pid").readlink())
+
+
 def make_home() -> tuple[Path, int]:
-    """Create a private directory, mode 0700, locked by this process; returns it and the lock's descriptor.
+    """Create a private directory, mode 0700, owned by this process.
+
+    Returns:
+        The directory, and the descriptor that holds its lock for as long as the process lives.
 
     Raises:
         OSError: no temporary directory can be written, or the path of each is too long for sockets.
@@ -70,16 +83,19 @@ def make_home() -> tuple[Path, int]:
     lock = os.open(home / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     me = process_of(os.getpid())
-    if me is not None:
-        os.write(lock, f"{me.pid} {me.started}\n".encode())
+    if me is None:
+        raise OSError("/proc does not show this process; mount it")
+    os.write(lock, f"{me.pid} {me.started} {_namespace()}\n".encode())
     return home, lock
 
 
 def _short_folder() -> Path:
-    for folder in _folders():
-        if len(os.fsencode(folder)) + len(f"/{PREFIX}12345678") <= MAX_PATH:
+    folders = _folders()
+    for folder in folders:
+        if len(os.fsencode(folder)) + len(f"/{PREFIX}12345678") <= MAX_PATH_BYTES:
             return folder
-    raise OSError(f"the temporary directories {_folders()} have paths too long for unix sockets")
+    tried = ", ".join(map(str, folders)) or "none that can be written"
+    raise OSError(f"temporary directories tried: {tried}; set TMPDIR to one with a path under 20 bytes")
 
 
 def _folders() -> list[Path]:
@@ -90,123 +106,171 @@ def _folders() -> list[Path]:
 
 def sweep() -> list[Path]:
     """End and remove what dead owners left; returns the directories that were removed."""
-    found = [path for folder in _folders() for path in folder.glob(f"{PREFIX}*") if _is_ours(path)]
+    found = [path for folder in _folders() for path in folder.glob(f"{PREFIX}*") if _is_home(path)]
     return [home for home in found if clear(home, grace_s=0.0)]
 
 
-def _is_ours(home: Path) -> bool:
+def _is_home(path: Path) -> bool:
+    """Whether a path is a directory of this user that nobody else could fill."""
     try:
-        status = home.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return status.st_uid == os.getuid() and (status.st_mode & 0o170777) == 0o040700
+    mode = status.st_mode
+    return stat.S_ISDIR(mode) and stat.S_IMODE(mode) == 0o700 and status.st_uid == os.getuid()
 
 
 def clear(home: Path, grace_s: float = GRACE_S) -> bool:
-    """End what belongs to a directory whose owner is dead, and remove it; False when the owner lives.
-
-    A directory without an owner's line is let be for a minute: somebody may just be making it.
-    """
+    """End what belongs to a directory, and remove it, if its owner is dead; whether it is gone now."""
     try:
-        lock = os.open(home / OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        words = os.read(lock, 100).split()
-        if len(words) != 2 or process_of(int(words[0])) == Process(int(words[0]), int(words[1])):
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # another one may be clearing it
+        if owner_lives(home):
             return False
         end_processes(home, grace_s)
         shutil.rmtree(home, ignore_errors=True)
-    except (OSError, ValueError):
+    except OSError:
         return False
     finally:
-        os.close(lock)
+        os.close(folder)
     return not home.exists()
+
+
+def owner_lives(home: Path) -> bool:
+    """Whether the process that made a directory still lives.
+
+    Its id and start say so where process ids mean the same to both; elsewhere (a container that shares the
+    temporary directory) the lock does, which a process that it forked may hold on to.
+    """
+    try:
+        lock = os.open(home / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return _is_young(home)
+    try:
+        words = os.read(lock, 200).decode("ascii", "replace").split()
+        if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
+            return _is_young(home)
+        if words[2] == _namespace():
+            owner = Process(int(words[0]), int(words[1]))
+            return process_of(owner.pid) == owner
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _is_young(home: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return time.time() - home.lstat().st_mtime < YOUNG_S
+    return False
 
 
 def end_processes(home: Path, grace_s: float = GRACE_S) -> bool:
     """End every process that belongs to a directory; whether all are gone.
 
-    They may end by themselves at first. Descendants are noted from the beginning, so that one whose parents die
-    before it is still known.
+    They may end by themselves at first, for Ray's workers end what they started. Descendants are noted from
+    the beginning: one whose parents die before it is still known.
     """
-    now = time.monotonic()
-    known: set[Process] = set()
-    while True:
-        known = {process for process in known if process_of(process.pid) == process}
-        known |= processes_of(home, known)
-        if not known:
-            return True
-        passed = time.monotonic() - now
-        if passed > grace_s + KILL_S:
+    began = time.monotonic()
+    known = processes_of(home)
+    while known:
+        passed_s = time.monotonic() - began
+        if passed_s > grace_s + KILL_S:
             return False
-        if passed >= grace_s:
+        if passed_s >= grace_s:
             for process in known:
                 _kill(process)
         select.select([], [], [], POLL_S)
+        known = processes_of(home, {process for process in known if process_of(process.pid) == process})
+    return True
 
 
 def _kill(process: Process) -> None:
-    """Kill exactly this process: the descriptor stays its own whatever happens to the number."""
+    """Kill exactly this process: a pidfd stays its own whatever happens to the number."""
     with contextlib.suppress(OSError):
-        descriptor = os.pidfd_open(process.pid)
+        pidfd = os.pidfd_open(process.pid)
         try:
             if process_of(process.pid) == process:
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         finally:
-            os.close(descriptor)
+            os.close(pidfd)
 
 
 def processes_of(home: Path, known: set[Process] | None = None) -> set[Process]:
-    """Return the living processes that belong to a directory, with all their descendants; never the caller."""
+    """Return the living processes that belong to a directory, and their descendants; never the caller.
+
+    Args:
+        home: The private directory.
+        known: Processes known to belong to it, whatever they show now.
+    """
+    return _with_descendants(
+        known or set(),
+        lambda pid: _writes_logs(pid, home / RAY_FOLDER) or _carries(pid, home / TOKEN),
+    )
+
+
+def log_writers(ray_folder: Path) -> set[Process]:
+    """Return the processes that write Ray's logs beneath a folder, and their descendants."""
+    return _with_descendants(set(), lambda pid: _writes_logs(pid, ray_folder))
+
+
+def _with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set[Process]:
     children: dict[int, list[int]] = {}
-    roots = [process.pid for process in known or ()]
+    pids = [process.pid for process in known]
     for pid in _own_pids():
         fields = _status(pid)
-        if fields is None:
-            continue
-        children.setdefault(int(fields[1]), []).append(pid)
-        if _belongs(pid, home):
-            roots.append(pid)
+        if fields is not None:
+            children.setdefault(int(fields[1]), []).append(pid)
+            if belongs(pid):
+                pids.append(pid)
     found: set[Process] = set()
-    while roots:
-        pid = roots.pop()
+    while pids:
+        pid = pids.pop()
         process = process_of(pid)
         if process is not None and process not in found and pid != os.getpid():
             found.add(process)
-            roots.extend(children.get(pid, ()))
+            pids.extend(children.get(pid, ()))
     return found
 
 
 def _own_pids() -> Iterator[int]:
-    own = os.getuid()
-    for name in os.listdir("/proc"):
+    """Yield the ids of this user's other processes."""
+    for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if name.isdigit() and int(name) != os.getpid() and os.stat(f"/proc/{name}").st_uid == own:
-                yield int(name)
+            if (
+                entry.name.isdecimal()
+                and int(entry.name) != os.getpid()
+                and entry.stat().st_uid == os.getuid()
+            ):
+                yield int(entry.name)
 
 
-def _belongs(pid: int, home: Path) -> bool:
-    return _writes_logs(pid, f"{home}/{RAY_FOLDER}/") or _carries(pid, f"{home}/{TOKEN}")
-
-
-def _carries(pid: int, token: str) -> bool:
+def _carries(pid: int, token: Path) -> bool:
     try:
         words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    return os.fsencode(f"RAY_AUTH_TOKEN_PATH={token}") in words and any(
+    return b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(token) in words and any(
         word.startswith(b"RAY_RAYLET_PID=") for word in words
     )
 
 
-def _writes_logs(pid: int, inside: str) -> bool:
+def _writes_logs(pid: int, ray_folder: Path) -> bool:
+    """Whether a process holds a log file of a Ray session beneath a folder open for writing."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/{pid}/fd/{name}")
-                if target.startswith(inside) and "/logs/" in target and _is_writable(pid, name):
+                target = str(link.readlink())
+                if (
+                    target.startswith(f"{ray_folder}/")
+                    and "/logs/" in target
+                    and _is_writable(pid, link.name)
+                ):
                     return True
     return False
 
@@ -220,11 +284,11 @@ def _is_writable(pid: int, descriptor: str) -> bool:
 
 def watch(home: Path, owner: Process) -> None:
     """Wait for the owner's death, then clear its directory."""
-    with contextlib.suppress(OSError):
-        descriptor = os.pidfd_open(owner.pid)
+    with contextlib.suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(owner.pid)
         if process_of(owner.pid) == owner:
-            select.select([descriptor], [], [])
-        os.close(descriptor)
+            select.select([pidfd], [], [])
+        os.close(pidfd)
     clear(home)
 
 

@@ -1,34 +1,136 @@
-"""How a private Ray is started: its environment, its switches and its patience."""
+"""How a private Ray is started: its arguments, its patience and the environment it starts in.
+
+Not here: starting it; what can be reached of it (``engine_security.py``).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-OBJECT_STORE_BYTES = 128 * 2**20
-"""Room for objects over 100 kB; big results are blobs in files, so it only has to be enough for Ray itself."""
-SYSTEM_CONFIG: Mapping[str, Any] = {}
+from sessiontree.contracts.errors import ConfigError
 
+OBJECT_STORE_BYTES = 128 * 2**20
+"""Shared memory for results over 100 kB. Big ones travel as files, so little is needed; Ray wants 75 MiB."""
+SYSTEM_CONFIG: Mapping[str, Any] = {
+    # A raylet that does not answer for failures * (period + time-out) is declared dead, and every actor with
+    # it. Ray's 65 s are about as long as somebody suspends a program for. Nobody waits for the verdict here:
+    # the raylet of a private Ray is a child of the program.
+    "health_check_failure_threshold": 60,
+    "health_check_period_ms": 3_000,
+    "health_check_timeout_ms": 10_000,
+    # A worker that was just starting when everything was stopped gets its time again.
+    "worker_register_timeout_seconds": 180,
+}
 _FOREIGN = (
     "RAY_ADDRESS",
     "RAY_AUTH_TOKEN",
     "RAY_REDIS_ADDRESS",
-    "RAY_JOB_CONFIG_JSON_ENV_VAR",
     "RAY_NAMESPACE",
+    "RAY_JOB_CONFIG_JSON_ENV_VAR",
+    "RAY_gcs_server_port",
+    "RAY_OVERRIDE_NODE_ID_FOR_TESTING",
 )
-"""What would lead a private Ray to somebody else's."""
+"""What leads to a Ray of somebody else, or lets two private ones meet."""
+_SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE")
+"""What Ray itself sets when it starts, and leaves set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What an engine was asked for.
+
+    Attributes:
+        address: Cluster to connect to, as ``host:port`` or ``auto``; None for a Ray of this process.
+        num_cpus: CPUs of a private Ray; None counts the machine's.
+        insecure: Whether a private Ray may go without token authentication.
+    """
+
+    address: str | None = None
+    num_cpus: int | None = None
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Refuse what can never be fulfilled.
+
+        Raises:
+            ConfigError: what is wrong, and what would be accepted.
+        """
+        if self.address is not None:
+            if "://" in self.address:
+                raise ConfigError(
+                    f"address {self.address!r} is one of Ray Client; start the program on a node of the "
+                    "cluster and give host:port or 'auto'"
+                )
+            if self.address != "auto" and not self.address.rpartition(":")[2].isdecimal():
+                raise ConfigError(
+                    f"address {self.address!r} is neither host:port nor 'auto'; leave it out for a "
+                    "private Ray"
+                )
+            if self.num_cpus is not None:
+                raise ConfigError("num_cpus is for a private Ray; leave it out, a cluster has its own")
+        if self.num_cpus is not None and self.num_cpus < 0:
+            raise ConfigError(f"num_cpus is {self.num_cpus}; give 0 or more")
+
+    def for_private_ray(self) -> Wishes:
+        """Return the wishes by which a private Ray starts in this environment.
+
+        Raises:
+            ConfigError: the environment turns authentication off, and nobody said that this is meant.
+        """
+        disabled = os.environ.get("RAY_AUTH_MODE", "token").strip().lower() != "token"
+        if disabled and not self.insecure:
+            raise ConfigError(
+                "RAY_AUTH_MODE=disabled lets everybody who reaches this machine run code in the private "
+                "Ray; unset it, or say insecure=True"
+            )
+        return replace(self, insecure=disabled)
+
+    def check_joins(self, running: Wishes) -> None:
+        """Refuse to share a Ray that was started by other wishes.
+
+        Raises:
+            ConfigError: the wish it does not fulfil.
+        """
+        if self.address not in (None, running.address):
+            raise ConfigError(
+                f"address {self.address!r}: this process is connected to "
+                f"{running.address or 'a private Ray'}, and can be in one Ray only; close that runtime first"
+            )
+        if self.num_cpus not in (None, running.num_cpus):
+            raise ConfigError(
+                f"num_cpus={self.num_cpus}: the Ray this process shares was started with {running.num_cpus}; "
+                "close the other runtimes first, or leave it out"
+            )
+        if running.address is None and running.insecure and not self.insecure:
+            raise ConfigError(
+                "the private Ray of this process runs without authentication; close the runtime that "
+                "started it, or say insecure=True"
+            )
+
+
+def write_token(path: Path) -> None:
+    """Write a fresh token that only this user can read."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(32))
 
 
 def environment(token: Path, insecure: bool) -> dict[str, str | None]:
-    """Return the variables a private Ray is started with; None takes one away."""
-    mode = "disabled" if insecure and os.environ.get("RAY_AUTH_MODE") == "disabled" else "token"
+    """Return the variables a private Ray is started with; None takes one away.
+
+    The token's path is set without authentication too: by it Ray's processes are recognised.
+    """
     return {
         **dict.fromkeys(_FOREIGN),
-        "RAY_AUTH_MODE": mode,
+        "RAY_AUTH_MODE": "disabled" if insecure else "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
     }
@@ -40,23 +142,23 @@ def init_arguments(ray_folder: Path, num_cpus: int | None) -> dict[str, Any]:
         "address": "local",
         "num_cpus": num_cpus,
         "include_dashboard": False,
-        "log_to_driver": False,
+        **QUIET,
         "object_store_memory": OBJECT_STORE_BYTES,
         "_temp_dir": str(ray_folder),
         "_system_config": dict(SYSTEM_CONFIG),
-        "configure_logging": True,
-        "logging_level": "ERROR",
     }
 
 
+QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+"""Arguments of ``ray.init`` that keep it silent."""
 _changing = threading.Lock()
 
 
 @contextlib.contextmanager
 def variables(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables for a while; what they were comes back."""
+    """Set environment variables for a while; what they were comes back, and what Ray set beside them goes."""
     with _changing:
-        before = {name: os.environ.get(name) for name in changes}
+        before = {name: os.environ.get(name) for name in (*_SET_BY_RAY, *changes)}
         _apply(changes)
         try:
             yield

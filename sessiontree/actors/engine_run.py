@@ -1,0 +1,307 @@
+"""One Ray that this process began, and the thread it lives in.
+
+A process has at most one. Engines share it; with the last of them it ends: a private Ray with all its
+processes and its directory, a connection to a cluster by letting go. Not here: what engines are asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._private import ray_constants
+from ray._private import worker as ray_worker
+from ray._raylet import (  # type: ignore[attr-defined]  # compiled: its stub leaves them out
+    AuthenticationTokenLoader,
+    Config,
+)
+
+from sessiontree.actors import engine_home
+from sessiontree.actors.engine_settings import (
+    QUIET,
+    Wishes,
+    environment,
+    init_arguments,
+    variables,
+    write_token,
+)
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+
+WATCHER_STOP_S = 5.0
+EXIT_S = 20.0
+"""How long the end of the interpreter waits for a Ray to be gone."""
+REACH_S = 5.0
+"""How long a cluster's address may take to answer at all; Ray would try for minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this process stands in a Ray.
+
+    Attributes:
+        node_id: Ray's id of the node this process runs on, in hex.
+        session_dir: Where this node's Ray keeps its sockets and logs.
+        logs_dir: Where it writes its logs; a worker can't start without writing there.
+        home: The private directory; None when the Ray is somebody else's.
+        webui_url: Address of Ray's dashboard; empty when it is off.
+    """
+
+    node_id: str
+    session_dir: Path
+    logs_dir: Path
+    home: Path | None
+    webui_url: str
+
+
+class Run:
+    """A Ray from its start to its end.
+
+    The kernel kills a private Ray's servers as soon as the *thread* that started them ends. So a thread of
+    its own starts it, stays, and ends it; a daemon, for the interpreter's exit ends an engine nobody closed.
+
+    Attributes:
+        ready: Where this process stands, or why it could not be started.
+        gone: Done when nothing of it is left.
+    """
+
+    def __init__(self, wishes: Wishes) -> None:
+        """Begin in the background."""
+        self.wishes = wishes
+        self.ready: Future[Place] = Future()
+        self.gone: Future[None] = Future()
+        self._users = 0
+        self._over = threading.Event()
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._live, name="sessiontree-engine", daemon=True)
+        self._thread.start()
+
+    def take(self, wishes: Wishes) -> bool:
+        """Count one user more; False when it is ending already. The caller holds the lock.
+
+        Raises:
+            ConfigError: it does not fulfil the wishes.
+            SessionTreeError: the program ended it behind our back.
+        """
+        if self._over.is_set():
+            return False
+        wishes.check_joins(self.wishes)
+        if self.ready.done() and not self.ready.exception() and not ray.is_initialized():
+            raise SessionTreeError(
+                "the program called ray.shutdown() while runtimes were open; close them before opening one"
+            )
+        self._users += 1
+        return True
+
+    def give_back(self) -> bool:
+        """Count one user less; whether it was the last."""
+        with _lock:
+            self._users -= 1
+            if self._users == 0:
+                self._over.set()
+            return self._users == 0
+
+    def end_at_exit(self) -> None:
+        """End it whoever uses it, and wait for that, but not for ever."""
+        if self._pid == os.getpid():  # a forked child inherits the record, not the Ray
+            self._over.set()
+            self._thread.join(EXIT_S)
+
+    def _live(self) -> None:
+        try:
+            if self.wishes.address is None:
+                self._live_privately()
+            else:
+                self._live_connected(self.wishes.address)
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it, whatever it is
+            if not self.ready.done():
+                self.ready.set_exception(_told(error, ""))
+        finally:
+            with _lock:
+                _runs.clear()
+            self.gone.set_result(None)
+
+    def _live_privately(self) -> None:
+        engine_home.sweep()
+        home, lock = engine_home.make_home()
+        watcher = _start_watcher(home)
+        try:
+            place = _start(home, self.wishes)
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it, whatever it is
+            told = _told(error, _last_words(home))
+            _end(home, lock, watcher)
+            self.ready.set_exception(told)
+            return
+        self.ready.set_result(place)
+        self._over.wait()
+        _end(home, lock, watcher)
+
+    def _live_connected(self, address: str) -> None:
+        try:
+            place = _connect(address)
+        except BaseException:
+            ray.shutdown()
+            raise
+        self.ready.set_result(place)
+        self._over.wait()
+        ray.shutdown()
+
+
+_lock = threading.Lock()
+_runs: list[Run] = []
+
+
+def enter(wishes: Wishes) -> Run | Future[None] | None:
+    """Return the Ray of this process, counted for the caller; begun if there is none.
+
+    Returns:
+        The run; or what to wait for before asking again, because one is just ending; or None when the program
+        initialised Ray itself.
+
+    Raises:
+        ConfigError: what there is does not fulfil the wishes.
+        SessionTreeError: the program ended it behind our back.
+    """
+    with _lock:
+        if not _runs:
+            if ray.is_initialized():
+                return None
+            _runs.append(Run(wishes if wishes.address else wishes.for_private_ray()))
+        run = _runs[0]
+        return run if run.take(wishes) else run.gone
+
+
+@atexit.register
+def _at_exit() -> None:
+    """A program that ends without closing leaves nothing behind either."""
+    with _lock:
+        runs = list(_runs)
+    for run in runs:
+        run.end_at_exit()
+
+
+def _start(home: Path, wishes: Wishes) -> Place:
+    token = home / engine_home.TOKEN
+    write_token(token)
+    with variables(environment(token, wishes.insecure)), _loopback_only():
+        _forget_authentication()
+        ray.init(**init_arguments(home / engine_home.RAY_FOLDER, wishes.num_cpus))
+    return find_place(home)
+
+
+@contextlib.contextmanager
+def _loopback_only() -> Iterator[None]:
+    """Have Ray bind its servers to the loopback interface, as it does by itself where it can't form clusters.
+
+    No other machine reaches them then, and a machine that changes its network goes on. Without it they listen
+    on all interfaces: Ray replaces a loopback address it is given.
+    """
+    may_cluster = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = may_cluster
+
+
+def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(Exception):  # what is left is ended below, whatever Ray says
+        ray.shutdown(wait_for_processes=True)
+    engine_home.end_processes(home, grace_s=1.0)
+    _forget_authentication()
+    watcher.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        watcher.wait(WATCHER_STOP_S)
+    shutil.rmtree(home, ignore_errors=True)
+    os.close(lock)
+
+
+def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
+    """Start the process that clears up should this one be killed: Ray's agents outlive that by a minute."""
+    me = engine_home.process_of(os.getpid())
+    assert me is not None, "a running process is in /proc"  # noqa: S101 - make_home has just seen it
+    return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own file
+        [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(me.pid), str(me.started)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,  # what the terminal sends to the program is not for it
+    )
+
+
+def _connect(address: str) -> Place:
+    if address != "auto":
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+        except OSError as error:
+            raise ConfigError(
+                f"nobody answers at address {address!r} ({error}); start a node with `ray start`, correct "
+                "the address, or leave it out for a private Ray"
+            ) from error
+    ray.init(address=address, **QUIET)
+    return find_place(None)
+
+
+def _forget_authentication() -> None:
+    """Have Ray read mode and token anew: it keeps both for the life of the process otherwise."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def find_place(home: Path | None) -> Place:
+    """Return where this process stands in the Ray it is connected to.
+
+    Raises:
+        ConfigError: it is connected through Ray Client, which stands nowhere.
+    """
+    node: Any = ray_worker._global_node  # noqa: SLF001 - Ray tells a driver's directories nowhere else
+    if node is None:
+        raise ConfigError(
+            "the program is connected through Ray Client (ray://); start it on a node of the cluster and "
+            "connect with ray.init('auto')"
+        )
+    return Place(
+        node_id=ray.get_runtime_context().get_node_id(),
+        session_dir=Path(node.get_session_dir_path()),
+        logs_dir=Path(node.get_logs_dir_path()),
+        home=home,
+        webui_url=node.webui_url or "",
+    )
+
+
+def _told(error: BaseException, last_words: str) -> SessionTreeError:
+    """Return an error of ours that says what was tried and what to do next."""
+    if isinstance(error, SessionTreeError):
+        return error
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        return ConfigError(f"a private Ray needs a directory of its own, and that failed: {error}")
+    text = str(error)
+    if "ersion mismatch" in text:
+        return ConfigError(f"the cluster runs another Python or Ray than this program: {text}")
+    return SessionTreeError(
+        f"Ray {ray.__version__} could not be started: {type(error).__name__}: {text}{last_words}; check the "
+        f"free room in /dev/shm and the temporary directory, or try backend='local'"
+    )
+
+
+def _last_words(home: Path) -> str:
+    """Return the ends of what Ray's processes wrote to their error files, before these are removed."""
+    found = []
+    for path in sorted((home / engine_home.RAY_FOLDER).glob("session_2*/logs/*.err")):
+        with contextlib.suppress(OSError):
+            lines = path.read_text("utf-8", "replace").strip().splitlines()[-3:]
+            found += [f"{path.name}: {line[:300]}" for line in lines]
+    return "".join(f"\n  {line}" for line in found[:12])
