@@ -78,11 +78,28 @@ def interrupted_when(ready: Callable[[], object]) -> Iterator[None]:
         ready()
         signal.pthread_kill(main, signal.SIGINT)
 
-    pressing = Caller(press)
+    pressing = None
     try:
+        pressing = Caller(press)
         yield
-    except KeyboardInterrupt:
-        return
-    finally:
         pressing.outcome()
-    raise AssertionError("nothing was interrupted")
+    except KeyboardInterrupt:
+        assert pressing is not None, "pressed before the block was entered"
+        pressing.outcome()
+    else:
+        raise AssertionError("nothing was interrupted")
+
+
+def blocked_in(tree: SessionTree) -> Callable[[], None]:
+    """Return a function that returns once a thread waits in a tree and is asked nothing."""
+
+    def wait() -> None:
+        waiters = tree._crossing.prompts._news._waiters  # type: ignore[attr-defined]
+        pause = threading.Event()
+        for _ in range(int(PATIENCE_S * 200)):
+            if waiters:
+                return
+            pause.wait(0.005)
+        raise AssertionError("nobody ever waited")
+
+    return wait

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -286,7 +287,7 @@ def test_a_tree_closed_by_one_thread_ends_the_calls_of_others(open_tree: Opener,
         Caller(lambda: list(main.stream("and?"))),
     ]
     for _ in range(3):
-        Caller(lambda: begun._line.ask((begun.name, "wait", 1, 1))).outcome()
+        asyncio.run(begun.acquire())
     closing = [Caller(tree.close) for _ in range(2)]
     for each in closing:
         each.outcome()
