@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from sessiontree.kernel.progress import ProgressReader
     from sessiontree.tree.receipt import ReceiptLine
 
-BackendName: TypeAlias = Literal["local"]
+BackendName: TypeAlias = Literal["ray", "local"]
 READ_AT_ONCE = 512
 READ_WAIT_S = 20.0
 
-BACKENDS = ("local",)
+BACKENDS = ("ray", "local")
 _LATE = {
+    "ray": "sessiontree.actors.backend:RayBackend",
     "local": "sessiontree.local.backend:LocalBackend",
     "desk": "sessiontree.desk:ApprovalDesk",
     "handle": "sessiontree.handle:SessionHandle",

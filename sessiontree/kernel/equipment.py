@@ -36,3 +36,12 @@ class TreeSetup:
         else:
             raise ConfigError(f"{model!r} is no model: it has neither reply (instant) nor complete (waiting)")
         return cls(table, agents, instant, waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Baggage:
+    """One tree's live objects, packed: what hosts get, and what the gateway alone gets."""
+
+    for_hosts: bytes
+    for_gateway: bytes | None
+    """None where the tree's model is instant and runs in the hosts."""

@@ -45,6 +45,8 @@ class Adopt:
     """What the session's handles show to the supervisor."""
     watched: bool = False
     """Whether somebody watches the tree's progress."""
+    equipment: str = ""
+    """Names the tools and model the tree was opened with here."""
 
 
 @dataclass(frozen=True, slots=True)

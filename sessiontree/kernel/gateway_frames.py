@@ -21,6 +21,8 @@ class Ask:
     """Names this question; its answer carries it."""
     kind: SessionKind
     question: AskModel
+    equipment: str
+    """Names the model the tree was opened with."""
 
 
 @dataclass(frozen=True, slots=True)

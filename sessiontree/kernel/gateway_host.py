@@ -18,12 +18,13 @@ class GatewayHost:
     """Takes questions in as numbered frames and keeps answers until they are known.
 
     Args:
-        model_of: Gives a tree's model by its id.
+        model_of: Gives a model by the name of the equipment it belongs to.
     """
 
-    def __init__(self, model_of: Callable[[str], WaitingModel | None]) -> None:
+    def __init__(self, model_of: Callable[[str], WaitingModel]) -> None:
         """Begin with no question."""
-        self._core = GatewayCore(model_of)
+        self._equipment: dict[str, str] = {}
+        self._core = GatewayCore(lambda tree_id: model_of(self._equipment[tree_id]))
         self._mailbox = Mailbox(self._take)
         self._watched: set[str] = set()
 
@@ -58,6 +59,7 @@ class GatewayHost:
         def reask() -> None:
             put(AskWhole(ticket))
 
+        self._equipment[frame.tree_id] = frame.equipment
         emit = partial(self._emit, frame.tree_id, frame.session)
         asker = Asker(frame.tree_id, frame.session, frame.kind, answered, failed, reask, emit)
         try:

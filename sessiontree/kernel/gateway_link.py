@@ -22,7 +22,7 @@ class GatewayLink:
     Args:
         make_transport: Starts a gateway and returns the way to it.
         hub: Where pieces of answers go.
-        has_model: Whether a tree has a model that waits.
+        equipment_of: Names the model a tree was opened with; None where it has none that waits.
         resend_after_s: When frames not known to be received are sent again.
     """
 
@@ -30,14 +30,14 @@ class GatewayLink:
         self,
         make_transport: Callable[[str], Transport],
         hub: ProgressHub,
-        has_model: Callable[[str], bool],
+        equipment_of: Callable[[str], str | None],
         *,
         resend_after_s: float,
     ) -> None:
         """Begin without a gateway."""
         self._make_transport = make_transport
         self._hub = hub
-        self._has_model = has_model
+        self._equipment_of = equipment_of
         self._resend_after_s = resend_after_s
         self._link: HostLink | None = None
         self._starts = 0
@@ -50,7 +50,8 @@ class GatewayLink:
 
     def ask(self, question: AskModel, asker: Asker) -> None:
         """Ask the tree's model; an earlier question of the same session is withdrawn."""
-        if not self._has_model(asker.tree_id):
+        equipment = self._equipment_of(asker.tree_id)
+        if equipment is None:
             asker.failed("the tree has no model that waits; give one with model=…")
             return
         place = (asker.tree_id, asker.session)
@@ -60,7 +61,7 @@ class GatewayLink:
         self._asked[self._ticket] = asker
         self._known.add(place)
         link = self._running()
-        link.send(Ask(asker.tree_id, asker.session, self._ticket, asker.kind, question))
+        link.send(Ask(asker.tree_id, asker.session, self._ticket, asker.kind, question, equipment))
 
     def withdraw(self, tree_id: str, session: str) -> None:
         """Drop a session's question; its answer is not delivered."""

@@ -42,6 +42,10 @@ from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 class HostProcess(Protocol):
     """The process a host has for itself."""
 
+    def begin(self) -> None:
+        """A session begins: whatever runs now is the process's own."""
+        ...
+
     def is_busy(self) -> bool:
         """Whether threads run there that no session owns any more."""
         ...
@@ -61,7 +65,7 @@ class HostCore:
     """Embodies one session at a time.
 
     Args:
-        equip: Gives a tree's equipment by its id.
+        equip: Gives a tree's equipment by its name.
         services: What its sessions may ask of the supervisor.
         hub: Where progress goes.
         now_ms: The clock.
@@ -110,6 +114,11 @@ class HostCore:
         """The session embodied now and its epoch."""
         runner = self._runner
         return None if runner is None else (runner.session, runner.epoch)
+
+    @property
+    def grant(self) -> str:
+        """The grant held now; empty while no session is embodied."""
+        return "" if self._link is None else self._link.grant
 
     def close(self) -> None:
         """End: let go of the session, whatever it is doing; whoever polls learns that the host is gone."""
@@ -163,8 +172,10 @@ class HostCore:
         self._runner.start()
 
     def _embody(self, adopt: Adopt) -> SessionRunner:
-        equipment = self._equip(adopt.tree_id)
+        equipment = self._equip(adopt.equipment)
         workspace = Path(adopt.workspace)
+        if self._process is not None:
+            self._process.begin()
         if self._relay is not None:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
         link = Link(self._services, adopt.session, adopt.grant)

@@ -78,6 +78,8 @@ class TreeKeeper:
         self.calls: Waiters[CallReply] = Waiters()
         self.results: Waiters[SessionResult[Any]] = Waiters()
         self.failure: Exception | None = None
+        self.equipment = config.tree_id
+        """Names the tools and model it was opened with."""
         self.watched = 0
         """How many watch the tree's progress."""
         self.news = asyncio.Event()
@@ -337,6 +339,7 @@ class TreeKeeper:
             not METERED.isdisjoint(remaining(self.state, seat.session)),
             seat.grant,
             self.watched > 0,
+            self.equipment,
         )
 
     # What goes to sessions.

@@ -23,6 +23,8 @@ LET_GO_S = 2.0
 class Transport(Protocol):
     """Carries frames to a host and its answers back; may lose, repeat and delay."""
 
+    pid: int
+    """The host's process; 0 while it starts."""
     level: str
     """Confinement in force at the host, such as ``structural``."""
 
@@ -81,6 +83,7 @@ class HostLink:
         self.transport = transport
         self.seat: object | None = None
         """Who uses the host now; the scheduler's."""
+        self.born = asyncio.get_running_loop().time()
         self.pool = ""
         """Where it belongs; the scheduler's."""
         self.stained = False
@@ -113,6 +116,10 @@ class HostLink:
     def free_when_received(self) -> None:
         """Tell ``on_free`` once everything sent so far is known to be received."""
         self._free_at = self._number
+
+    def condemn(self, reason: str) -> None:
+        """End the host for what its session does."""
+        self._dead(HostLost(reason, to_blame=True))
 
     def end(self) -> None:
         """End host and link without waiting; nobody is told."""

@@ -23,6 +23,7 @@ from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.record import Record
+from sessiontree.kernel.again import call_in, reply_in
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.reports import report_of
 from sessiontree.kernel.supervisor import SupervisorCore
@@ -71,16 +72,35 @@ class Owner:
         config: TreeConfig = from_wire(dict(self._supervisor.journal.row0(tree_id)))
         return config
 
-    async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:
-        """Say something to a session; returns its last word for it."""
+    async def send(
+        self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str, again: bool = False
+    ) -> Reply:
+        """Say something to a session; returns its last word for it.
+
+        ``again`` says that this message may have been heard, and answered, before the supervisor was lost.
+        """
+        if again:
+            reply = reply_in(self._texts(tree_id, session), message_id)
+            if reply is not None:
+                return reply
         self._supervisor.session_exists(tree_id, session)
         incoming = self._supervisor.message(text, message_id, mode)
         return await self._supervisor.tree(tree_id).say(session, incoming)
 
     async def call(
-        self, tree_id: str, session: str, call_id: str, tool: str, arguments: Mapping[str, JsonValue]
+        self,
+        tree_id: str,
+        session: str,
+        call_id: str,
+        tool: str,
+        arguments: Mapping[str, JsonValue],
+        again: bool = False,
     ) -> CallReply:
-        """Have a session make one call outside its transcript."""
+        """Have a session make one call outside its transcript; ``again`` as in :meth:`send`."""
+        if again:
+            reply = call_in(self._texts(tree_id, session), call_id)
+            if reply is not None:
+                return reply
         self._supervisor.session_exists(tree_id, session)
         asked = stimuli.CallAsked(self._supervisor.clock.now_ms(), call_id, tool, arguments)
         return await self._supervisor.tree(tree_id).call(session, asked)
@@ -145,9 +165,10 @@ class Owner:
         node = state.sessions.get(session)
         if node is None:
             self._supervisor.session_exists(tree_id, session)
-        spec = state.sessions[session].spec
-        records = self._supervisor.journal.read_session(tree_id, session)
-        return SessionRecord(spec, state.limits, tuple(record.text for record in records))
+        return SessionRecord(state.sessions[session].spec, state.limits, self._texts(tree_id, session))
+
+    def _texts(self, tree_id: str, session: str) -> tuple[str, ...]:
+        return tuple(record.text for record in self._supervisor.journal.read_session(tree_id, session))
 
     def last_seq(self, tree_id: str) -> int:
         """Return the number of a tree's newest fact."""

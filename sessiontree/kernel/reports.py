@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sessiontree.contracts.ports import SessionReport
@@ -11,6 +12,21 @@ if TYPE_CHECKING:
     from sessiontree.kernel.keeper import TreeKeeper
 
 NOT_EMBODIED = "none: on no host now"
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """One host and the session it embodies now."""
+
+    name: str
+    pool: str
+    pid: int
+    """0 while it starts."""
+    confinement: str
+    tree_id: str | None
+    """None while it is free."""
+    session: str | None
+    epoch: int
 
 
 def report_of(keeper: TreeKeeper, session: str) -> SessionReport:

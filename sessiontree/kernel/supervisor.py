@@ -31,7 +31,7 @@ from sessiontree.kernel.keeper import Surroundings, TreeKeeper
 from sessiontree.kernel.link import HostLink, Transport
 from sessiontree.kernel.progress import Progress, ProgressHub
 from sessiontree.kernel.replay import fact_of
-from sessiontree.kernel.reports import report_of
+from sessiontree.kernel.reports import HostRow, report_of
 from sessiontree.kernel.scheduler import PoolSize, Scheduler
 from sessiontree.kernel.seat import Seat
 from sessiontree.schema.result import compile_result
@@ -78,6 +78,7 @@ class SupervisorCore:
         self._make_transport = make_transport
         self._resend_after_s = resend_after_s
         self._hosts = 0
+        self._opened = 0
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
@@ -110,6 +111,10 @@ class SupervisorCore:
 
     def _on_progress(self, progress: Progress) -> None:
         self.hub.emit(progress.tree_id, progress.session, progress.event)
+
+    def hosts(self) -> list[HostRow]:
+        """Return every host, the oldest first."""
+        return [_row_of(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
 
     # Trees.
 
@@ -158,6 +163,8 @@ class SupervisorCore:
     ) -> TreeKeeper:
         around = Surroundings(self.journal, self.scheduler, self._gateway, self.hub, self.clock, dict(agents))
         keeper = self.trees[config.tree_id] = TreeKeeper(config, state, around)
+        self._opened += 1
+        keeper.equipment = f"{config.tree_id}#{self._opened}"
         return keeper
 
     def tree(self, tree_id: str) -> TreeKeeper:
@@ -263,6 +270,16 @@ class SupervisorCore:
         seat = self.grants.check(grant, "report")
         return report_of(seat.keeper, seat.session)
 
+    def last_words(self, grant: str, reason: str) -> None:
+        """A host says why its session must end with it.
+
+        Raises:
+            SessionClosed: the grant does not count.
+        """
+        link = self.grants.check(grant, "report").link
+        if link is not None:
+            link.condemn(reason)
+
     def session_exists(self, tree_id: str, session: str) -> None:
         """Check that a session can take input.
 
@@ -280,6 +297,14 @@ class SupervisorCore:
     def message(self, session_text: str, message_id: str, mode: Any) -> stimuli.Incoming:
         """Return a message from the creating program as a stimulus."""
         return stimuli.Incoming(self.clock.now_ms(), message_id, session_text, mode, "user")
+
+
+def _row_of(link: HostLink) -> HostRow:
+    seat, transport = link.seat, link.transport
+    if not isinstance(seat, Seat):
+        return HostRow(link.name, link.pool, transport.pid, transport.level, None, None, 0)
+    tree_id = seat.keeper.config.tree_id
+    return HostRow(link.name, link.pool, transport.pid, transport.level, tree_id, seat.session, seat.epoch)
 
 
 def _spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:

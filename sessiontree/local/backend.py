@@ -87,7 +87,8 @@ class LocalBackend:
         self.transports.append(transport)
         return transport
 
-    def _equip(self, tree_id: str) -> HostEquipment:
+    def _equip(self, name: str) -> HostEquipment:
+        tree_id = name.partition("#")[0]
         equipment = self.equipment.get(tree_id)
         if equipment is None:
             raise TreeNotFound(tree_id, "is not open in this process")

@@ -7,6 +7,7 @@ come out the same.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Faults:
 class LocalTransport:
     """Calls the host directly; as bad as its faults make it."""
 
+    pid = os.getpid()
     level = "structural"
     """Sessions share the program's own process: what confines them is what they hold."""
 

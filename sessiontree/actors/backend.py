@@ -1,0 +1,196 @@
+"""The Ray backend: a supervisor actor owned by this program, hosts and a gateway owned by the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sessiontree.actors.baggage import pack
+from sessiontree.actors.engine import Engine
+from sessiontree.actors.line import Line
+from sessiontree.actors.owner import RemoteOwner
+from sessiontree.actors.progress import Watches
+from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.kernel.progress import ProgressReader
+from sessiontree.kernel.reports import HostRow
+from sessiontree.kernel.scheduler import PoolSize
+from sessiontree.kernel.settings import Settings
+from sessiontree.sandbox import available_level
+
+HOST_BYTES: Final = 2 * 2**30
+GATEWAY_BYTES: Final = 4 * 2**30
+HOSTS_PER_CORE: Final = 4
+CLOSE_S: Final = 10.0
+
+
+class RayBackend:
+    """Runs trees in actors. Ray is joined or started with the first tree.
+
+    Args:
+        state_dir: Where the journal lies; locked by the supervisor while it lives.
+        slots: Most hosts of each pool; None = four per core, at least eight.
+        engine: The Ray to use; None = the program's own, or a private one.
+        host_bytes: Most memory one host may hold.
+        enforcement: Whether Workers run where the kernel can't confine them.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        slots: int | None = None,
+        engine: Engine | None = None,
+        host_bytes: int = HOST_BYTES,
+        enforcement: Literal["required", "best_effort"] = "required",
+    ) -> None:
+        """Check what can be checked before anything is started.
+
+        Raises:
+            ConfigError: the kernel can't confine Workers, and it is required to.
+        """
+        level = available_level()
+        if enforcement == "required" and not level.is_full:
+            raise ConfigError(
+                f"this kernel can confine Workers only as far as {level}: it needs Landlock ABI 3 and seccomp; "
+                "give kernel_enforcement='best_effort' to run them all the same, or backend='local'"
+            )
+        self._state_dir = state_dir
+        cores = os.cpu_count() or 1
+        most = max(8, HOSTS_PER_CORE * cores) if slots is None else slots
+        self._pool = PoolSize(most=most, usual=min(most, max(2, cores)))
+        self._engine = engine or Engine()
+        self._host_bytes = host_bytes
+        self._enforcement: Literal["required", "best_effort"] = enforcement
+        self._starting: asyncio.Future[Line] | None = None
+        self._line: Line | None = None
+        self._watches: Watches | None = None
+        self._owner: RemoteOwner | None = None
+        self._scratch: Path | None = None
+
+    @property
+    def owner(self) -> RemoteOwner:
+        """What may be asked about trees that are open."""
+        if self._owner is None:
+            raise SessionTreeError("no tree is open in this runtime yet")
+        return self._owner
+
+    async def config_of(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration."""
+        config: TreeConfig = await (await self._started()).ask("config_of", tree_id)
+        return config
+
+    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+        """Create a tree; durable when this returns."""
+        baggage = pack(setup, hidden=(self._state_dir,))
+        line = await self._started()
+        await line.ask("create", config, setup.agents, baggage)
+        line.opened(config.tree_id, setup.agents, baggage)
+
+    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+        """Take up a tree from the journal."""
+        baggage = pack(setup, hidden=(self._state_dir,))
+        line = await self._started()
+        await line.ask("resume", tree_id, setup.agents, baggage)
+        line.opened(tree_id, setup.agents, baggage)
+
+    def release(self, tree_id: str) -> None:
+        """Let a tree go; it stays in the journal."""
+        if self._line is not None:
+            self._line.released(tree_id)
+            self._line.ask_now("release", tree_id)
+
+    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+        """Return a reader of progress."""
+        if self._watches is None:
+            raise SessionTreeError("no tree is open in this runtime yet")
+        return self._watches.watch(tree_id, session)
+
+    async def hosts(self) -> list[HostRow]:
+        """Return every host and the session it embodies."""
+        rows: list[HostRow] = await (await self._started()).ask("hosts")
+        return rows
+
+    async def close(self) -> None:
+        """End supervisor, hosts and gateway, then the private Ray, if this was its last user."""
+        if self._starting is not None and not self._starting.done():
+            await asyncio.wait([self._starting])
+        line, self._line = self._line, None
+        if line is not None:
+            line.closed()
+            if self._watches is not None:
+                await self._watches.close()
+            await _end(line)
+        await self._engine.close()
+        if self._scratch is not None:
+            await asyncio.to_thread(shutil.rmtree, self._scratch, True)
+
+    async def _started(self) -> Line:
+        if self._line is not None:
+            return self._line  # whichever loop it was started on
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.ensure_future(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> Line:
+        await self._engine.start()
+        key = secrets.token_hex(16)
+        self._scratch = Path(tempfile.mkdtemp(prefix="sessiontree-"))
+        actor: Any = actor_of(SupervisorShell).options(**self._options()).remote(key, self._settings())
+        line = Line(actor, key)
+        try:
+            await line.begin()
+        except RayError as error:
+            raise SessionTreeError(f"the supervisor did not start: {words_of(error)}") from error
+        except BaseException:
+            ray.kill(actor)
+            raise
+        self._watches = Watches(line)
+        self._owner = RemoteOwner(line)
+        self._line = line
+        return line
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "num_cpus": 0,
+            "max_restarts": -1,
+            "max_task_retries": 0,
+            "max_concurrency": SUPERVISOR_CALLS,
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(self._engine.node_id, soft=False),
+        }
+
+    def _settings(self) -> Settings:
+        assert self._scratch is not None  # noqa: S101 - made just before
+        return Settings(
+            state_dir=self._state_dir,
+            node_id=self._engine.node_id,
+            logs_dir=self._engine.logs_dir,
+            token_path=self._engine.token_path,
+            scratch=self._scratch,
+            pool=self._pool,
+            warm=1,
+            host_bytes=self._host_bytes,
+            gateway_bytes=GATEWAY_BYTES,
+            enforcement=self._enforcement,
+        )
+
+
+async def _end(line: Line) -> None:
+    """Let the supervisor end in order, and make sure that it ends."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await line.end()
+    except (RayError, TimeoutError, SessionTreeError):
+        pass  # it is gone already, or will be at once
+    ray.kill(line.actor)

@@ -1,0 +1,62 @@
+"""What travels to hosts and gateway as it is: tools and models, from the creating program alone.
+
+Packed once by the program, carried unopened by the supervisor. Nothing that a model, a tool or a client said is
+ever packed or opened so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ray import cloudpickle
+
+from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.tool import Tool
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.equipment import Baggage, TreeSetup
+from sessiontree.kernel.host import HostEquipment
+from sessiontree.models.port import WaitingModel
+
+
+def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
+    """Pack a tree's tools and models.
+
+    Raises:
+        ConfigError: something can't travel; says what.
+    """
+    tools = [entry.tool for entry in setup.table]
+    for tool in tools:
+        _packed(tool, f"tool {tool.name!r}")
+    return Baggage(
+        _packed((tools, setup.instant, hidden), "the model"),
+        None if setup.waiting is None else _packed(setup.waiting, "the model"),
+    )
+
+
+def open_for_host(packed: bytes) -> HostEquipment:
+    """Unpack what a host gets."""
+    tools, instant, hidden = _opened(packed)
+    given: list[Tool[Any]] = tools
+    return HostEquipment(ToolTable(given), instant, hidden)
+
+
+def open_for_gateway(packed: bytes) -> WaitingModel:
+    """Unpack what the gateway gets."""
+    model: WaitingModel = _opened(packed)
+    return model
+
+
+def _packed(value: object, name: str) -> bytes:
+    try:
+        data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    except Exception as error:  # objects of the program fail to pack in any way they like
+        raise ConfigError(
+            f"{name} can't travel to the processes of the tree: {words_of(error)}; "
+            "keep locks, connections and loops out of it, or use backend='local'"
+        ) from error
+    return data
+
+
+def _opened(packed: bytes) -> Any:
+    return cloudpickle.loads(packed)

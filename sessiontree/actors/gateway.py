@@ -1,0 +1,51 @@
+"""The model gateway as a Ray actor: the only process that holds models that wait, and their keys."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import ray
+
+from sessiontree.actors.baggage import open_for_gateway
+from sessiontree.actors.calling import RemoteServices
+from sessiontree.actors.host import HostSettings
+from sessiontree.kernel.answers import Hello, Standing
+from sessiontree.kernel.equipping import Equipping
+from sessiontree.kernel.frames import PollReply
+from sessiontree.kernel.gateway_frames import GatewayFrame
+from sessiontree.kernel.gateway_host import GatewayHost
+from sessiontree.kernel.host_process import OwnProcess, resident_bytes
+from sessiontree.models.port import WaitingModel
+
+
+class GatewayShell:
+    """The gateway of one supervisor; its process ends with the supervisor's."""
+
+    def __init__(self, supervisor: Any, settings: HostSettings) -> None:
+        """Keep what it was started with; nothing runs before the first call."""
+        self._settings = settings
+        self._services = RemoteServices(supervisor, settings.key)
+
+    async def hello(self) -> Hello:
+        """Begin, and return how it stands."""
+        settings = self._settings
+        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
+        self._equipping: Equipping[WaitingModel] = Equipping(self._services.model, open_for_gateway)
+        self._core = GatewayHost(self._equipping.of)
+        return Hello(os.getpid(), "structural")
+
+    @ray.method(num_returns=0)
+    async def submit(self, frames: tuple[tuple[int, GatewayFrame], ...]) -> None:
+        """Take frames in, once everything they need is here."""
+        await self._equipping.fetch(frames)
+        self._core.receive(frames)
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Return answers after a number."""
+        return await self._core.poll(after, wait_s)
+
+    @ray.method(concurrency_group="control")
+    async def standing(self) -> Standing:
+        """Return how the gateway stands."""
+        return Standing(os.getpid(), await self._process.lag_s(), None, resident_bytes())

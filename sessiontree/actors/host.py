@@ -1,0 +1,85 @@
+"""A session host as a Ray actor: one process, one session at a time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from sessiontree.actors.baggage import open_for_host
+from sessiontree.actors.calling import RemoteServices
+from sessiontree.kernel.answers import Hello, Standing
+from sessiontree.kernel.clock import KernelClock
+from sessiontree.kernel.equipping import Equipping
+from sessiontree.kernel.frames import Frame, PollReply
+from sessiontree.kernel.host import HostCore, HostEquipment
+from sessiontree.kernel.host_process import OwnProcess, resident_bytes
+from sessiontree.kernel.progress import ProgressHub
+from sessiontree.sandbox import level_in_force, self_test
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What one host is started with."""
+
+    key: str
+    """Shown to the supervisor for a tree's baggage."""
+    supervisor_pid: int
+    most_bytes: int
+    victims: Path | None
+    """Files it must fail to change before it serves; None = a host that may write."""
+
+
+class HostShell:
+    """One host. Its process ends with the supervisor's, and with what its session must not do."""
+
+    def __init__(self, supervisor: Any, settings: HostSettings) -> None:
+        """Keep what it was started with; nothing runs before the first call."""
+        self._settings = settings
+        self._ready = ThreadPoolExecutor(1)
+        self._ready.submit(os.getpid).result()
+        self._services = RemoteServices(supervisor, settings.key)
+
+    async def hello(self) -> Hello:
+        """Prove the confinement, begin, and return how it stands."""
+        victims, level = self._settings.victims, "structural"
+        try:
+            if victims is not None:
+                level = str(level_in_force())
+                if level != "none":
+                    self_test(victims, self._ready).require()
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor is told and asks nobody else
+            return Hello(os.getpid(), level, f"{type(error).__name__}: {error}")
+        return Hello(os.getpid(), level)
+
+    def _begin(self) -> None:
+        sys.setswitchinterval(0.0005)
+        settings, clock = self._settings, KernelClock()
+        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words)
+        self._equipping: Equipping[HostEquipment] = Equipping(self._services.baggage, open_for_host)
+        self._core = HostCore(self._equipping.of, self._services, ProgressHub(), clock.now_ms, self._process)
+
+    @ray.method(num_returns=0)
+    async def submit(self, frames: tuple[tuple[int, Frame], ...]) -> None:
+        """Take frames in, once everything they need is here."""
+        await self._equipping.fetch(frames)
+        self._core.receive(frames)
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Return outcomes after a number."""
+        return await self._core.poll(after, wait_s)
+
+    @ray.method(concurrency_group="control")
+    async def standing(self) -> Standing:
+        """Return how the host stands, also while its session keeps it deaf."""
+        lag_s = await self._process.lag_s()
+        return Standing(os.getpid(), lag_s, self._core.embodied, resident_bytes())
+
+    def _say_last_words(self, reason: str) -> None:
+        self._services.last_words(self._core.grant, reason)

@@ -1,0 +1,116 @@
+"""What may be asked about open trees, each by one call to the supervisor's actor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sessiontree.actors.line import Line
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.stimuli import SendMode
+from sessiontree.journal.record import Record
+from sessiontree.kernel.owner import SessionRecord
+from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.tree.receipt import ReceiptLine
+from sessiontree.tree.stimuli import SpawnAsked
+
+
+class RemoteOwner:
+    """As :class:`~sessiontree.kernel.owner.Owner`; plain methods wait for the answer, about a millisecond."""
+
+    def __init__(self, line: Line) -> None:
+        """Bind the line."""
+        self._line = line
+
+    async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:
+        """Say something to a session; returns its last word for it."""
+        reply: Reply = await self._line.ask("send", tree_id, session, text, mode, message_id)
+        return reply
+
+    async def call(
+        self, tree_id: str, session: str, call_id: str, tool: str, arguments: Mapping[str, JsonValue]
+    ) -> CallReply:
+        """Have a session make one call outside its transcript."""
+        reply: CallReply = await self._line.ask("call", tree_id, session, call_id, tool, arguments)
+        return reply
+
+    async def spawn(self, tree_id: str, asked: SpawnAsked) -> str:
+        """Spawn a session; returns its id once it is durable."""
+        session: str = await self._line.ask("spawn", tree_id, asked)
+        return session
+
+    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
+        """Return a session's result, waiting for its end."""
+        result: SessionResult[Any] = await self._line.ask("result", tree_id, session)
+        return result
+
+    async def stop(
+        self, tree_id: str, session: str, reason: str, status: SessionStatus
+    ) -> tuple[ReceiptLine, ...]:
+        """End a session and everything below it; returns how each of them ended."""
+        lines: tuple[ReceiptLine, ...] = await self._line.ask(
+            "stop", tree_id, session, reason, status, plain=True
+        )
+        return lines
+
+    async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
+        """Answer an approval request."""
+        await self._line.ask("decide", tree_id, request_id, answer, by, plain=True)
+
+    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
+        """Return durable facts after a number, waiting for the first."""
+        records: list[Record] = await self._line.ask("read", tree_id, after_seq, max_n, wait_s)
+        return records
+
+    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
+        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
+        records: list[Record] = await self._line.ask("read_tree", tree_id, after_seq, wait_s)
+        return records
+
+    def record_of(self, tree_id: str, session: str) -> SessionRecord:
+        """Return a session's durable facts."""
+        record: SessionRecord = self._line.ask_now("record_of", tree_id, session)
+        return record
+
+    def last_seq(self, tree_id: str) -> int:
+        """Return the number of a tree's newest fact."""
+        seq: int = self._line.ask_now("last_seq", tree_id)
+        return seq
+
+    def report(self, tree_id: str, session: str) -> SessionReport:
+        """Return a session's standing."""
+        report: SessionReport = self._line.ask_now("report", tree_id, session)
+        return report
+
+    def room(self, tree_id: str, session: str) -> int:
+        """Return how many more children a session may have now."""
+        room: int = self._line.ask_now("room", tree_id, session)
+        return room
+
+    def pending(self, tree_id: str) -> list[ApprovalRequest]:
+        """Return the requests that wait for a person, oldest first."""
+        requests: list[ApprovalRequest] = self._line.ask_now("pending", tree_id)
+        return requests
+
+    def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
+        """Return a request that waits for a person, None where it does not or no more."""
+        request: ApprovalRequest | None = self._line.ask_now("shown", tree_id, request_id)
+        return request
+
+    def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
+        """Return every session of a tree and how it stands."""
+        lines: tuple[ReceiptLine, ...] = self._line.ask_now("receipt", tree_id)
+        return lines
+
+    def is_over(self, tree_id: str) -> bool:
+        """Whether Main has ended."""
+        over: bool = self._line.ask_now("is_over", tree_id)
+        return over
+
+    def is_open(self, tree_id: str) -> bool:
+        """Whether a tree is kept there."""
+        return self._line.holds(tree_id)

@@ -1,0 +1,64 @@
+"""Pulling progress from the supervisor for those who watch a tree here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sessiontree.actors.line import Line
+from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
+
+PULL_S = 20.0
+AGAIN_S = 0.2
+
+
+class Watches:
+    """One pull per reader, for as long as it is open."""
+
+    def __init__(self, line: Line) -> None:
+        """Begin with nobody watching."""
+        self._line = line
+        self._pulls: set[asyncio.Task[None]] = set()
+
+    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+        """Return a new reader; what happens from now on reaches it."""
+        name: str = self._line.ask_now("watch", tree_id, session)
+        hub = ProgressHub()
+        reader = hub.watch(tree_id, session)
+        pull = asyncio.create_task(self._pull(name, hub, reader))
+        self._pulls.add(pull)
+        pull.add_done_callback(self._pulls.discard)
+        return reader
+
+    async def close(self) -> None:
+        """Stop every pull."""
+        pulls = list(self._pulls)
+        for pull in pulls:
+            pull.cancel()
+        if pulls:
+            await asyncio.wait(pulls)
+
+    async def _pull(self, name: str, hub: ProgressHub, reader: ProgressReader) -> None:
+        dropped = 0
+        try:
+            while hub.readers_of(reader.tree_id):
+                try:
+                    news: tuple[tuple[Progress, ...], int] = await self._line.ask("progress", name, PULL_S)
+                except SessionTreeError:
+                    name = await self._again(reader)
+                    continue
+                events, dropped_there = news
+                reader.dropped += dropped_there - dropped
+                dropped = dropped_there
+                for event in events:
+                    reader.offer(event)
+        except SessionTreeError:
+            return  # the tree or the runtime was closed: nothing more will happen
+        finally:
+            self._line.tell("unwatch", name)
+
+    async def _again(self, reader: ProgressReader) -> str:
+        """Watch anew after the supervisor was started again."""
+        await asyncio.sleep(AGAIN_S)
+        name: str = await self._line.ask("watch", reader.tree_id, reader.session)
+        return name

@@ -1,0 +1,85 @@
+"""The supervisor as a Ray actor: single writer of its journal, owner of its hosts and its gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sessiontree.actors.gateway import GatewayShell
+from sessiontree.actors.host import HostSettings, HostShell
+from sessiontree.actors.jail import confined, victims_for
+from sessiontree.actors.transport import RayTransport
+from sessiontree.kernel.answers import Answer
+from sessiontree.kernel.serving import Serving
+from sessiontree.kernel.settings import OBSERVING, Settings
+
+SUPERVISOR_CALLS = 100_000
+"""Calls that may wait at a supervisor at a time; each waiting reply or result is one."""
+HOST_OPTIONS: dict[str, Any] = {
+    "num_cpus": 0,
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    "max_concurrency": 1000,
+}
+
+
+def actor_of(shell: type) -> Any:
+    """Return a class of actors whose control calls are heard however many others wait."""
+    return ray.remote(concurrency_groups={"control": 64})(shell)
+
+
+class SupervisorShell:
+    """One supervisor; restarted by Ray it begins with nothing open, and the program opens it again."""
+
+    def __init__(self, key: str, settings: Settings) -> None:
+        """Keep what it was started with."""
+        sys.setswitchinterval(0.0005)
+        self._settings = settings
+        self._serving = Serving(key, settings, self._start_host, self._start_gateway)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._transports: set[RayTransport] = set()
+
+    async def ask(self, key: str, name: str, given: tuple[Any, ...]) -> Answer:
+        """Answer the creating program."""
+        self._loop = asyncio.get_running_loop()
+        return await self._serving.ask(key, name, given)
+
+    @ray.method(concurrency_group="control")
+    async def command(self, key: str, name: str, given: tuple[Any, ...]) -> Answer:
+        """Answer the creating program, however many calls wait in the other group."""
+        if self._loop is None:
+            return await self._serving.ask(key, name, given)
+        answer = asyncio.run_coroutine_threadsafe(self._serving.ask(key, name, given), self._loop)
+        return await asyncio.wrap_future(answer)
+
+    async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> Answer:
+        """Answer a host."""
+        return await self._serving.serve(token, name, given)
+
+    def _start_host(self, pool: str, name: str) -> RayTransport:
+        settings, victims = self._settings, None
+        options = self._options()
+        if pool == OBSERVING:
+            victims = victims_for(settings, name)
+            options["runtime_env"] = confined(settings)
+        given = HostSettings(self._serving.host_key, os.getpid(), settings.host_bytes, victims)
+        return self._transport(actor_of(HostShell).options(**options), given)
+
+    def _start_gateway(self, name: str) -> RayTransport:
+        given = HostSettings(self._serving.host_key, os.getpid(), self._settings.gateway_bytes, None)
+        return self._transport(actor_of(GatewayShell).options(**self._options()), given)
+
+    def _options(self) -> dict[str, Any]:
+        node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)
+        return {**HOST_OPTIONS, "scheduling_strategy": node}
+
+    def _transport(self, shell: Any, given: HostSettings) -> RayTransport:
+        me = ray.get_runtime_context().current_actor
+        transport = RayTransport(shell.remote(me, given), self._transports.discard)
+        self._transports.add(transport)
+        return transport

@@ -1,0 +1,106 @@
+"""The way from a supervisor to one host on Ray: frames out in batches, one poll outstanding."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from sessiontree.contracts.errors import words_of
+from sessiontree.kernel.answers import Hello, Standing
+from sessiontree.kernel.errors import HostLost
+from sessiontree.kernel.frames import PollReply
+
+START_S = 120.0
+"""How long a host may take to start, on a machine that has much else to do."""
+POLL_S = 5.0
+ANSWER_S = 2.0
+"""How long a host may be late with an answer before it is asked how it stands."""
+
+
+class RayTransport:
+    """Carries frames to one actor.
+
+    Args:
+        actor: With ``hello``, ``submit``, ``poll`` and ``standing``.
+        on_close: Told once, when the host is ended.
+    """
+
+    def __init__(self, actor: Any, on_close: Callable[[RayTransport], None]) -> None:
+        """Greet the actor."""
+        self.actor = actor
+        self.level = "starting"
+        self.pid = 0
+        self._on_close = on_close
+        self._buffer: list[tuple[int, Any]] = []
+        self._closed = False
+        self._deaf_since: float | None = None
+        self._ready = asyncio.create_task(self._greet())
+
+    def submit(self, frames: Sequence[tuple[int, Any]]) -> None:
+        """Send frames without waiting; all of one moment go together."""
+        if not self._buffer:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._buffer.extend(frames)
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Return outcomes after a number.
+
+        Raises:
+            HostLost: the host is gone, or did not start.
+            TimeoutError: it did not answer in time.
+        """
+        await asyncio.shield(self._ready)
+        wait_s = min(wait_s, POLL_S)
+        reply: PollReply = await self._answer(self.actor.poll.remote(after, wait_s), wait_s + ANSWER_S)
+        self._deaf_since = None
+        return reply
+
+    async def lag_s(self) -> float:
+        """Return for how long the host has been deaf; 0 while it starts.
+
+        Raises:
+            HostLost: the host is gone for good.
+        """
+        if not self._ready.done():
+            return 0.0
+        try:
+            standing: Standing = await self._answer(self.actor.standing.remote(), ANSWER_S)
+        except TimeoutError:
+            now = asyncio.get_running_loop().time()
+            self._deaf_since = self._deaf_since or now
+            return now - self._deaf_since
+        return standing.lag_s
+
+    def close(self) -> None:
+        """End the host's process."""
+        if not self._closed:
+            self._closed = True
+            self._ready.cancel()
+            ray.kill(self.actor)
+            self._on_close(self)
+
+    def _flush(self) -> None:
+        frames, self._buffer = tuple(self._buffer), []
+        if not self._closed:
+            self.actor.submit.remote(frames)
+
+    async def _greet(self) -> None:
+        try:
+            hello: Hello = await self._answer(self.actor.hello.remote(), START_S)
+        except TimeoutError:
+            raise HostLost(f"the host did not start within {START_S:g} s") from None
+        if hello.failure is not None:
+            raise HostLost(hello.failure)
+        self.level, self.pid = hello.level, hello.pid
+
+    async def _answer(self, ref: Any, within_s: float) -> Any:
+        try:
+            async with asyncio.timeout(within_s):
+                return await ref
+        except RayError as error:
+            cause = getattr(error, "cause", None)
+            raise HostLost(words_of(cause or error).splitlines()[0]) from None

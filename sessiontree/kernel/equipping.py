@@ -1,0 +1,58 @@
+"""What a tree's frames need before they can be taken: fetched once per tree, kept for the latest ones."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from sessiontree.contracts.errors import SessionTreeError, words_of
+from sessiontree.kernel.frames import Adopt
+from sessiontree.kernel.gateway_frames import Ask
+
+T = TypeVar("T")
+MOST_TREES = 64
+
+
+class Equipping(Generic[T]):
+    """Trees' equipment by its name: a tree opened again may have another.
+
+    Args:
+        fetch: Gives equipment by its name, packed.
+        unpack: Opens it.
+    """
+
+    def __init__(self, fetch: Callable[[str], Awaitable[bytes]], unpack: Callable[[bytes], T]) -> None:
+        """Begin with none."""
+        self._fetch = fetch
+        self._unpack = unpack
+        self._held: OrderedDict[str, T | Exception] = OrderedDict()
+
+    def of(self, name: str) -> T:
+        """Return the equipment of a name.
+
+        Raises:
+            SessionTreeError: it could not be fetched or opened here.
+        """
+        held = self._held[name]
+        self._held.move_to_end(name)
+        if isinstance(held, Exception):
+            del self._held[name]
+            raise SessionTreeError(f"its tools and models can't be had here: {words_of(held)}") from held
+        return held
+
+    async def fetch(self, frames: Sequence[tuple[int, Any]]) -> None:
+        """Fetch what frames need; what fails is raised when it is used."""
+        for _, frame in frames:
+            if isinstance(frame, Adopt | Ask) and frame.equipment not in self._held:
+                await self._fetch_one(frame.equipment)
+
+    async def _fetch_one(self, name: str) -> None:
+        held: T | Exception
+        try:
+            held = self._unpack(await self._fetch(name))
+        except Exception as error:  # noqa: BLE001 - opening runs the program's own code; its session is told
+            held = error
+        self._held[name] = held
+        while len(self._held) > MOST_TREES:
+            self._held.popitem(last=False)

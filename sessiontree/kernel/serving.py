@@ -1,0 +1,221 @@
+"""A supervisor in a process of its own: who may ask it what, and what it hands out. Without an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, TreeNotFound
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.journal.journal import Journal
+from sessiontree.kernel.answers import Answer, portable
+from sessiontree.kernel.clock import KernelClock
+from sessiontree.kernel.equipment import Baggage
+from sessiontree.kernel.gateway_link import GatewayLink
+from sessiontree.kernel.link import Transport
+from sessiontree.kernel.owner import Owner
+from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
+from sessiontree.kernel.reports import HostRow
+from sessiontree.kernel.settings import ACTING, OBSERVING, Settings, pool_of
+from sessiontree.kernel.supervisor import SupervisorCore
+
+RESEND_AFTER_S: Final = 3.0
+MOST_LOSSES: Final = 2
+FOR_OWNER: Final = frozenset(
+    {
+        "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "read_tree",
+        "record_of", "last_seq", "report", "room", "pending", "shown", "receipt", "is_over", "is_open",
+    }
+)  # fmt: skip
+"""What the creating program may ask of the kernel."""
+FOR_GRANTS: Final = frozenset({"spawn", "say", "report", "last_words"})
+"""What hosts may ask for the session they embody."""
+
+
+class Serving:
+    """Answers the creating program, which shows a key, and hosts, which show a grant.
+
+    Args:
+        key: What the creating program shows.
+        settings: What the runtime was started with.
+        start_host: Starts a host of a pool, which shows a key of its own for baggage.
+        start_gateway: Starts the gateway, likewise.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        settings: Settings,
+        start_host: Callable[[str, str], Transport],
+        start_gateway: Callable[[str], Transport],
+    ) -> None:
+        """Begin with nothing open."""
+        self.incarnation = secrets.token_hex(8)
+        self._key = key
+        self._host_key = secrets.token_hex(16)
+        self._settings = settings
+        self._start_host = start_host
+        self._start_gateway = start_gateway
+        self._hub = ProgressHub()
+        self._clock = KernelClock()
+        self._baggage: dict[str, Baggage] = {}
+        self._readers: dict[str, ProgressReader] = {}
+        self._core: SupervisorCore | None = None
+        self._owner: Owner | None = None
+
+    async def ask(self, key: str, name: str, given: tuple[Any, ...]) -> Answer:
+        """Answer the creating program."""
+        if not hmac.compare_digest(key.encode(), self._key.encode()):
+            reason = f"asked the supervisor to {name!r} without the key of the creating program"
+            return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
+        return await self._answer(self._of_owner(name), given)
+
+    async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> Answer:
+        """Answer a host, for the session its grant names."""
+        if name in FOR_GRANTS and self._core is not None:
+            return await self._answer(getattr(self._core, name), (token, *given))
+        if hmac.compare_digest(token.encode(), self._host_key.encode()) and name in {"baggage", "model"}:
+            return await self._answer(self._of_baggage, (name, *given))
+        reason = f"asked the supervisor to {name!r} without a grant for it"
+        return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
+
+    async def _answer(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Answer:
+        try:
+            value = function(*given)
+            if asyncio.iscoroutine(value):
+                value = await value
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+            return Answer(self.incarnation, None, portable(error))
+        return Answer(self.incarnation, value)
+
+    def _of_owner(self, name: str) -> Callable[..., Any]:
+        own: Mapping[str, Callable[..., Any]] = {
+            "open": self._open,
+            "create": self._create,
+            "resume": self._resume,
+            "release": self._release,
+            "watch": self._watch,
+            "unwatch": self._unwatch,
+            "progress": self._progress,
+            "hosts": self._hosts,
+            "close": self._close,
+        }
+        if name in own:
+            return own[name]
+        if name not in FOR_OWNER or self._owner is None:
+            raise SessionTreeError(f"this supervisor can't {name!r}: it is not open, or knows no such thing")
+        function: Callable[..., Any] = getattr(self._owner, name)
+        return function
+
+    async def _open(self) -> None:
+        """Open the journal and start what is to be warm.
+
+        Raises:
+            JournalError: the state directory can't be used.
+        """
+        if self._core is not None:
+            return
+        journal = Journal.open(self._settings.state_dir)
+        journal.start(asyncio.get_running_loop())
+        pool = self._settings.pool
+        gateway = GatewayLink(self._start_gateway, self._hub, self._model_of, resend_after_s=RESEND_AFTER_S)
+        self._core = SupervisorCore(
+            journal,
+            self._start_host,
+            pools={ACTING: pool, OBSERVING: pool},
+            pool_of=pool_of,
+            gateway=gateway,
+            hub=self._hub,
+            clock=self._clock,
+            resend_after_s=RESEND_AFTER_S,
+            most_losses=MOST_LOSSES,
+        )
+        self._owner = Owner(self._core)
+        for _ in range(self._settings.warm):
+            for name in (ACTING, OBSERVING):
+                self._core.scheduler.warm(name)
+
+    @property
+    def host_key(self) -> str:
+        """What hosts and gateway show for baggage."""
+        return self._host_key
+
+    def _opened(self) -> tuple[SupervisorCore, Owner]:
+        if self._core is None or self._owner is None:
+            raise SessionTreeError("the supervisor is not open yet")
+        return self._core, self._owner
+
+    async def _create(self, config: TreeConfig, agents: Mapping[str, AgentConfig], baggage: Baggage) -> None:
+        _, owner = self._opened()
+        self._baggage[config.tree_id] = baggage
+        await owner.create(config, agents)
+
+    async def _resume(self, tree_id: str, agents: Mapping[str, AgentConfig], baggage: Baggage) -> None:
+        _, owner = self._opened()
+        if not owner.is_open(tree_id):
+            self._baggage[tree_id] = baggage
+        await owner.resume(tree_id, agents)
+
+    def _release(self, tree_id: str) -> None:
+        _, owner = self._opened()
+        owner.release(tree_id)
+        self._baggage.pop(tree_id, None)
+
+    def _model_of(self, tree_id: str) -> str | None:
+        baggage = self._baggage.get(tree_id)
+        core, _ = self._opened()
+        return None if baggage is None or baggage.for_gateway is None else core.tree(tree_id).equipment
+
+    def _of_baggage(self, name: str, equipment: str) -> bytes:
+        tree_id = equipment.partition("#")[0]
+        core, _ = self._opened()
+        baggage = self._baggage.get(tree_id)
+        if baggage is None or core.tree(tree_id).equipment != equipment:
+            raise TreeNotFound(tree_id, "is not open here any more")
+        packed = baggage.for_hosts if name == "baggage" else baggage.for_gateway
+        if packed is None:
+            raise TreeNotFound(tree_id, "has no model that waits")
+        return packed
+
+    def _watch(self, tree_id: str, session: str | None) -> str:
+        core, _ = self._opened()
+        core.tree(tree_id).watch(+1)
+        name = secrets.token_hex(8)
+        self._readers[name] = self._hub.watch(tree_id, session)
+        return name
+
+    def _unwatch(self, name: str) -> None:
+        reader = self._readers.pop(name, None)
+        if reader is not None:
+            reader.close()
+            core, owner = self._opened()
+            if owner.is_open(reader.tree_id):
+                core.tree(reader.tree_id).watch(-1)
+
+    async def _progress(self, name: str, wait_s: float) -> tuple[tuple[Progress, ...], int]:
+        """Return what a reader holds, waiting for the first, and how many it has dropped so far."""
+        reader = self._readers.get(name)
+        if reader is None:
+            raise SessionTreeError("this watch is over: the supervisor was restarted since, or it was closed")
+        try:
+            async with asyncio.timeout(wait_s):
+                first = await reader.next()
+        except TimeoutError:
+            return (), reader.dropped
+        return (first, *reader.drain()), reader.dropped
+
+    def _hosts(self) -> list[HostRow]:
+        core, _ = self._opened()
+        return core.hosts()
+
+    async def _close(self) -> None:
+        """End hosts and gateway, and let the journal go."""
+        if self._core is not None:
+            core, self._core, self._owner = self._core, None, None
+            await core.close()
+            await core.journal.close()
