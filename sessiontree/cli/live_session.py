@@ -26,7 +26,7 @@ class LiveSession:
     status: SessionStatus = SessionStatus.ACTIVE
     is_ended: bool = False
     is_stopping: bool = False
-    live_children: dict[str, LiveSession] = field(default_factory=dict)
+    live_children: dict[str, LiveSession] = field(default_factory=dict, repr=False)
     """In the order they were spawned."""
     live_below: int = 0
     ended_below: int = 0
@@ -41,7 +41,7 @@ class LiveSession:
     """Calls that events say are running: tool and arguments by the provider's id."""
     asked: dict[str, str] = field(default_factory=dict)
     """Facts of calls the program asked for, by key, without a result."""
-    reply: str = ""
+    reply: str = field(default="", repr=False)
     """The fact of the last reply; looked into when it is shown."""
     settled: set[str] = field(default_factory=set)
     """Keys of its calls that have a result, or wait for one no more."""
