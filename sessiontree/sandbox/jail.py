@@ -113,21 +113,23 @@ class JailError(Exception):
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     words = [ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word) for word in arguments]
-    answer: int = _LIBC.syscall(ctypes.c_long(number), *words)
+    return _checked(_LIBC.syscall(ctypes.c_long(number), *words))
+
+
+def _control(option: int, argument: int) -> None:
+    _checked(_LIBC.prctl(option, *map(ctypes.c_ulong, (argument, 0, 0, 0))))
+
+
+def _checked(answer: int) -> int:
     if answer < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return answer
 
 
-def _control(option: int, argument: int) -> None:
-    if _LIBC.prctl(option, *map(ctypes.c_ulong, (argument, 0, 0, 0))) < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
 def landlock_abi() -> int:
     """Return the version of Landlock the kernel offers; 0 when it offers none."""
     try:
-        return _call(_CREATE_RULESET, None, 0, 1)
+        return _call(_CREATE_RULESET, None, 0, 1) if sys.platform == "linux" else 0
     except OSError:
         return 0
 
@@ -167,7 +169,7 @@ def readable_entries(hidden: Sequence[str]) -> Iterator[str]:
     places = set(hidden)
     ways = {place[:end] for place in hidden for end, sign in enumerate(place) if sign == "/"}
     on_the_way = (ways | {"/", "/dev"}) - places - {""}
-    beneath = ["/"]
+    beneath = [] if "/" in places else ["/"]
     while beneath:
         folder = beneath.pop()
         try:
@@ -205,7 +207,7 @@ def restrict_files(
 
     Args:
         abi: The kernel's Landlock ABI, at least 1.
-        hidden: See the module's text; need not exist.
+        hidden: Need not exist; see the module's text.
         writable: Existing directories and files.
         listed: Existing directories.
 
@@ -266,13 +268,8 @@ def filter_program(here: Machine) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def filter_calls(here: Machine) -> None:
-    """Deny this thread and all it starts the calls that change files, clocks, namespaces or other processes.
-
-    Raises:
-        OSError: the kernel refuses the filter.
-    """
-    program = filter_program(here)
+def filter_calls(here: Machine, program: Sequence[tuple[int, int, int, int]]) -> None:
+    """Put every call of this thread and all it starts before a filter. OSError if the kernel refuses it."""
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
     _call(here.seccomp, 1, 0, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
 
@@ -292,11 +289,7 @@ def close_inherited(writable: Sequence[str]) -> None:
 
 
 def renounce_privileges() -> None:
-    """Give up, for what is executed next, every privilege but that of reading and reaching files.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Give up, for what is executed next, every privilege but that of reaching and reading files."""
     _control(_SET_NO_NEW_PRIVILEGES, 1)
     for capability in range(64):
         try:
@@ -368,18 +361,14 @@ def confine(options: Options) -> str:
         renounce_privileges()
         restrict_files(abi, options.hidden, options.writable, options.listed)
         if here is not None:
-            filter_calls(here)
+            filter_calls(here, filter_program(here))
     except OSError as error:
         raise JailError(UNUSABLE, f"can't confine the process: {error}") from error
     return level_text(abi, here is not None)
 
 
 def run(words: Sequence[str]) -> NoReturn:
-    """Confine this process and become the command.
-
-    Raises:
-        JailError: see ``confine``; or the command can't be run.
-    """
+    """Confine this process and become the command. JailError if either can't be done."""
     options = parse(words)
     for secret in options.secrets:
         name, _, path = secret.partition("=")

@@ -28,8 +28,8 @@ class Jail:
     """What a confined process may reach. Every path is absolute.
 
     Raises:
-        ConfigError: a path is relative, hides everything, or can't be written on a command line; or a name is
-            no variable's.
+        ConfigError: a path is relative, hides everything, lies hidden in a writable directory, or can't be
+            written on a command line; or a name is no variable's.
     """
 
     hidden: tuple[Path, ...] = ()
@@ -48,19 +48,29 @@ class Jail:
     def __post_init__(self) -> None:
         """Check every path."""
         for path in (*self.hidden, *self.writable, *self.listed, *(path for _, path in self.secrets)):
-            if not path.is_absolute():
-                raise ConfigError(f"can't confine a process by the relative path {str(path)!r}")
-            try:
-                text = str(path).encode()
-            except UnicodeEncodeError as error:
-                raise ConfigError(f"can't confine a process by {str(path)!r}: it is no UTF-8") from error
-            if b"\0" in text:
-                raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
+            _check_path(path)
         if any(path.resolve() == Path("/") for path in self.hidden):
             raise ConfigError("can't hide '/' from a process: it could not even start")
+        for place in self.hidden:
+            for path in self.writable:
+                if place.resolve().is_relative_to(path.resolve()):
+                    raise ConfigError(
+                        f"can't hide {str(place)!r}: it lies in {str(path)!r}, which is writable"
+                    )
         for name, _ in self.secrets:
             if not name.isidentifier() or not name.isascii():
                 raise ConfigError(f"{name!r} is no name of an environment variable")
+
+
+def _check_path(path: Path) -> None:
+    if not path.is_absolute():
+        raise ConfigError(f"can't confine a process by the relative path {str(path)!r}")
+    try:
+        text = str(path).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"can't confine a process by {str(path)!r}: it is no UTF-8") from error
+    if b"\0" in text:
+        raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
 
 
 def py_executable(jail: Jail, python: str | None = None) -> str:
