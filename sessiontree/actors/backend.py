@@ -63,7 +63,7 @@ class RayBackend:
         level = available_level()
         if enforcement == "required" and not level.is_full:
             raise ConfigError(
-                f"this kernel can confine Workers only as far as {level}: it needs Landlock ABI 3 and seccomp; "
+                f"this kernel confines Workers only as far as {level}, not to Landlock ABI 3 and seccomp; "
                 "give kernel_enforcement='best_effort' to run them all the same, or backend='local'"
             )
         self._state_dir = state_dir

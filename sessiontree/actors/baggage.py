@@ -1,7 +1,7 @@
 """What travels to hosts and gateway as it is: tools and models, from the creating program alone.
 
-Packed once by the program, carried unopened by the supervisor. Nothing that a model, a tool or a client said is
-ever packed or opened so.
+Packed once by the program, carried unopened by the supervisor. Nothing that a model, a tool or a client said
+is ever packed or opened so.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,6 @@ def confined(settings: Settings) -> dict[str, Any]:
 
 def victims_for(settings: Settings, name: str) -> Path:
     """Prepare what a host must fail to change before it serves; returns where it lies."""
-    place = settings.scratch / f"victims-{name}"
+    place = Path(tempfile.mkdtemp(prefix=f"victims-{name}-", dir=settings.scratch))
     prepare_victims(place)
     return place

@@ -22,7 +22,7 @@ AGAIN = frozenset({"send", "call"})
 
 
 class Line:
-    """Asks one supervisor. After its restart open trees are taken up again, and what was asked is asked again.
+    """Asks one supervisor. After its restart open trees are taken up, and what was asked is asked, again.
 
     Args:
         actor: The supervisor's actor.

@@ -108,7 +108,7 @@ class OwnProcess:
             if held > self._most_bytes:
                 with contextlib.suppress(Exception):  # the process ends whether anybody heard it or not
                     self._last_words(
-                        f"its process held {held:,} bytes of memory, more than the {self._most_bytes:,} of a host"
+                        f"its process held {held:,} bytes of memory; a host may hold {self._most_bytes:,}"
                     )
                 os._exit(GONE)
 

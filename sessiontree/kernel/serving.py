@@ -73,7 +73,7 @@ class Serving:
         if not hmac.compare_digest(key.encode(), self._key.encode()):
             reason = f"asked the supervisor to {name!r} without the key of the creating program"
             return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
-        return await self._answer(self._of_owner(name), given)
+        return await self._answer(self._of_owner, (name, given))
 
     async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> Answer:
         """Answer a host, for the session its grant names."""
@@ -93,7 +93,7 @@ class Serving:
             return Answer(self.incarnation, None, portable(error))
         return Answer(self.incarnation, value)
 
-    def _of_owner(self, name: str) -> Callable[..., Any]:
+    def _of_owner(self, name: str, given: tuple[Any, ...]) -> Any:
         own: Mapping[str, Callable[..., Any]] = {
             "open": self._open,
             "create": self._create,
@@ -106,11 +106,10 @@ class Serving:
             "close": self._close,
         }
         if name in own:
-            return own[name]
+            return own[name](*given)
         if name not in FOR_OWNER or self._owner is None:
             raise SessionTreeError(f"this supervisor can't {name!r}: it is not open, or knows no such thing")
-        function: Callable[..., Any] = getattr(self._owner, name)
-        return function
+        return getattr(self._owner, name)(*given)
 
     async def _open(self) -> None:
         """Open the journal and start what is to be warm.
