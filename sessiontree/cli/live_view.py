@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -59,6 +59,7 @@ class LiveView:
         events: Opens a reader of the tree's events; None = there are none.
         started_ms: When the tree began, where it is told from then on; None = when the view is opened.
         is_off: Whether somebody else has the place on the terminal when the view is opened.
+        wait: Waits a number of seconds between pictures.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class LiveView:
         *,
         started_ms: int | None = None,
         is_off: bool = False,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Keep where to draw; nothing is drawn yet."""
         self.tree = LiveTree()
@@ -78,6 +80,7 @@ class LiveView:
         self._live: Live | None = None
         self._drawing: asyncio.Task[None] | None = None
         self._is_off = is_off
+        self._wait = wait
         self._opened_s = 0.0
         self._paced_s = 0.0
         self._done_before = 0
@@ -161,7 +164,7 @@ class LiveView:
 
     async def _draw_on(self) -> None:
         while True:
-            await asyncio.sleep(REFRESH_EVERY_S)
+            await self._wait(REFRESH_EVERY_S)
             self._see()
             second = int(time.monotonic() - self._opened_s)
             news = (self.tree.last_seq, second, self._seen)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TextIO
 
@@ -27,16 +28,24 @@ class RichScreen:
     Args:
         writes: Where everything goes.
         environment: Tells what kind of terminal it is, and what is wanted of it.
+        wait: Waits a number of seconds between two pictures of a tree.
     """
 
-    def __init__(self, writes: TextIO, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        writes: TextIO,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         """Keep the stream."""
         self._writes = writes
-        self._console = Console(file=writes, highlight=False, markup=False, emoji=False)
+        self._console = Console(file=writes, highlight=False, markup=False, emoji=False, _environ=environment)
         if not writes.isatty():
             self._console.width = _WIDE
         self.is_live = is_live_terminal(writes, environment)
         """Whether a tree can be shown as it goes on."""
+        self._wait = wait
         self._view: LiveView | None = None
         self._lent = 0
         """How many others need the terminal for themselves."""
@@ -99,7 +108,9 @@ class RichScreen:
         if not self.is_live:
             yield None
             return
-        view = LiveView(self._console, events, started_ms=started_ms, is_off=bool(self._lent))
+        view = LiveView(
+            self._console, events, started_ms=started_ms, is_off=bool(self._lent), wait=self._wait
+        )
         self._view = view
         try:
             async with view:
