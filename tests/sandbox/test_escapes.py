@@ -86,7 +86,7 @@ def assert_refused(escape: Escape, name: str) -> None:
 @as_every_user
 @pytest.mark.parametrize("name", [*CONTENTS, *METADATA, *SECRETS, *SYSTEM])
 def test_escape_is_refused_and_changes_nothing(tables: Tables, user: str, name: str) -> None:
-    """REL-P37: no way of changing a file, of reading what is hidden or of reaching others leads out."""
+    """No way of changing a file, of reading what is hidden or of reaching others leads out."""
     assert_refused(tables.of(user, "jailed"), name)
 
 

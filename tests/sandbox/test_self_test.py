@@ -55,7 +55,7 @@ def run_test(folder: Path, *before: str) -> tuple[bool, list[str]]:
 
 
 def test_confined_process_passes_and_the_victims_are_untouched(tmp_path: Path) -> None:
-    """REL-P37: whoever prepared the victims sees the same afterwards, to the byte and the nanosecond."""
+    """Whoever prepared the victims sees the same afterwards, to the byte and the nanosecond."""
     prepared = prepare_victims(tmp_path / "victims")
     found = run_test(tmp_path / "victims", sys.executable, "-I", "-S", jail.__file__, "--")
     assert found == (True, [])
