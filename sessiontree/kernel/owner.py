@@ -213,6 +213,10 @@ class Owner:
         """Whether a tree is kept here."""
         return tree_id in self._supervisor.trees
 
+    def open_trees(self) -> tuple[str, ...]:
+        """Return the ids of all trees kept here, the one opened first first."""
+        return tuple(self._supervisor.trees)
+
     def release(self, tree_id: str) -> None:
         """Let a tree go; it stays in the journal."""
         keeper = self._supervisor.trees.pop(tree_id, None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.door.server import DoorServer
 from sessiontree.journal.journal import Journal
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipment import TreeSetup
@@ -56,6 +57,7 @@ class LocalBackend:
         """Hosts that live."""
         self._supervisor: SupervisorCore | None = None
         self._owner: Owner | None = None
+        self._door: DoorServer | None = None
 
     @property
     def supervisor(self) -> SupervisorCore:
@@ -72,6 +74,8 @@ class LocalBackend:
                 clock=self._clock,
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
             )
+            self._door = DoorServer(Owner(self._supervisor), self._state_dir)
+            self._door.start()
         return self._supervisor
 
     @property
@@ -134,6 +138,8 @@ class LocalBackend:
         """End hosts and supervisor and let the journal go."""
         if self._supervisor is not None:
             await self._supervisor.close()
+        if self._door is not None:
+            await self._door.close()
         await self._journal.close()
 
 

@@ -1,0 +1,121 @@
+"""The door's server: lets peers in beside a supervisor and answers what they ask of its owner."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from functools import partial
+from pathlib import Path
+
+from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.door.conversation import Conversation
+from sessiontree.door.peer import confinement_of, peer_of, refusal_of
+from sessiontree.door.place import OpenDoor, open_door
+from sessiontree.door.questions import answer
+from sessiontree.door.requests import Request, Told
+from sessiontree.kernel.owner import Owner
+
+MOST_PEERS = 32
+PATIENCE_S = 30.0
+GRACE_S = 2.0
+PAUSE_S = 1.0
+"""How long nobody is let in after the system could not open one more connection."""
+
+
+class DoorServer:
+    """Stands beside a supervisor for as long as it is open.
+
+    Whoever opened the door is an owner: a process of the same user, no more confined than this one, or root.
+    What peers say or leave unsaid never holds up the supervisor: lines, questions, connections and what is
+    written ahead are bounded, and nobody is waited for longer than ``patience_s``.
+
+    Args:
+        owner: What may be asked of the supervisor.
+        state_dir: Where the door is; this process holds its lock.
+        most_peers: Most connections at a time; one more is told so and hung up on.
+        patience_s: How long a peer may take to end a line, or to take what was said.
+        grace_s: How long, at the end, answers under way may take.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        state_dir: Path,
+        *,
+        most_peers: int = MOST_PEERS,
+        patience_s: float = PATIENCE_S,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        """Keep what it is made of; :meth:`start` opens the door."""
+        self._owner = owner
+        self._state_dir = state_dir
+        self._most_peers = most_peers
+        self._patience_s = patience_s
+        self._grace_s = grace_s
+        self._door: OpenDoor | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self._conversations: dict[asyncio.Task[None], Conversation] = {}
+
+    def start(self) -> None:
+        """Open the door; peers are heard on the running loop from now on.
+
+        Raises:
+            JournalUnwritable: the socket file can't be made.
+        """
+        self._door = open_door(self._state_dir)
+        self._let_in()
+
+    async def close(self) -> None:
+        """Close the door. Call it after the supervisor's end: what was asked has its answer then.
+
+        Answers under way are still sent, for a moment; then everybody is hung up on.
+        """
+        door, self._door = self._door, None
+        if door is None:
+            return
+        if self._pause is not None:
+            self._pause.cancel()
+        asyncio.get_running_loop().remove_reader(door.listener)
+        door.close()
+        for conversation in self._conversations.values():
+            conversation.end()
+        if self._conversations:
+            await asyncio.wait(self._conversations)
+
+    def _let_in(self) -> None:
+        self._pause = None
+        if self._door is not None:
+            asyncio.get_running_loop().add_reader(self._door.listener, self._accept, self._door.listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            line, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError:
+            # no descriptor is left: whoever knocks waits, and the loop does not spin
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listener)
+            self._pause = loop.call_later(PAUSE_S, self._let_in)
+            return
+        peer = peer_of(line)
+        conversation = Conversation(
+            line,
+            partial(self._answer, str(peer)),
+            patience_s=self._patience_s,
+            grace_s=self._grace_s,
+        )
+        refusal: SessionTreeError | None = None
+        reason = refusal_of(peer, os.geteuid(), confinement_of(), confinement_of(peer.pid))
+        if reason is not None:
+            refusal = PermissionDenied(PermissionTier.ELEVATED, f"nobody but an owner may ask here: {reason}")
+        elif len(self._conversations) >= self._most_peers:
+            refusal = SessionTreeError(f"{self._most_peers} others are connected already; end one of them")
+        task = asyncio.create_task(conversation.run(refusal))
+        self._conversations[task] = conversation
+        task.add_done_callback(self._conversations.pop)
+
+    async def _answer(self, who: str, request: Request) -> Told:
+        return await answer(self._owner, request, who)

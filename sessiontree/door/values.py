@@ -1,0 +1,117 @@
+"""Values: what the kernel's owner answers, as plain JSON and back; recorded values by the journal's codec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.codec import from_wire, to_wire
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.usage import Usage
+from sessiontree.journal.record import Record
+from sessiontree.kernel.owner import SessionRecord
+from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.tree.receipt import ReceiptLine
+
+
+def report_to_wire(report: SessionReport) -> dict[str, Any]:
+    """Return a session's standing under the names of its members."""
+    wire = _members(report)
+    return {
+        **wire,
+        "kind": report.kind.value,
+        "status": report.status.value,
+        "usage": report.usage.to_wire(),
+        "children": list(report.children),
+        "budget_left": dict(report.budget_left),
+    }
+
+
+def report_from_wire(wire: Mapping[str, Any]) -> SessionReport:
+    """Return the standing of a wire object."""
+    return SessionReport(
+        **{
+            **wire,
+            "kind": SessionKind(wire["kind"]),
+            "status": SessionStatus(wire["status"]),
+            "usage": Usage.from_wire(wire["usage"]),
+            "children": tuple(wire["children"]),
+        }
+    )
+
+
+def request_to_wire(request: ApprovalRequest) -> dict[str, Any]:
+    """Return an approval request under the names of its members, its arguments complete."""
+    return {**_members(request), "arguments": dict(request.arguments)}
+
+
+def request_from_wire(wire: Mapping[str, Any]) -> ApprovalRequest:
+    """Return the approval request of a wire object."""
+    return ApprovalRequest(**wire)
+
+
+def line_to_wire(line: ReceiptLine) -> list[Any]:
+    """Return a line of a receipt: session, kind, status, whether it was forced, its last words."""
+    return [line.session_id, line.kind.value, line.status.value, line.forced, line.summary]
+
+
+def line_from_wire(wire: list[Any]) -> ReceiptLine:
+    """Return the line of a receipt."""
+    session, kind, status, forced, summary = wire
+    return ReceiptLine(session, SessionKind(kind), SessionStatus(status), forced, summary)
+
+
+def record_to_wire(record: Record) -> list[Any]:
+    """Return a fact: number, session, cause, time, text."""
+    return [record.seq, record.session, record.cause, record.at_ms, record.text]
+
+
+def record_from_wire(wire: list[Any]) -> Record:
+    """Return the fact."""
+    return Record(*wire)
+
+
+def history_to_wire(record: SessionRecord) -> dict[str, Any]:
+    """Return what a session's facts are read with; the facts travel beside it."""
+    return {"spec": to_wire(record.spec), "limits": record.limits.model_dump(mode="json")}
+
+
+def history_from_wire(wire: Mapping[str, Any], facts: list[Any]) -> SessionRecord:
+    """Return a session's durable facts and what they are read with."""
+    return SessionRecord(from_wire(wire["spec"]), Limits.model_validate(wire["limits"]), tuple(facts))
+
+
+def reply_to_wire(reply: Reply) -> list[Any]:
+    """Return the last word for a message, and why there is none."""
+    return [reply.text, reply.error]
+
+
+def reply_from_wire(wire: list[Any]) -> Reply:
+    """Return the last word for a message."""
+    return Reply(*wire)
+
+
+def call_to_wire(reply: CallReply) -> dict[str, Any]:
+    """Return the result of a call asked from outside."""
+    return {"outcome": reply.outcome, "message": reply.message.to_wire()}
+
+
+def call_from_wire(wire: Mapping[str, Any]) -> CallReply:
+    """Return the result of a call.
+
+    Raises:
+        ValueError: its message is no tool's.
+    """
+    message = message_from_wire(wire["message"])
+    if not isinstance(message, ToolResultMessage):
+        raise ValueError("the result of a call is no tool's message")
+    return CallReply(wire["outcome"], message)
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return {member.name: getattr(value, member.name) for member in fields(value)}
