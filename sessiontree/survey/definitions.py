@@ -24,6 +24,8 @@ class Definition:
     """First line, from 1; decorators and comments above do not count."""
     end_line: int
     """Last line; the first one where the end could not be found."""
+    complexity: int = 0
+    """Of a function: its decisions and one more; 0 for a class, and where the survey can't count them."""
 
     @property
     def lines(self) -> int:

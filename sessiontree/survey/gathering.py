@@ -17,7 +17,8 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.models.answers import call
 from sessiontree.survey.conversation import Conversation, Step
-from sessiontree.survey.finding import GroupFindings, Problem, Totals, merge
+from sessiontree.survey.finding import GroupFindings, Problem, Totals
+from sessiontree.survey.joining import merge
 from sessiontree.survey.planning import FolderPage, GroupPage
 from sessiontree.survey.words import FINDINGS_SCHEMA, ChildWord, FolderOrder, GroupOrder
 
@@ -92,9 +93,15 @@ def gather_folders(talk: Conversation, leave_out: tuple[str, ...]) -> Reply | Ga
     """
 
     def orders(text: str) -> list[Order]:
+        page = FolderPage.model_validate_json(text)
         return [
-            Order("branch", FolderOrder(folder=one.folder, leave_out=leave_out), one.folder, one.files)
-            for one in FolderPage.model_validate_json(text).folders
+            Order(
+                "branch",
+                FolderOrder(folder=one.folder, leave_out=leave_out, roots=page.roots),
+                one.folder,
+                one.files,
+            )
+            for one in page.folders
         ]
 
     reply = _next(talk, {"leave_out": list(leave_out)}, orders, "Waiting for the branches.")
@@ -114,7 +121,7 @@ def gather_groups(talk: Conversation, order: FolderOrder) -> Reply | Gathered:
 
     def orders(text: str) -> list[Order]:
         return [
-            Order("worker", GroupOrder(paths=group), order.folder, len(group))
+            Order("worker", GroupOrder(paths=group, roots=order.roots), order.folder, len(group))
             for group in GroupPage.model_validate_json(text).groups
         ]
 

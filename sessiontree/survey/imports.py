@@ -18,6 +18,7 @@ _MAX_MATCHES = 5_000
 
 _QUOTED = r"""['"]([^'"\n]{1,200})['"]"""
 _C = (r"^[ \t]*#[ \t]*(?:include|import)[ \t]*[<\"]([^>\"\n]{1,200})[>\"]",)
+_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|import)[ \t]*"([^"\n]{1,200})"', re.MULTILINE)
 _JAVA = (r"^[ \t]*import[ \t]+(?:static[ \t]+)?([\w.]+)",)
 _JS = (
     rf"^(?=[ \t]*(?:import\b|export\b|\}}))[^'\"\n]{{0,500}}\bfrom[ \t]*{_QUOTED}",
@@ -109,8 +110,15 @@ def find_imports(text: str, lines: list[str], masked_lines: list[str], language:
         language: The language's name.
     """
     pattern = _pattern_of(language)
-    if pattern is None:
-        return ()
+    return () if pattern is None else _named(pattern, text, lines, masked_lines)
+
+
+def find_quoted_includes(text: str, lines: list[str], masked_lines: list[str]) -> tuple[str, ...]:
+    """Return the files a C file includes in quotes; as :func:`find_imports`."""
+    return _named(_QUOTED_INCLUDE, text, lines, masked_lines)
+
+
+def _named(pattern: re.Pattern[str], text: str, lines: list[str], masked_lines: list[str]) -> tuple[str, ...]:
     index: LineIndex | None = None
     modules: dict[str, None] = {}
     for count, match in enumerate(pattern.finditer(text)):

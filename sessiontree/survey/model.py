@@ -22,8 +22,8 @@ from sessiontree.survey.gathering import Gathered, Reply, gather_folders, gather
 from sessiontree.survey.words import FolderOrder, GroupOrder, SurveyOrder
 
 MODEL_NAME = "survey-script"
-MAX_FINDINGS_CHARS = 250_000
-"""Longest text of the findings a Branch hands up."""
+MAX_FINDINGS_CHARS = 1_000_000
+"""Longest text of the findings a Branch hands up; half of it, at most, is prints where not all fits."""
 
 _SURVEY = "survey_files"
 
@@ -59,7 +59,7 @@ def _branch(talk: Conversation) -> Reply:
 def _worker(talk: Conversation) -> Reply:
     if not talk.steps:
         order = GroupOrder.model_validate_json(talk.order)
-        return [call(_SURVEY, paths=list(order.paths))]
+        return [call(_SURVEY, paths=list(order.paths), roots=list(order.roots))]
     surveyed = talk.steps[-1]
     if surveyed.result.is_error:
         raise ModelError(f"{_SURVEY}: {surveyed.reason}")

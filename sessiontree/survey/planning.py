@@ -20,6 +20,7 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
 from sessiontree.survey.finding import PROBLEMS_KEPT, Problem
 from sessiontree.survey.ground import Ground, StoppedLooking
+from sessiontree.survey.import_roots import import_roots
 from sessiontree.survey.plan import FolderPlan, plan
 from sessiontree.survey.scan import Scan, scan
 
@@ -72,6 +73,8 @@ class FolderPage(BaseModel):
     problems: tuple[Problem, ...]
     """What cannot be surveyed at all; at most 100."""
     problems_dropped: int
+    roots: tuple[str, ...] = ()
+    """Directories whose names can be imported from anywhere, see ``import_roots.py``."""
 
 
 class GroupPage(BaseModel):
@@ -166,6 +169,7 @@ def _folders(found: Scan, folders: list[FolderPlan], after: str | None, max_char
         ignored=found.ignored,
         problems=found.problems[:PROBLEMS_KEPT],
         problems_dropped=max(0, len(found.problems) - PROBLEMS_KEPT),
+        roots=import_roots(file.path for file in found.files),
     )
 
 

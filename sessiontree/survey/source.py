@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sessiontree.survey.brace_definitions import brace_definitions
+from sessiontree.survey.branches import with_branches
 from sessiontree.survey.decoding import Decoded, decode
 from sessiontree.survey.definition_patterns import patterns_of
 from sessiontree.survey.definitions import Definition
 from sessiontree.survey.finding import MAX_DEFINITIONS_PER_FILE, MAX_NOTES_PER_FILE, FileFinding
-from sessiontree.survey.imports import find_imports
+from sessiontree.survey.folder_imports import C_FAMILY
+from sessiontree.survey.imports import find_imports, find_quoted_includes
 from sessiontree.survey.indent_definitions import indent_definitions
 from sessiontree.survey.languages import BINARY, Language, is_binary_name, language_of
 from sessiontree.survey.lines import count_lines, lines_of
 from sessiontree.survey.notes import find_notes
+from sessiontree.survey.prints import FilePrints, is_generated, prints_of
 from sessiontree.survey.python_source import PythonSource, parse_python
 from sessiontree.survey.syntax import masked
 
@@ -61,7 +66,7 @@ def _analyse(path: str, data: bytes, total_bytes: int) -> FileFinding:
         return _binary(path, data, total_bytes, problems)
     if decoded.problem:
         problems.append(decoded.problem)
-    return _text(path, decoded, total_bytes, problems, cut=cut)
+    return _text(path, data, decoded, problems, total_bytes)
 
 
 def _binary(path: str, data: bytes, total_bytes: int, problems: list[str]) -> FileFinding:
@@ -75,7 +80,8 @@ def _binary(path: str, data: bytes, total_bytes: int, problems: list[str]) -> Fi
     )
 
 
-def _text(path: str, decoded: Decoded, total_bytes: int, problems: list[str], *, cut: bool) -> FileFinding:
+def _text(path: str, data: bytes, decoded: Decoded, problems: list[str], total_bytes: int) -> FileFinding:
+    cut = total_bytes > len(data)
     text = decoded.text
     language = language_of(path, text[:_HEAD_CHARS])
     lines = lines_of(text)
@@ -83,20 +89,27 @@ def _text(path: str, decoded: Decoded, total_bytes: int, problems: list[str], *,
     masked_lines = lines if without_comments is text else lines_of(without_comments)
     python: PythonSource | None = None
     if language.name == "Python" and not cut:
-        parsed = parse_python(text)
+        parsed = parse_python(text, masked_lines)
         if isinstance(parsed, str):
             problems.append(parsed)
         else:
             python = parsed
-    documented = _documented(python)
+    documented = _lines_in(python.documented) if python is not None else frozenset()
     count = count_lines(lines, masked_lines, sum(1 for line in documented if lines[line - 1].strip()))
     if python is not None:
-        definitions, imports = python.definitions, python.imports
+        definitions, imports, references = python.definitions, python.imports, python.brought
     else:
         definitions = _definitions(without_comments, masked_lines, language, problems)
-        imports = find_imports(text, lines, masked_lines, language.name)
+        imports = references = find_imports(text, lines, masked_lines, language.name)
+        if language.name in C_FAMILY:
+            references = find_quoted_includes(text, lines, masked_lines)
     notes = tuple(find_notes(path, text, lines, language, documented))
     functions = sum(1 for definition in definitions if definition.kind == "function")
+    prints: FilePrints | None = None
+    # the beginning of a file tells nothing of how the file ends
+    if language.role == "code" and not cut and not is_generated(text):
+        importing = _lines_in(python.importing) if python is not None else frozenset()
+        prints = prints_of(path, data, masked_lines, documented | importing)
     return FileFinding(
         path=path,
         kind="text",
@@ -112,14 +125,15 @@ def _text(path: str, decoded: Decoded, total_bytes: int, problems: list[str], *,
         notes=notes[:MAX_NOTES_PER_FILE],
         notes_dropped=max(0, len(notes) - MAX_NOTES_PER_FILE),
         imports=imports,
+        references=references,
+        is_parsed=python is not None,
+        prints=prints,
         problem="; ".join(problems),
     )
 
 
-def _documented(python: PythonSource | None) -> frozenset[int]:
-    if python is None:
-        return frozenset()
-    return frozenset(line for first, last in python.documented for line in range(first, last + 1))
+def _lines_in(stretches: Iterable[tuple[int, int]]) -> frozenset[int]:
+    return frozenset(line for first, last in stretches for line in range(first, last + 1))
 
 
 def _definitions(
@@ -131,9 +145,12 @@ def _definitions(
     if max(map(len, masked_lines), default=0) > MAX_LINE_CHARS:
         problems.append(f"lines over {MAX_LINE_CHARS:,} characters were not searched for definitions")
         without_comments = "\n".join(line if len(line) <= MAX_LINE_CHARS else "" for line in masked_lines)
+    found: tuple[Definition, ...] = ()
     if patterns.body == "braces":
-        return brace_definitions(without_comments, language.name, patterns.lines)
-    return () if patterns.lines is None else indent_definitions(without_comments, patterns.lines)
+        found = brace_definitions(without_comments, language.name, patterns.lines)
+    elif patterns.lines is not None:
+        found = indent_definitions(without_comments, patterns.lines)
+    return with_branches(found, masked_lines, language.name, MAX_LINE_CHARS)
 
 
 def _longest(definitions: tuple[Definition, ...]) -> tuple[Definition, ...]:

@@ -18,11 +18,15 @@ from sessiontree.contracts.ports import Reader, Writer
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree.survey.finding import FileFinding, GroupFindings, findings_of
+from sessiontree.survey.finding import FileFinding, GroupFindings
 from sessiontree.survey.fitting import fitted
+from sessiontree.survey.folder_imports import FolderImports
+from sessiontree.survey.import_roots import MAX_ROOTS
+from sessiontree.survey.joining import findings_of
 from sessiontree.survey.plan import DEFAULT_FILE_BYTES, MAX_GROUP_FILES
 from sessiontree.survey.report import is_report
 from sessiontree.survey.source import analyse, unread
+from sessiontree.survey.whereabouts import Whereabouts
 
 MAX_FILE_BYTES = 16_000_000
 _UPDATE_EVERY_S = 0.2
@@ -43,6 +47,11 @@ class SurveyFilesParams(BaseModel):
         le=MAX_FILE_BYTES,
         description="Most bytes read of one file; of a larger one its beginning is surveyed.",
     )
+    roots: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
+        default=[],
+        max_length=MAX_ROOTS,
+        description="Directories in which imported names are looked up, besides those around a file.",
+    )
 
 
 class SurveyFiles(Tool[SurveyFilesParams]):
@@ -54,8 +63,8 @@ class SurveyFiles(Tool[SurveyFilesParams]):
 
     name: ClassVar[str] = "survey_files"
     description: ClassVar[str] = (
-        "Analyse files and return totals per language, the longest functions, TODO notes with places, "
-        "imported packages, and what could not be read."
+        "Analyse files and return totals per language, the longest and most complex functions, TODO notes "
+        "with places, imported packages and folders, prints of the text, and what could not be read."
     )
     Params: ClassVar[type[BaseModel]] = SurveyFilesParams
     label: ClassVar[str] = "Survey files"
@@ -87,6 +96,7 @@ def _survey(
     params: SurveyFilesParams, reader: Reader, ctx: ToolContext, abandoned: threading.Event
 ) -> GroupFindings:
     paths = list(dict.fromkeys(params.paths))
+    look = FolderImports(Whereabouts(reader), params.roots)
     findings: list[FileFinding] = []
     reported = time.monotonic()
     for path in paths:
@@ -94,7 +104,7 @@ def _survey(
             raise ExecutionError(
                 f"can't finish the survey: stopped after {len(findings)} of {len(paths)} files"
             )
-        findings.append(survey_file(reader, path, params.max_bytes))
+        findings.append(survey_file(reader, path, params.max_bytes, look))
         now = time.monotonic()
         if now - reported >= _UPDATE_EVERY_S or len(findings) == len(paths):
             reported = now
@@ -102,13 +112,14 @@ def _survey(
     return findings_of(findings)
 
 
-def survey_file(reader: Reader, path: str, max_bytes: int) -> FileFinding:
+def survey_file(reader: Reader, path: str, max_bytes: int, look: FolderImports) -> FileFinding:
     """Return the finding of one file; what the reader refuses becomes its problem. Blocks.
 
     Args:
         reader: Opens it.
         path: Relative to the reader's root.
         max_bytes: Most bytes read.
+        look: Says where its imports lead to.
     """
     try:
         with reader.open(path) as file:
@@ -117,7 +128,9 @@ def survey_file(reader: Reader, path: str, max_bytes: int) -> FileFinding:
             data = file.read(min(max_bytes, total_bytes))
     except (ToolError, OSError) as error:
         return unread(path, f"can't be read: {error}")
-    return analyse(path, data, total_bytes)
+    found = analyse(path, data, total_bytes)
+    leads_to = look.of(found.path, found.language, found.references)
+    return found.model_copy(update={"imports_from": leads_to}) if leads_to else found
 
 
 def _said(findings: GroupFindings) -> str:

@@ -40,12 +40,16 @@ class FolderOrder(_Word):
     folder: str
     leave_out: tuple[str, ...] = ()
     """Files that are not surveyed, such as the report itself."""
+    roots: tuple[str, ...] = ()
+    """Directories in which imported names are looked up, besides those around a file."""
 
 
 class GroupOrder(_Word):
     """What a Branch asks of a Worker."""
 
     paths: tuple[str, ...] = Field(min_length=1)
+    roots: tuple[str, ...] = ()
+    """As :class:`FolderOrder`."""
 
 
 class ChildWord(BaseModel):

@@ -15,10 +15,9 @@ from sessiontree.survey.finding import (
     FileFinding,
     GroupFindings,
     Totals,
-    findings_of,
-    merge,
     top_folder,
 )
+from sessiontree.survey.joining import findings_of, merge
 from sessiontree.survey.notes import Note
 
 Merge = Callable[[GroupFindings, GroupFindings], GroupFindings]

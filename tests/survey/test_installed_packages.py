@@ -7,10 +7,14 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from sessiontree.survey.finding import FileFinding, findings_of
+from sessiontree.survey.finding import FileFinding
+from sessiontree.survey.folder_imports import FolderImports
+from sessiontree.survey.import_roots import import_roots
+from sessiontree.survey.joining import findings_of
 from sessiontree.survey.plan import plan
 from sessiontree.survey.scan import scan
 from sessiontree.survey.tool import survey_file
+from sessiontree.survey.whereabouts import Whereabouts
 from sessiontree.workspace import WorkspaceReader
 
 
@@ -21,10 +25,11 @@ def test_every_installed_file_is_surveyed() -> None:
     root = Path(pydantic.__file__).parents[1]
     reader = WorkspaceReader(root)
     found = scan(reader)
+    look = FolderImports(Whereabouts(reader), import_roots(file.path for file in found.files))
     findings: list[FileFinding] = []
     for folder in plan(found.files):
         for group in folder.groups:
-            findings.extend(survey_file(reader, path, 2_000_000) for path in group)
+            findings.extend(survey_file(reader, path, 2_000_000, look) for path in group)
     assert len(findings) == len(found.files) > 1_000
     for finding in findings:
         assert "analysis failed" not in finding.problem, finding

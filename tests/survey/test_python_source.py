@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.survey.lines import lines_of
 from sessiontree.survey.python_source import MAX_PARSED_CHARS, PythonSource, parse_python
+from sessiontree.survey.syntax import masked
+
+
+def parsed(text: str) -> PythonSource | str:
+    """Return what a text's syntax tree says."""
+    return parse_python(text, lines_of(masked(text, "python")))
+
 
 MODULE = '''"""Doc."""
 import os, sys.path
@@ -47,7 +55,7 @@ match 1:
 
 def test_functions_classes_imports_and_documents_are_found_wherever_they_stand() -> None:
     """Nested, asynchronous, conditional and matched definitions count; names tell where they are."""
-    source = parse_python(MODULE)
+    source = parsed(MODULE)
     assert isinstance(source, PythonSource)
     assert [(one.kind, one.name, one.line, one.end_line) for one in source.definitions] == [
         ("class", "Outer", 8, 16),
@@ -68,7 +76,7 @@ def test_real_files_have_as_many_functions_and_imports_as_the_whole_tree_shows(
     assert len(python_files) > 60
     for path in python_files:
         text = path.read_text("utf-8")
-        source = parse_python(text)
+        source = parsed(text)
         assert isinstance(source, PythonSource), path
         nodes = list(ast.walk(ast.parse(text)))
         definitions = {
@@ -106,7 +114,7 @@ def test_real_files_have_as_many_functions_and_imports_as_the_whole_tree_shows(
 def test_what_cannot_be_parsed_says_why_and_never_raises(text: str, problem: str) -> None:
     """Bad syntax, nesting, numbers and sizes are sentences; also in a thread, where the stack is smaller."""
     answers: list[PythonSource | str] = []
-    thread = threading.Thread(target=lambda: answers.append(parse_python(text)))
+    thread = threading.Thread(target=lambda: answers.append(parsed(text)))
     thread.start()
     thread.join()
     assert isinstance(answers[0], str)
@@ -117,7 +125,7 @@ def test_odd_escapes_in_surveyed_files_warn_nobody() -> None:
     """Warnings about other people's strings do not surface, even where warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        source = parse_python("import re\nx = '\\d'\ny = 0x1for x in y\n")
+        source = parsed("import re\nx = '\\d'\ny = 0x1for x in y\n")
         assert isinstance(source, PythonSource)
         with pytest.raises((SyntaxWarning, DeprecationWarning, SyntaxError)):
             compile("x = '\\d'\n", "<another file>", "exec")
@@ -126,8 +134,8 @@ def test_odd_escapes_in_surveyed_files_warn_nobody() -> None:
 def test_repeated_parsing_leaves_one_warning_filter() -> None:
     """The list of filters does not grow with the number of files."""
     with warnings.catch_warnings():
-        parse_python("x = 1\n")
+        parsed("x = 1\n")
         before = len(warnings.filters)
         for _ in range(20):
-            parse_python("x = 1\n")
+            parsed("x = 1\n")
         assert len(warnings.filters) == before

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sessiontree.survey.definitions import Definition
-from sessiontree.survey.finding import FileFinding, GroupFindings, Problem, findings_of
+from sessiontree.survey.finding import FileFinding, GroupFindings, Problem
+from sessiontree.survey.joining import findings_of
 from sessiontree.survey.notes import Note
 from sessiontree.survey.report import MARKER, ReportMeta, is_report, render
 

@@ -19,11 +19,14 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import Tool
 from sessiontree.kernel.progress import ProgressReader
-from sessiontree.runtime import Runtime, SessionTree
+from sessiontree.runtime import Runtime
+from sessiontree.session_tree import SessionTree
 from sessiontree.survey.bounds import AGENTS, MAX_LIVE, limits_for
 from sessiontree.survey.consent import Consent, channel_of, choose
 from sessiontree.survey.earlier import FindSurvey
-from sessiontree.survey.finding import findings_of
+from sessiontree.survey.folder_imports import FolderImports
+from sessiontree.survey.import_roots import import_roots
+from sessiontree.survey.joining import findings_of
 from sessiontree.survey.model import SurveyModel
 from sessiontree.survey.planning import SurveyPlan
 from sessiontree.survey.report import ReportMeta, render
@@ -31,6 +34,7 @@ from sessiontree.survey.run import Ending, begin, conduct, look_around, purpose_
 from sessiontree.survey.scan import scan
 from sessiontree.survey.screen import View
 from sessiontree.survey.tool import RemoveSurvey, SurveyFiles, SurveyFilesParams, survey_file
+from sessiontree.survey.whereabouts import Whereabouts
 from sessiontree.survey.words import last_word_of
 from sessiontree.workspace import WorkspaceReader
 
@@ -66,7 +70,7 @@ def channel() -> TerminalChannel:
 async def surveyed(root: Path, state: Path, channel: TerminalChannel) -> tuple[Ending, Lines]:
     """Survey a directory to Main's last word."""
     screen = Lines()
-    async with Runtime(state, slots=MAX_LIVE) as runtime:
+    async with Runtime(state, backend="local", slots=MAX_LIVE) as runtime:
         folders = await look_around(WorkspaceReader(root), "SURVEY.md")
         tree = await begin(root, folders, "SURVEY.md", Consent("auto", "test"), channel, runtime)
         async with tree:
@@ -77,7 +81,8 @@ def looked_at(root: Path) -> str:
     """Return the report of a directory made without a single session."""
     reader = WorkspaceReader(root)
     found = scan(reader)
-    findings = findings_of([survey_file(reader, file.path, 2_000_000) for file in found.files])
+    look = FolderImports(Whereabouts(reader), import_roots(file.path for file in found.files))
+    findings = findings_of([survey_file(reader, file.path, 2_000_000, look) for file in found.files])
     problems = {"problems": (*findings.problems, *found.problems)}
     return render(findings.model_copy(update=problems), ReportMeta(root.name, found.ignored))
 
@@ -150,6 +155,7 @@ async def test_worker_that_fails_costs_its_files_alone(
         agents=AGENTS,
         channel=channel,
         state_dir=tmp_path / "state",
+        backend="local",
     )
     screen = Lines()
     async with tree:
@@ -168,7 +174,7 @@ async def test_session_of_a_survey_holds_what_its_kind_may(
 ) -> None:
     """Workers hold reading tools alone: neither the removal nor the writing of a report."""
     root = make_tree({"root/a.py": ""}) / "root"
-    async with Runtime(tmp_path / "state") as runtime:
+    async with Runtime(tmp_path / "state", backend="local") as runtime:
         tree = await begin(root, [], "SURVEY.md", Consent("auto", "test"), channel, runtime)
         async with tree:
             worker = await tree.main.spawn("worker", '{"paths": ["a.py"]}')

@@ -20,11 +20,15 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import check_tool
 from sessiontree.schema.compiled import compile_tool
-from sessiontree.survey.finding import GroupFindings, findings_of
+from sessiontree.survey.finding import GroupFindings
+from sessiontree.survey.folder_imports import FolderImports
+from sessiontree.survey.import_roots import import_roots
+from sessiontree.survey.joining import findings_of
 from sessiontree.survey.plan import plan
 from sessiontree.survey.report import MARKER, ReportMeta, render
 from sessiontree.survey.scan import scan
 from sessiontree.survey.tool import RemoveSurvey, SurveyFiles, survey_file
+from sessiontree.survey.whereabouts import Whereabouts
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 
@@ -67,6 +71,11 @@ async def test_what_cannot_be_read_is_a_problem_and_the_rest_is_found(make_tree:
     assert all(one.text.startswith("can't be read: ") for one in findings.problems)
 
 
+def looking(reader: WorkspaceReader, *roots: str) -> FolderImports:
+    """Return what says where imports lead to."""
+    return FolderImports(Whereabouts(reader), roots)
+
+
 def test_giants_are_read_by_their_head(make_tree: MakeTree) -> None:
     """A line of a gigabyte and a sparse file of ten take the time and memory of their first bytes."""
     root = make_tree({"line.txt": b"a" * 5_000})
@@ -74,11 +83,11 @@ def test_giants_are_read_by_their_head(make_tree: MakeTree) -> None:
     (root / "sparse.py").touch()
     os.truncate(root / "sparse.py", 10**10)
     reader = WorkspaceReader(root)
-    line = survey_file(reader, "line.txt", 5_000)
+    line = survey_file(reader, "line.txt", 5_000, looking(reader))
     assert (line.kind, line.lines, line.bytes) == ("text", 1, 10**9)
     assert line.problem == "only the first 5,000 of 1,000,000,000 bytes were read"
     started = time.process_time()
-    sparse = survey_file(reader, "sparse.py", 2_000_000)
+    sparse = survey_file(reader, "sparse.py", 2_000_000, looking(reader))
     assert time.process_time() - started < 1
     assert (sparse.kind, sparse.bytes) == ("binary", 10**10)
     assert sparse.problem == (
@@ -230,7 +239,8 @@ def test_this_checkout_is_surveyed_whole(make_tree: MakeTree) -> None:
     folders = plan(found.files, max_files=20)
     paths = [path for folder in folders for group in folder.groups for path in group]
     assert sorted(paths) == [file.path for file in found.files]
-    findings = findings_of(survey_file(reader, path, 2_000_000) for path in paths)
+    look = looking(reader, *import_roots(paths))
+    findings = findings_of(survey_file(reader, path, 2_000_000, look) for path in paths)
     assert findings.files == len(paths)
     assert not [one for one in findings.problems if "failed" in one.text]
     assert {"sessiontree", "tests", "."} <= set(findings.folders)
