@@ -9,7 +9,7 @@ Each change is a JSON object of these members, and no others:
 - ``call_started``: ``key`` (names the call within its session), ``tool``, ``arguments``;
 - ``call_ended``: ``key``, ``tool``, ``outcome``;
 - ``approval_asked``: ``request_id``, ``tool``, ``arguments``, ``tier``;
-- ``approval_decided``: ``request_id``, ``decision``, ``by``, ``reason``.
+- ``approval_decided``: ``request_id``, ``tool``, ``decision``, ``by``, ``reason``.
 
 A call starts where its session's model asks for it, or the creating program does. Every call that is started
 ends, unless its session ends first; one that only waits for an approval has not ended.
@@ -35,7 +35,8 @@ class LiveChanges:
 
     def __init__(self) -> None:
         """Begin before anything happened."""
-        self._asked_by: dict[str, str] = {}
+        self._asked_by: dict[str, tuple[str, str]] = {}
+        """Open requests: who asked, and for which tool."""
         self._of_tree: Mapping[str, Callable[[Any], tuple[str, Change]]] = {
             "session_spawned": _started,
             "session_ended": _ended,
@@ -59,7 +60,7 @@ class LiveChanges:
         return [_change(record, session, members) for session, members in told]
 
     def _asked(self, fact: Any) -> tuple[str, Change]:
-        self._asked_by[fact.request_id] = fact.session
+        self._asked_by[fact.request_id] = (fact.session, fact.tool)
         tier = PermissionTier(fact.tier).label
         return fact.session, {
             "change": "approval_asked",
@@ -70,9 +71,11 @@ class LiveChanges:
         }
 
     def _decided(self, fact: Any) -> tuple[str, Change]:
-        return self._asked_by.pop(fact.request_id, ""), {
+        session, tool = self._asked_by.pop(fact.request_id, ("", ""))
+        return session, {
             "change": "approval_decided",
             "request_id": fact.request_id,
+            "tool": tool,
             "decision": fact.decision,
             "by": fact.by,
             "reason": fact.reason,
@@ -92,7 +95,7 @@ def line_of(change: Change) -> str | None:
         return f"asked for approval: {session} wants {call_text(change['tool'], change['arguments'])}"
     if name == "approval_decided":
         why = f", {change['reason']}" if change["reason"] else ""
-        return f"{change['decision']} by {change['by']}: what {session} asked for{why}"
+        return f"{change['decision']} by {change['by']}: {change['tool']} for {session}{why}"
     return None
 
 
