@@ -106,6 +106,26 @@ def test_nothing_is_hidden_unless_asked(tmp_path: Path) -> None:
     assert read([tmp_path / "file"]) == ["text"]
 
 
+def test_directory_that_can_not_be_listed_leaves_only_the_way_down(tmp_path: Path) -> None:
+    """What the launcher can't see it can't allow: neighbours of the way are lost, nothing is uncovered."""
+    shut, state = tmp_path / "shut", tmp_path / "shut" / "inner" / "state"
+    state.mkdir(parents=True)
+    paths = [tmp_path / "file", shut / "file", shut / "inner" / "file", state / "file"]
+    for path in paths:
+        path.write_text("text")
+    shut.chmod(0o300)
+    # Root lists everything, unless these two privileges are taken away.
+    caps = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+    words = ["--hide", str(state), *python(READ, *map(str, paths))]
+    try:
+        done = subprocess.run(
+            [*caps, sys.executable, "-I", "-S", jail.__file__, *words], capture_output=True, text=True
+        )
+    finally:
+        shut.chmod(0o700)
+    assert done.stdout.splitlines() == ["text", "PermissionError", "text", "PermissionError"], done.stderr
+
+
 LIST = "import os, sys; print(sorted(os.listdir(sys.argv[1])))"
 
 
