@@ -15,6 +15,8 @@ from tests.cli.ground import count, counted
 from tests.cli.program import Program
 
 DENIED = 3
+LOCAL = ("--backend", "local")
+"""What is said and written is the same whatever runs the sessions; this runs them soonest."""
 
 
 def last_tree(program: Program, state: Path) -> Any:
@@ -24,7 +26,7 @@ def last_tree(program: Program, state: Path) -> Any:
 
 def test_first_survey_counts_what_is_there(program: Program, ground: Path) -> None:
     """The report's numbers are those of an independent count; no approval is asked for."""
-    done = program.run("survey", ground)
+    done = program.run("survey", ground, *LOCAL)
     assert (done.code, done.err) == (0, "")
     assert counted((ground / "SURVEY.md").read_text()) == count(ground)
     assert "approvals: auto (the input is no terminal)" in done.lines
@@ -42,9 +44,9 @@ def test_first_survey_counts_what_is_there(program: Program, ground: Path) -> No
 def test_second_survey_removes_the_first_in_one_approval(program: Program, ground: Path) -> None:
     """Mode ``auto`` allows one removal and records it; the same directory gives the same report."""
     state = ground.parent / "journal"
-    assert program.call("survey", ground, "--state-dir", state).code == 0
+    assert program.call("survey", ground, *LOCAL, "--state-dir", state).code == 0
     first = (ground / "SURVEY.md").read_text()
-    done = program.call("survey", ground, "--approve", "auto", "--state-dir", state)
+    done = program.call("survey", ground, *LOCAL, "--approve", "auto", "--state-dir", state)
     assert done.code == 0
     assert "approvals: auto (--approve auto)" in done.lines
     assert (ground / "SURVEY.md").read_text() == first
@@ -74,7 +76,7 @@ def surveyed(ground: Path) -> Path:
 
 def test_mode_never_keeps_the_earlier_report(program: Program, surveyed: Path, tmp_path: Path) -> None:
     """Denied: the old file stays, the new one goes to the state directory, the exit code says so."""
-    done = program.call("survey", surveyed, "--approve", "never", "--state-dir", tmp_path / "journal")
+    done = program.call("survey", surveyed, *LOCAL, "--approve", "never", "--state-dir", tmp_path / "journal")
     assert done.code == DENIED
     assert any(
         line.startswith("SURVEY.md was left as it is: remove_survey was denied") for line in done.lines
@@ -87,7 +89,7 @@ def test_no_at_the_terminal_keeps_the_earlier_report(
     program: Program, surveyed: Path, tmp_path: Path
 ) -> None:
     """At a terminal every approval is asked by default, with the full arguments, and no is no."""
-    with program.at_terminal("survey", surveyed, "--state-dir", tmp_path / "journal") as terminal:
+    with program.at_terminal("survey", surveyed, *LOCAL, "--state-dir", tmp_path / "journal") as terminal:
         terminal.wait_for("approvals: always (the input is a terminal)")
         terminal.wait_for('arguments: {"path":"SURVEY.md"}')
         terminal.wait_for("allow?")
@@ -104,7 +106,7 @@ def test_yes_at_the_terminal_replaces_the_earlier_report(
     program: Program, surveyed: Path, tmp_path: Path
 ) -> None:
     """A person's yes removes the old report, and the person is recorded."""
-    with program.at_terminal("survey", surveyed, "--state-dir", tmp_path / "journal") as terminal:
+    with program.at_terminal("survey", surveyed, *LOCAL, "--state-dir", tmp_path / "journal") as terminal:
         terminal.wait_for("allow?")
         terminal.type("y\n")
         assert terminal.end() == 0
@@ -118,14 +120,14 @@ def test_mode_always_without_a_terminal_asks_the_input(
     program: Program, surveyed: Path, given: str, code: int
 ) -> None:
     """Asked for by name, ``always`` takes answers from a pipe, and the end of the pipe is a no."""
-    assert program.call("survey", surveyed, "--approve", "always", given=given).code == code
+    assert program.call("survey", surveyed, *LOCAL, "--approve", "always", given=given).code == code
 
 
 def test_mode_smart_allows_the_usual_place_alone(program: Program, surveyed: Path) -> None:
     """The survey's own report at its usual place is known to be safe; anywhere else somebody is asked."""
-    assert program.call("survey", surveyed, "--approve", "smart").code == 0
+    assert program.call("survey", surveyed, *LOCAL, "--approve", "smart").code == 0
     (surveyed / "OTHER.md").write_text("<!-- sessiontree survey report, format 1 -->\nold\n")
-    assert program.call("survey", surveyed, "--approve", "smart", "--out", "OTHER.md").code == DENIED
+    assert program.call("survey", surveyed, *LOCAL, "--approve", "smart", "--out", "OTHER.md").code == DENIED
     assert (surveyed / "OTHER.md").read_text().endswith("old\n")
 
 
@@ -133,7 +135,7 @@ def test_file_that_is_no_report_is_never_removed(program: Program, ground: Path,
     """What somebody else put in the report's place stays, and nobody is even asked."""
     (ground / "SURVEY.md").write_text("# my own notes\n")
     state = tmp_path / "journal"
-    done = program.call("survey", ground, "--approve", "auto", "--state-dir", state)
+    done = program.call("survey", ground, *LOCAL, "--approve", "auto", "--state-dir", state)
     assert done.code == DENIED
     assert any("no report of a survey" in line for line in done.lines)
     assert (ground / "SURVEY.md").read_text() == "# my own notes\n"
@@ -143,9 +145,9 @@ def test_file_that_is_no_report_is_never_removed(program: Program, ground: Path,
 def test_report_and_state_directory_inside_are_not_surveyed(program: Program, ground: Path) -> None:
     """A state directory inside the workspace is hidden, and no report counts itself."""
     place = ("--state-dir", ground / "state", "--out", "docs/report.md")
-    assert program.call("survey", ground, *place).code == 0
+    assert program.call("survey", ground, *LOCAL, *place).code == 0
     first = (ground / "docs" / "report.md").read_text()
-    assert program.call("survey", ground, *place).code == 0
+    assert program.call("survey", ground, *LOCAL, *place).code == 0
     assert (ground / "docs" / "report.md").read_text() == first
     assert counted(first) == count(ground)
     assert "journal" not in first
@@ -161,7 +163,7 @@ def test_odd_entries_become_problems(program: Program, ground: Path) -> None:
     (ground / "part002" / "closed").mkdir(mode=0)
     (ground / "part002" / "private.txt").touch(mode=0)
     (ground / "part001" / "text.py").write_bytes(b"\xff\xfe\x00\x00")
-    done = program.run("survey", ground, restricted=True)
+    done = program.run("survey", ground, *LOCAL, restricted=True)
     assert (done.code, done.err) == (0, "")
     report = (ground / "SURVEY.md").read_text()
     problems = report.partition("## Problems\n")[2]
@@ -174,7 +176,7 @@ def test_report_that_cannot_be_written_is_not_lost(program: Program, ground: Pat
     """Where the workspace takes no file the survey fails, and the report lies in the state directory."""
     ground.chmod(0o555)
     state = tmp_path / "journal"
-    done = program.run("survey", ground, "--state-dir", state, restricted=True)
+    done = program.run("survey", ground, *LOCAL, "--state-dir", state, restricted=True)
     ground.chmod(0o755)
     assert done.code == 1
     assert any(line.startswith("SURVEY.md can't be written: ") for line in done.lines)
@@ -185,7 +187,7 @@ def test_report_that_cannot_be_written_is_not_lost(program: Program, ground: Pat
 def test_empty_directory_has_a_report_too(program: Program, tmp_path: Path) -> None:
     """Nothing to survey is no failure."""
     (tmp_path / "empty").mkdir()
-    assert program.call("survey", tmp_path / "empty").code == 0
+    assert program.call("survey", tmp_path / "empty", *LOCAL).code == 0
     assert "- Files: 0 " in (tmp_path / "empty" / "SURVEY.md").read_text()
 
 
@@ -194,7 +196,7 @@ def test_path_that_is_no_utf8_can_be_surveyed(program: Program, tmp_path: Path) 
     root = tmp_path / os.fsdecode(b"caf\xe9")
     root.mkdir()
     (root / "a.py").write_text("def f(): pass\n")
-    done = program.call("survey", root)
+    done = program.call("survey", root, *LOCAL)
     assert done.code == 0
     assert counted((root / "SURVEY.md").read_text()).functions == 1
     assert "caf\\u{dce9}" in done.out
@@ -204,7 +206,7 @@ def test_locked_journal_is_refused_by_name(program: Program, ground: Path, tmp_p
     """Two writers never share a state directory; the second one says who holds it, in one line."""
     journal = Journal.open(tmp_path / "journal")
     try:
-        done = program.call("survey", ground, "--state-dir", tmp_path / "journal")
+        done = program.call("survey", ground, *LOCAL, "--state-dir", tmp_path / "journal")
     finally:
         journal.release()
     assert done.code == 2
