@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
     from sessiontree.runtime import Runtime as Runtime
-    from sessiontree.runtime import SessionTree as SessionTree
+    from sessiontree.session_tree import SessionTree as SessionTree
 
 __version__ = VERSION
 
@@ -137,7 +137,8 @@ _ROOMS = {
     "models.answers": ("call",),
     "models.port": ("ModelRequest",),
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel"),
-    "runtime": ("Runtime", "SessionTree"),
+    "runtime": ("Runtime",),
+    "session_tree": ("SessionTree",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 

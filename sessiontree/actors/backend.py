@@ -41,17 +41,21 @@ class RayBackend:
     Args:
         state_dir: Where the journal lies; locked by the supervisor while it lives.
         slots: Most hosts of each pool; None = four per core, at least eight.
-        engine: The Ray to use; None = the program's own, or a private one.
+        address: Cluster to connect to; None = the program's own Ray, or a private one.
+        num_cpus: CPUs of a private Ray; None counts the machine's.
+        insecure: Whether a private Ray may go without authentication.
         host_bytes: Most memory one host may hold.
         enforcement: Whether Workers run where the kernel can't confine them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the settings of the public door, passed on
         self,
         state_dir: Path,
         *,
         slots: int | None = None,
-        engine: Engine | None = None,
+        address: str | None = None,
+        num_cpus: int | None = None,
+        insecure: bool = False,
         host_bytes: int = HOST_BYTES,
         enforcement: Literal["required", "best_effort"] = "required",
     ) -> None:
@@ -70,7 +74,7 @@ class RayBackend:
         cores = os.cpu_count() or 1
         most = max(8, HOSTS_PER_CORE * cores) if slots is None else slots
         self._pool = PoolSize(most=most, usual=min(most, max(2, cores)))
-        self._engine = engine or Engine()
+        self._engine = Engine(address, num_cpus, insecure)
         self._host_bytes = host_bytes
         self._enforcement: Literal["required", "best_effort"] = enforcement
         self._starting: asyncio.Future[Line] | None = None

@@ -30,7 +30,8 @@ HOST_OPTIONS: dict[str, Any] = {
 
 def actor_of(shell: type) -> Any:
     """Return a class of actors whose control calls are heard however many others wait."""
-    return ray.remote(concurrency_groups={"control": 64})(shell)
+    make: Any = ray.remote  # its stubs do not know groups
+    return make(concurrency_groups={"control": 64})(shell)
 
 
 class SupervisorShell:

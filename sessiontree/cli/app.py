@@ -16,6 +16,9 @@ BODIES = {
     "tree": "sessiontree.cli.tree:show",
     "trees": "sessiontree.cli.tree:show_list",
     "follow": "sessiontree.cli.follow:follow",
+    "approvals": "sessiontree.cli.approvals:approvals",
+    "cancel": "sessiontree.cli.cancel:cancel",
+    "chat": "sessiontree.cli.chat:chat",
 }
 """What each command does: a function of a screen and its options that returns the exit code."""
 
@@ -36,7 +39,14 @@ StateDir = Annotated[
         "--state-dir", help="Where the journal lies [default: the platform's state folder].", readable=False
     ),
 ]
-Backend = Annotated[str, typer.Option(help="What runs the sessions: local.")]
+Backend = Annotated[str, typer.Option(help="What runs the sessions: ray (actors) or local (this process).")]
+Workspace = Annotated[
+    Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
+]
+OpenTree = Annotated[
+    str | None, typer.Option("--tree", help="An open tree's id [default: the only one that is open].")
+]
+Session = Annotated[str, typer.Option(help="A session's path, such as main/b1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -81,7 +91,7 @@ def survey(
         ),
     ] = None,
     state_dir: StateDir = None,
-    backend: Backend = "local",
+    backend: Backend = "ray",
     out: Annotated[str, typer.Option(help="Where the report goes, inside the directory.")] = "SURVEY.md",
 ) -> None:
     """Survey a directory with a tree of sessions and write a report.
@@ -100,7 +110,7 @@ def resume(
         Path | None, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
     ] = None,
     state_dir: StateDir = None,
-    backend: Backend = "local",
+    backend: Backend = "ray",
 ) -> None:
     """Finish a survey that was interrupted or killed."""
     _run("resume", tree_or_path=tree, path=path, state_dir=state_dir, backend=backend)
@@ -127,3 +137,71 @@ def tree(
     if listed:
         _run("trees", path=path, state_dir=state_dir, as_json=as_json)
     _run("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+
+
+@app.command()
+def approvals(
+    path: Workspace = None,
+    state_dir: StateDir = None,
+    tree_id: Annotated[
+        str | None, typer.Option("--tree", help="A tree's id [default: all that are open, else the newest].")
+    ] = None,
+    as_json: AsJson = False,
+    approve: Annotated[str | None, typer.Option(help="Say yes to the request of this id.")] = None,
+    deny: Annotated[str | None, typer.Option(help="Say no to the request of this id.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; the model reads it with a no.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="List every request there ever was, decided ones too.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay, and ask about requests as they come.")
+    ] = False,
+) -> None:
+    """List the requests that wait for a person; at a terminal you are asked about each.
+
+    Answers go to the live runtime of the workspace; without one the journal is read and nobody is answered.
+    """
+    _run(
+        "approvals",
+        path=path,
+        state_dir=state_dir,
+        tree_id=tree_id,
+        as_json=as_json,
+        approve=approve,
+        deny=deny,
+        reason=reason,
+        everything=everything,
+        watch=watch,
+    )
+
+
+@app.command()
+def cancel(
+    path: Workspace = None,
+    state_dir: StateDir = None,
+    tree_id: OpenTree = None,
+    session: Session = "main",
+    reason: Annotated[str | None, typer.Option(help="Why; stands in the journal.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a session of a live tree and everything below it, and print how each of them ended."""
+    _run(
+        "cancel",
+        path=path,
+        state_dir=state_dir,
+        tree_id=tree_id,
+        session=session,
+        reason=reason,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def chat(
+    path: Workspace = None,
+    state_dir: StateDir = None,
+    tree_id: OpenTree = None,
+    session: Session = "main",
+) -> None:
+    """Talk to a session of a live tree; requests that wait for a person are asked in between."""
+    _run("chat", path=path, state_dir=state_dir, tree_id=tree_id, session=session)

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.places import default_state_dir, workspace_root
-from sessiontree.runtime import BackendName, Runtime, SessionTree
+from sessiontree.runtime import BackendName, Runtime
+from sessiontree.session_tree import SessionTree
 from sessiontree.survey.bounds import MAX_LIVE
 from sessiontree.survey.consent import channel_of, choose
 from sessiontree.survey.outcome import FAILED, Places, conclude
@@ -155,7 +156,9 @@ async def _to_the_end(
     standing: _Standing,
     known_seq: int,
 ) -> int:
-    async with Runtime(places.state_dir, backend=backend, slots=MAX_LIVE) as runtime:
+    async with Runtime(
+        places.state_dir, backend=backend, slots=MAX_LIVE if backend == "local" else None
+    ) as runtime:
         tree = await open_tree(runtime)
         standing.tree_id = tree.tree_id
         async with tree:

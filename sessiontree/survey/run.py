@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.runtime import Runtime, SessionTree
+from sessiontree.runtime import Runtime
+from sessiontree.session_tree import SessionTree
 from sessiontree.survey.bounds import AGENTS, SMART_RULES, limits_for
 from sessiontree.survey.consent import Consent
 from sessiontree.survey.earlier import FindSurvey

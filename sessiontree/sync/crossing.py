@@ -88,16 +88,30 @@ class Crossing:
                 self._waits.discard(future)
 
     def close(self) -> None:
-        """Close the owner and give the lease back. Harmless when repeated, and in a forked child.
+        """Close the owner and give the lease back. Harmless when repeated, in a forked child, without a loop.
 
         An interrupt does not keep the owner from closing; the lease is then given back by the next call.
+
+        Raises:
+            ConfigError: called on the loop itself.
         """
         lease = self._lease
         if lease is None:
             return
-        if not lease.is_forked and lease.thread.is_running:
-            with PORTAL.in_use(lease):
-                _outcome(lease.submit(lease.close))
+        if not lease.is_forked:
+            PORTAL.check_thread()
+            try:
+                with PORTAL.in_use(lease):
+                    _outcome(lease.submit(lease.close))
+            except Exception:
+                is_news = lease.thread.is_running and PORTAL.holds(lease)
+                self._give_back(lease)
+                if is_news:  # and not that another thread has closed it, or that its loop is gone
+                    raise
+                return
+        self._give_back(lease)
+
+    def _give_back(self, lease: Lease) -> None:
         self._lease = None
         PORTAL.release(lease)
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -23,60 +24,85 @@ class LoopThread:
 
     def __init__(self) -> None:
         """Start thread and loop; both are there when this returns."""
+        self._lock = threading.Lock()
+        self._is_ending = False
+        self._futures: set[Future[Any]] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._executor = ThreadPoolExecutor(thread_name_prefix="sessiontree-tool")
         self._opened = start_blocking_portal(name="sessiontree-sync")
         self._portal = self._opened.__enter__()
-        self._executor = ThreadPoolExecutor(thread_name_prefix="sessiontree-tool")
-        self._calls: set[asyncio.Task[Any]] = set()
-        self.loop: asyncio.AbstractEventLoop = self._portal.call(asyncio.get_running_loop)
-        self.ident: int = self._portal.call(threading.get_ident)
-        self._portal.call(self.loop.set_default_executor, self._executor)
+        self._portal.call(self._begin)
+
+    def _begin(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.loop.set_default_executor(self._executor)
+        self.thread = threading.current_thread()
+        self._watching = self.loop.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Wait for the loop's end, whoever brings it about: its last act is to cancel all tasks."""
+        try:
+            await self.loop.create_future()
+        finally:
+            with self._lock:
+                self._is_ending = True
+                futures = list(self._futures)
+            for future in futures:
+                with contextlib.suppress(InvalidStateError):
+                    future.set_exception(ended())
+            # The end waits for all threads of the loop's executor; this one has none.
+            self.loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
+            self._executor.shutdown(wait=False, cancel_futures=True)
 
     @property
     def is_running(self) -> bool:
-        """Whether the loop takes calls; a tool that raised SystemExit in it has ended it."""
-        return not self.loop.is_closed()
+        """Whether the loop takes calls; what raises SystemExit on it ends it."""
+        return not self._is_ending
 
     def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
         """Have a function called on the loop; what it returns is awaited there where it can be.
 
-        Cancelling the future cancels the task, as asyncio does it: once, so that the task can tidy up.
+        Cancelling the future cancels the task as asyncio does it: once, so that it can tidy up. The function
+        is called all the same.
 
         Raises:
-            SessionTreeError: the loop has ended.
+            SessionTreeError: the loop has ended. A future that is not done then fails with it, too.
         """
-        call = self._call(function, given, named)
-        try:
-            return asyncio.run_coroutine_threadsafe(call, self.loop)
-        except RuntimeError as error:
-            call.close()
-            raise ended() from error
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._is_ending:
+                raise ended()
+            self._futures.add(future)
+            self.loop.call_soon_threadsafe(self._start, partial(function, *given, **named), future)
+        future.add_done_callback(self._futures.discard)
+        return future
 
-    async def _call(self, function: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine submitted to a loop is a task
+    def _start(self, function: Callable[[], Any], future: Future[Any]) -> None:
+        task = self.loop.create_task(_call(function))
         self._calls.add(task)
-        try:
-            value = function(*given, **named)
-            return await value if isawaitable(value) else value
-        finally:
-            self._calls.discard(task)
+        task.add_done_callback(self._calls.discard)
+        task.add_done_callback(partial(_settle, future))
+        future.add_done_callback(partial(self._stop, task))
+
+    def _stop(self, task: asyncio.Task[Any], future: Future[Any]) -> None:
+        if future.cancelled():
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and the task with it
+                self.loop.call_soon_threadsafe(task.cancel)
 
     def stop(self) -> None:
         """End loop and thread, once the last calls have tidied up.
 
         A tool's thread that is stuck is left behind; only the end of the process ends it.
         """
-        with contextlib.suppress(RuntimeError):  # it has ended already
-            self._portal.call(self._let_go)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._is_ending:
+            self.thread.join()
+        else:
+            self._portal.call(self._last_calls)
         self._opened.__exit__(None, None, None)
 
-    async def _let_go(self) -> None:
-        calls = {call for call in self._calls if not call.done()}
-        if calls:
-            await asyncio.wait(calls, timeout=LAST_CALLS_S)
-        # The loop's end waits for all threads of its executor; this one has none.
-        self.loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
+    async def _last_calls(self) -> None:
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=LAST_CALLS_S)
 
     def forget(self) -> None:
         """Let go of it in a forked child, where the thread is not.
@@ -86,6 +112,22 @@ class LoopThread:
         with contextlib.suppress(StopIteration, RuntimeError):
             self._portal.stop().send(None)
         self._opened.__exit__(None, None, None)
+
+
+async def _call(function: Callable[[], Any]) -> Any:
+    value = function()
+    return await value if isawaitable(value) else value
+
+
+def _settle(future: Future[Any], task: asyncio.Task[Any]) -> None:
+    """Hand on what came of a task, unless nobody waits for it any more."""
+    with contextlib.suppress(InvalidStateError):
+        if task.cancelled():
+            future.cancel()
+        elif (error := task.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
 
 
 def ended() -> SessionTreeError:

@@ -61,7 +61,7 @@ class Portal:
         Raises:
             ConfigError: called on the loop itself.
         """
-        self._check_thread()
+        self.check_thread()
         with self._lock:
             if self._thread is not None and not self._thread.is_running:
                 self._thread.stop()
@@ -94,7 +94,7 @@ class Portal:
                 "this process was forked from the one that opened the tree, and the tree stayed there; "
                 "open one here, or start processes with the 'spawn' method"
             )
-        self._check_thread()
+        self.check_thread()
         with self._lock:
             if lease not in self._leases:
                 raise not_open()
@@ -132,9 +132,18 @@ class Portal:
         if thread is not None:
             thread.forget()
 
-    def _check_thread(self) -> None:
+    def holds(self, lease: Lease) -> bool:
+        """Whether a lease was not given back yet."""
+        return lease in self._leases
+
+    def check_thread(self) -> None:
+        """Refuse to block the loop by waiting for it.
+
+        Raises:
+            ConfigError: called on the loop itself.
+        """
         thread = self._thread
-        if thread is not None and thread.is_running and threading.get_ident() == thread.ident:
+        if thread is not None and thread.is_running and threading.current_thread() is thread.thread:
             raise ConfigError(
                 "a sync tree was used on its own event loop, by a tool, model or channel that runs there; "
                 "the call would wait for itself. Use the handles of ToolContext, or make the tool a plain "

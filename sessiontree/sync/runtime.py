@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from sessiontree import runtime
-from sessiontree.runtime import BackendName
+from sessiontree.runtime import BackendName, Enforcement
 from sessiontree.sync.crossing import Crossing
 
 
@@ -16,30 +18,55 @@ class Runtime:
 
     Args:
         state_dir: Where the journal lies; locked while the runtime is open.
-        backend: As for :class:`sessiontree.Runtime`.
+        backend: This and all others as for :class:`sessiontree.Runtime`.
         slots: Most sessions embodied at a time; None = the backend's own number.
+        address: Cluster to connect to.
+        num_cpus: CPUs of a private Ray.
+        insecure: Allow a private Ray without authentication.
+        kernel_enforcement: Whether Workers run where the kernel can't make their processes read-only.
+        max_host_bytes: Most memory one session's host may hold.
     """
 
-    def __init__(
-        self, state_dir: str | Path, *, backend: BackendName = "local", slots: int | None = None
+    def __init__(  # noqa: PLR0913 - the settings of the runtime, passed on
+        self,
+        state_dir: str | Path,
+        *,
+        backend: BackendName = "ray",
+        slots: int | None = None,
+        address: str | None = None,
+        num_cpus: int | None = None,
+        insecure: bool = False,
+        kernel_enforcement: Enforcement = "required",
+        max_host_bytes: int | None = None,
     ) -> None:
-        """Open the state directory.
+        """Choose; ``local`` opens the state directory at once, ``ray`` with the first tree.
 
         Raises:
-            ConfigError: there is no such backend, or ``slots`` is below 1.
+            ConfigError: a setting is wrong; says which.
             JournalError: the state directory can't be used.
         """
+        open_runtime = partial(
+            runtime.Runtime,
+            state_dir,
+            backend=backend,
+            slots=slots,
+            address=address,
+            num_cpus=num_cpus,
+            insecure=insecure,
+            kernel_enforcement=kernel_enforcement,
+            max_host_bytes=max_host_bytes,
+        )
         self._crossing = Crossing()
         self._runtime: runtime.Runtime | None = None
         self._crossing.open(self._end)
         try:
-            self._crossing.run(self._open, state_dir, backend, slots)
+            self._crossing.run(self._open, open_runtime)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, state_dir: str | Path, backend: BackendName, slots: int | None) -> None:
-        self._runtime = runtime.Runtime(state_dir, backend=backend, slots=slots)
+    def _open(self, open_runtime: Callable[[], runtime.Runtime]) -> None:
+        self._runtime = open_runtime()
         self.state_dir = self._runtime.state_dir
 
     async def _end(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sessiontree import runtime as on_loop
+from sessiontree import session_tree as on_loop
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
@@ -18,6 +18,7 @@ from sessiontree.contracts.tool import Tool
 from sessiontree.models.port import Model
 from sessiontree.options import ApproverLike, ChannelLike
 from sessiontree.runtime import BackendName
+from sessiontree.runtime import Runtime as AsyncRuntime
 from sessiontree.sync.approvals import Approvals
 from sessiontree.sync.channels import CrossedChannel, QueueChannel, crossed_approver, crossed_channel
 from sessiontree.sync.crossing import Crossing
@@ -79,7 +80,7 @@ class SessionTree:
         smart_rules: Sequence[Rule] = (),
         channel: ChannelLike = "queue",
         state_dir: str | Path | None = None,
-        backend: BackendName = "local",
+        backend: BackendName = "ray",
         slots: int | None = None,
         runtime: Runtime | None = None,
         purpose: str = "",
@@ -160,7 +161,7 @@ class SessionTree:
         approver: ApproverLike = None,
         channel: ChannelLike = "queue",
         agents: Mapping[str, AgentSpec] | None = None,
-        backend: BackendName = "local",
+        backend: BackendName = "ray",
         slots: int | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
@@ -292,7 +293,7 @@ def _crossed(channel: ChannelLike, approver: ApproverLike, crossing: Crossing) -
     )
 
 
-def _on_loop(runtime: Runtime | None) -> on_loop.Runtime | None:
+def _on_loop(runtime: Runtime | None) -> AsyncRuntime | None:
     if runtime is not None and not isinstance(runtime, Runtime):
         raise ConfigError(
             f"runtime {runtime!r}: give a sessiontree.sync.Runtime; others have loops of their own"

@@ -119,7 +119,13 @@ async def state(tmp_path: Path) -> AsyncIterator[Path]:
         Rule(tool="sweep", answer="deny"),
     ]
     tree = SessionTree(
-        tmp_path, model=MODEL, tools=[sweep], approver=rules, state_dir=place, purpose="spring cleaning"
+        tmp_path,
+        model=MODEL,
+        tools=[sweep],
+        approver=rules,
+        state_dir=place,
+        backend="local",
+        purpose="spring cleaning",
     )
     async with tree:
         await tree.main.send("go")

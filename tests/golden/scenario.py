@@ -85,6 +85,7 @@ async def play(place: Path) -> str:
             Rule(tool="launch", answer="deny"),
         ),
         state_dir=place / "state",
+        backend="local",
         purpose="golden",
     )
     async with tree:

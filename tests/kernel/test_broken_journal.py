@@ -24,7 +24,7 @@ async def said(what):
 
 
 async def main():
-    runtime = Runtime(state_dir)
+    runtime = Runtime(state_dir, backend="local")
     one = SessionTree(workspace, model=model, runtime=runtime)
     other = SessionTree(workspace, model=model, runtime=runtime)
     await one.start()
@@ -40,7 +40,7 @@ async def main():
     await other.close()
     await runtime.close()
     for tree in (one, other):
-        again = await SessionTree.resume(tree.tree_id, model=model, state_dir=state_dir)
+        again = await SessionTree.resume(tree.tree_id, model=model, state_dir=state_dir, backend="local")
         await said(again.main.send("again"))
         await again.close()
 

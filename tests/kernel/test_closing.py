@@ -14,7 +14,8 @@ from sessiontree.kernel.supervisor import load_tree
 from sessiontree.models.answers import Answer, call
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
-from sessiontree.runtime import Runtime, SessionTree
+from sessiontree.runtime import Runtime
+from sessiontree.session_tree import SessionTree
 
 CHILDREN = 6
 
@@ -34,8 +35,10 @@ MODEL = FunctionModel(answer)
 
 async def close_after(facts: int, workspace: Path, state: Path, *, shared: bool) -> str:
     """Begin the work and close the tree once so many facts are durable; return the tree's id."""
-    runtime = Runtime(state) if shared else None
-    tree = SessionTree(workspace, model=MODEL, state_dir=None if shared else state, runtime=runtime)
+    runtime = Runtime(state, backend="local") if shared else None
+    tree = SessionTree(
+        workspace, model=MODEL, state_dir=None if shared else state, runtime=runtime, backend="local"
+    )
     await tree.start()
     reply = asyncio.ensure_future(asyncio.wait_for(tree.main.send("go"), None))
     async for record in tree.events():
@@ -55,7 +58,7 @@ async def close_after(facts: int, workspace: Path, state: Path, *, shared: bool)
 
 async def resumed_to_the_end(tree_id: str, state: Path) -> list[SessionStatus]:
     """Resume the tree, wait until Main has heard every child, and return how all sessions stand."""
-    tree = await SessionTree.resume(tree_id, model=MODEL, state_dir=state)
+    tree = await SessionTree.resume(tree_id, model=MODEL, state_dir=state, backend="local")
     async with tree:
         if not any(isinstance(message, UserMessage) for message in tree.main.history()):
             await tree.main.send("go")

@@ -87,7 +87,11 @@ async def resumed_from(written: Written, cut: int, happened: bool, directory: Pa
     (workspace / LOG).write_text("".join(f"{each} {intended[each]}\n" for each in before))
     await write_prefix(directory / "state", written.tree_id, written.row0, list(appends))
     tree = await SessionTree.resume(
-        written.tree_id, model=household.MODEL, tools=TOOLS, state_dir=directory / "state"
+        written.tree_id,
+        model=household.MODEL,
+        tools=TOOLS,
+        state_dir=directory / "state",
+        backend="local",
     )
     async with tree, asyncio.timeout(30):
         if not tree.main.history():

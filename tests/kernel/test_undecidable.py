@@ -72,7 +72,9 @@ async def test_an_answer_that_cannot_be_written_changes_nothing(tmp_path: Path) 
         (pending,) = await asked(tree)
         request_id = pending.request.request_id
         with pytest.raises(TypeError):
-            await runtime.local.owner.decide(tree.tree_id, request_id, ApprovalAnswer(True, junk(object())), "x")
+            await runtime.local.owner.decide(
+                tree.tree_id, request_id, ApprovalAnswer(True, junk(object())), "x"
+            )
         assert tree.approvals.pending() == [pending]
         await check_replay(runtime, tree)
         await pending.approve()

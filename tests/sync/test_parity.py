@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from sessiontree import desk, handle, runtime, sync
+from sessiontree import desk, handle, runtime, session_tree, sync
 from sessiontree.kernel import progress
 
 Taken = Callable[[type, type, bool], list[str]]
 
 TWINS: list[tuple[type, type, bool]] = [
-    (runtime.SessionTree, sync.SessionTree, True),
+    (session_tree.SessionTree, sync.SessionTree, True),
     (runtime.Runtime, sync.Runtime, True),
-    (runtime.Approvals, sync.Approvals, False),
+    (session_tree.Approvals, sync.Approvals, False),
     (handle.SessionHandle, sync.SessionHandle, False),
     (handle.PendingReply, sync.PendingReply, False),
     (desk.PendingApproval, sync.PendingApproval, False),

@@ -1,0 +1,352 @@
+"""A tree, as programs open it.
+
+Room: floor 6, over a runtime. Not here: a single rule about sessions; those are in ``session`` and ``tree``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from sessiontree.channels.port import HumanChannel
+from sessiontree.contracts.agent import AgentSpec
+from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.tool import Tool
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.models.port import Model
+from sessiontree.options import (
+    ApproverLike,
+    ChannelLike,
+    agents_of,
+    channel_of,
+    split_approver,
+    tree_config,
+)
+from sessiontree.places import default_state_dir, workspace_root
+from sessiontree.plugins import installed_tools
+from sessiontree.runtime import BackendName, Runtime, late
+
+if TYPE_CHECKING:
+    from sessiontree.backend import Backend
+    from sessiontree.desk import ApprovalDesk
+    from sessiontree.handle import SessionHandle
+    from sessiontree.journal.record import Record
+    from sessiontree.kernel.progress import ProgressReader
+    from sessiontree.tree.receipt import ReceiptLine
+
+READ_AT_ONCE = 512
+READ_WAIT_S = 20.0
+
+
+class Approvals:
+    """The requests of a tree that wait for a person."""
+
+    def __init__(self, desk: ApprovalDesk) -> None:
+        """Bind the desk."""
+        self._desk = desk
+        self.pending = desk.pending
+
+
+class SessionTree:
+    """A tree of sessions over one workspace. Use it as an async context manager.
+
+    Args:
+        workspace: Directory all file tools work beneath.
+        model: What answers for its sessions.
+        tools: Tools besides those of installed distributions.
+        limits: Bounds of the tree.
+        budget: What the whole tree may spend.
+        agents: Agents by name; ``default`` is Main's, and is made where it is missing.
+        approvals: ``auto`` answers yes and records it, ``smart`` lets ``smart_rules`` answer before a person,
+            ``always`` asks each time, ``never`` refuses.
+        approver: Who answers for Main: rules, or a callable; callables are channels.
+        smart_rules: What mode ``smart`` answers by itself.
+        channel: Where Main talks to a person; by default messages and requests wait in the tree until the
+            program looks. None = nobody can be asked.
+        state_dir: Where the journal lies; by default in the platform's state folder, by workspace.
+        backend: ``ray``: sessions are actors on the Ray the program has initialised, or on a private one;
+            ``local``: everything runs in this process.
+        slots: Most sessions embodied at a time.
+        runtime: Serve the tree there instead of starting a private runtime.
+        purpose: What listings say the tree was for.
+        dedicated: Whether each session keeps a host of its own for life, never giving way to others.
+        builtin_tools: False leaves out the tools of installed distributions.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
+        self,
+        workspace: str | Path,
+        *,
+        model: Model,
+        tools: Iterable[Tool[Any]] = (),
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        agents: Mapping[str, AgentSpec] | None = None,
+        approvals: ApprovalMode = "always",
+        approver: ApproverLike = None,
+        smart_rules: Sequence[Rule] = (),
+        channel: ChannelLike = "queue",
+        state_dir: str | Path | None = None,
+        backend: BackendName = "ray",
+        slots: int | None = None,
+        runtime: Runtime | None = None,
+        purpose: str = "",
+        dedicated: bool = False,
+        builtin_tools: bool = True,
+    ) -> None:
+        """Check everything that can be checked before anything is started.
+
+        Raises:
+            ConfigError: an argument is wrong; says which.
+        """
+        self._root = workspace_root(workspace)
+        self._model = model
+        self._tools = tuple(tools)
+        self._builtin_tools = builtin_tools
+        self._agents = agents_of(agents)
+        rules, function, own_channel = split_approver(approver)
+        if function is not None:
+            raise ConfigError(
+                "Main's approver is rules or a callable; functions by name serve spawned sessions"
+            )
+        self._channel = channel_of(channel, own_channel)
+        self._table = ToolTable(self._all_tools())
+        self._setup = TreeSetup.of(
+            self._table, {name: spec.config for name, spec in self._agents.items()}, model
+        )
+        self._config = tree_config(
+            self._root,
+            self._table,
+            self._agents,
+            model_name=str(getattr(model, "name", type(model).__name__)),
+            limits=limits,
+            budget=budget,
+            approvals=approvals,
+            rules=rules,
+            smart_rules=smart_rules,
+            owns_channel=self._channel is not None,
+            purpose=purpose,
+            dedicated=dedicated,
+        )
+        self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
+        self._backend_name: BackendName = backend
+        self._slots = slots
+        self._runtime = runtime
+        self._owns_runtime = runtime is None
+        self._desk: ApprovalDesk | None = None
+        self._was_open = False
+
+    def _all_tools(self) -> tuple[Tool[Any], ...]:
+        return (*installed_tools(), *self._tools) if self._builtin_tools else self._tools
+
+    @property
+    def tree_id(self) -> str:
+        """The tree's id, unguessable."""
+        return self._config.tree_id
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the journal lies."""
+        return self._runtime.state_dir if self._runtime is not None else self._state_dir
+
+    @property
+    def channel(self) -> HumanChannel | None:
+        """Where Main talks to a person."""
+        return self._channel
+
+    async def start(self) -> Self:
+        """Create the tree; durable when this returns.
+
+        Raises:
+            ConfigError: it is open, or was.
+            JournalError: the state directory can't be used.
+        """
+        if self._desk is not None:
+            raise ConfigError("the tree is open already")
+        if self._was_open:
+            raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
+        backend = self._open_runtime().backend
+        try:
+            await backend.create(self._config, self._setup)
+        except BaseException:
+            await self._close_runtime()
+            raise
+        self._open_desk(backend)
+        return self
+
+    @classmethod
+    async def resume(  # noqa: PLR0913 - keyword-only settings of the public door
+        cls,
+        tree_id: str,
+        *,
+        model: Model,
+        tools: Iterable[Tool[Any]] = (),
+        state_dir: str | Path | None = None,
+        approver: ApproverLike = None,
+        channel: ChannelLike = "queue",
+        agents: Mapping[str, AgentSpec] | None = None,
+        backend: BackendName = "ray",
+        slots: int | None = None,
+        runtime: Runtime | None = None,
+        builtin_tools: bool = True,
+    ) -> SessionTree:
+        """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
+
+        Limits, rights, mode and rules are the journal's; tools and model are given again. Tools of the tree
+        that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is looked
+        for where trees over the working directory are kept.
+
+        Raises:
+            TreeNotFound, JournalError: the tree can't be read.
+        """
+        private = runtime is None
+        place = default_state_dir(workspace_root(".")) if state_dir is None else state_dir
+        serving = runtime or Runtime(place, backend=backend, slots=slots)
+        try:
+            config = await serving.backend.config_of(tree_id)
+            tree = cls(
+                config.workspace,
+                model=model,
+                tools=tools,
+                agents=agents,
+                approver=approver if callable(approver) else None,
+                channel=channel if config.owns_channel else None,
+                runtime=serving,
+                builtin_tools=builtin_tools,
+            )
+            tree._owns_runtime = private
+            tree._config = config
+            missing = [row.name for row in config.agents if row.name not in tree._agents]
+            if missing:
+                raise ConfigError(f"tree {tree_id} has agents that are not given: {', '.join(missing)}")
+            await serving.backend.resume(tree_id, tree._setup)
+        except BaseException:
+            if private:
+                await serving.close()
+            raise
+        tree._open_desk(serving.backend)
+        return tree
+
+    def _open_runtime(self) -> Runtime:
+        if self._runtime is None:
+            self._runtime = Runtime(self._state_dir, backend=self._backend_name, slots=self._slots)
+        return self._runtime
+
+    def _open_desk(self, backend: Backend) -> None:
+        desk: ApprovalDesk = late("desk")(backend, self.tree_id)
+        self._desk = desk
+        self._was_open = True
+        if self._channel is not None:
+            desk.attach("main", self._channel)
+        desk.open()
+
+    async def __aenter__(self) -> Self:
+        """Create the tree, unless it was resumed."""
+        return self if self._desk is not None else await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the tree; what lives stays in the journal and can be resumed."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Let the tree go in this process; it can be resumed."""
+        if self._desk is not None:
+            desk, self._desk = self._desk, None
+            await desk.close()
+            if self._owns_runtime:
+                await self._close_runtime()
+            else:
+                self._backend.release(self.tree_id)
+
+    async def _close_runtime(self) -> None:
+        if self._owns_runtime and self._runtime is not None:
+            runtime, self._runtime = self._runtime, None
+            await runtime.close()
+
+    @property
+    def _backend(self) -> Backend:
+        if self._runtime is None:
+            raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
+        return self._runtime.backend
+
+    def _open(self) -> ApprovalDesk:
+        if self._desk is None:
+            raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
+        return self._desk
+
+    @property
+    def main(self) -> SessionHandle:
+        """The session that talks to the person."""
+        return self.session("main")
+
+    def session(self, session_id: str) -> SessionHandle:
+        """Return a handle of any session of the tree, by its path."""
+        handle: SessionHandle = late("handle")(self._backend, self._open(), self.tree_id, session_id)
+        return handle
+
+    @property
+    def approvals(self) -> Approvals:
+        """Requests that wait for a person."""
+        return Approvals(self._open())
+
+    async def events(self, *, after: int = 0) -> AsyncIterator[Record]:
+        """Yield the tree's durable facts in order, then wait for more; ends when Main has ended.
+
+        Args:
+            after: Number of the last fact known already.
+        """
+        owner = self._backend.owner
+        over = owner.is_over(self.tree_id)
+        while True:
+            if over:
+                await owner.result(self.tree_id, "main")  # its last facts are durable then
+            records = await owner.read(self.tree_id, after, READ_AT_ONCE, 0.0 if over else READ_WAIT_S)
+            for record in records:
+                after = record.seq
+                over = over or _ends_main(record)
+                yield record
+            if over and not records:
+                return
+
+    def progress(self, session_id: str | None = None) -> ProgressReader:
+        """Return a reader of what is not journaled: deltas, calls beginning and ending, progress of tools."""
+        return self._backend.watch(self.tree_id, session_id)
+
+    async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
+        """End the whole tree.
+
+        Returns:
+            The receipt: every session and how it ended.
+        """
+        return await self.main.cancel(reason)
+
+    async def finish(self, summary: str) -> tuple[ReceiptLine, ...]:
+        """End the tree as completed, with Main's last word; children that still live are cancelled first.
+
+        Raises:
+            ConfigError: the last word is no text.
+        """
+        if not isinstance(summary, str):
+            raise ConfigError(f"summary must be text, not {summary!r}")
+        for child in self.main.status().children:
+            await self.session(child).cancel(summary)
+        return await self._backend.owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+
+    def receipt(self) -> tuple[ReceiptLine, ...]:
+        """Return every session of the tree and how it stands."""
+        return self._backend.owner.receipt(self.tree_id)
+
+
+def _ends_main(record: Record) -> bool:
+    """Whether a fact is Main's end."""
+    if record.session != "" or not record.text.startswith('{"kind":"session_ended"'):
+        return False
+    return bool(record.fact()["session"] == "main")
