@@ -140,7 +140,7 @@ def tree(
 
 
 @app.command()
-def approvals(
+def approvals(  # noqa: PLR0913 - each option is a parameter
     path: Workspace = None,
     state_dir: StateDir = None,
     tree_id: Annotated[

@@ -1,0 +1,209 @@
+"""Approvals: what ``sessiontree approvals`` shows, and how requests are answered from another process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sessiontree.cli.answering import Answering, decide
+from sessiontree.cli.asked import SAID_NO
+from sessiontree.cli.jobs import run_jobs
+from sessiontree.cli.listed import show_listed
+from sessiontree.cli.reaching import news_of, open_tree
+from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree import newest_tree, state_dir_of
+from sessiontree.cli.typed_lines import TypedLines
+from sessiontree.contracts.approvals import ApprovalAnswer
+from sessiontree.contracts.errors import ApprovalClosed, ConfigError
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.door.client import DoorClient
+from sessiontree.journal.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be done with requests."""
+
+    as_json: bool = False
+    approve: str | None = None
+    deny: str | None = None
+    reason: str | None = None
+    everything: bool = False
+    """Show those that were decided, too."""
+    watch: bool = False
+
+    def check(self) -> None:
+        """Check that it can be done.
+
+        Raises:
+            ConfigError: two things at once, or a reason for nothing.
+        """
+        chosen = [
+            name
+            for name, given in (
+                ("--approve", self.approve),
+                ("--deny", self.deny),
+                ("--all", self.everything),
+                ("--watch", self.watch),
+            )
+            if given not in {None, False}
+        ]
+        if len(chosen) > 1:
+            raise ConfigError(f"{' and '.join(chosen)} exclude each other; give one of them")
+        if self.reason is not None and self.answered is None:
+            raise ConfigError("--reason says why a request is answered; give --approve or --deny with it")
+        if self.watch and self.as_json:
+            raise ConfigError("--watch asks a person; programs watch with `sessiontree tree --follow --json`")
+
+    @property
+    def answered(self) -> str | None:
+        """The request that is to be answered."""
+        return self.approve if self.approve is not None else self.deny
+
+    @property
+    def answer(self) -> ApprovalAnswer:
+        """The answer it is to get."""
+        if self.approve is not None:
+            return ApprovalAnswer(approve=True, reason=self.reason or "")
+        return ApprovalAnswer(approve=False, reason=self.reason or SAID_NO)
+
+
+def approvals(
+    screen: RichScreen, *, path: Path | None, state_dir: Path | None, tree_id: str | None, **wished: Any
+) -> int:
+    """List requests, or have them answered, and return the exit code.
+
+    Without a tree's id those of all open trees are meant, or of the newest where no runtime is at work. With
+    ``as_json`` one object is printed: ``state_dir``, ``live`` (ids of the open trees) and ``approvals``, each
+    of ``tree``, ``request_id``, ``session``, ``tool``, ``arguments``, ``tier``, ``asked_at_ms``, ``decision``
+    (``open`` while it waits), ``by``, ``reason``, ``expires_at_ms``, and ``asked`` (the session whose channel
+    shows it, null where none does). An answer given prints ``tree``, ``request_id`` and ``decision``.
+
+    Args:
+        screen: Where it is shown.
+        path: The workspace; None = this directory.
+        state_dir: Where the journal lies; None = the workspace's own place.
+        tree_id: The tree; None = all that are open.
+        wished: The members of :class:`Wish`.
+
+    Raises:
+        ApprovalClosed: the request to be answered was decided before, or there is none.
+        TreeNotFound: nobody has the tree open, so that nothing can be answered.
+        JournalError: there is no journal, no such tree, or it can't be read.
+        ConfigError: the options don't fit.
+    """
+    wish = Wish(**wished)
+    wish.check()
+    place = state_dir_of(path, state_dir)
+    return asyncio.run(_serve(screen, place, tree_id, wish))
+
+
+async def _serve(screen: RichScreen, place: Path, tree_id: str | None, wish: Wish) -> int:
+    client = await DoorClient.find(place)
+    if client is None:
+        if wish.answered is not None or wish.watch:
+            await open_tree(None, place, tree_id)
+        show_listed(screen, place, _named(place, tree_id), (), wish.as_json, wish.everything)
+        return 0
+    async with client:
+        live = await client.open_trees()
+        if wish.answered is not None:
+            trees = live if tree_id is None and live else [await open_tree(client, place, tree_id)]
+            await _answer(screen, client, trees, wish)
+        elif wish.watch or (live and _at_terminal() and not wish.as_json and not wish.everything):
+            trees = live if tree_id is None and live else [await open_tree(client, place, tree_id)]
+            await _ask(screen, client, trees, stays=wish.watch)
+        else:
+            show_listed(
+                screen,
+                place,
+                live if tree_id is None and live else _named(place, tree_id),
+                live,
+                wish.as_json,
+                wish.everything,
+            )
+    return 0
+
+
+def _at_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def _answer(screen: RichScreen, client: DoorClient, trees: Sequence[str], wish: Wish) -> None:
+    """Answer the one request that is named."""
+    request_id = wish.answered or ""
+    shown = {tree: await client.shown(tree, request_id) for tree in trees}
+    waiting = [tree for tree, request in shown.items() if request is not None]
+    if len(waiting) > 1:
+        raise ConfigError(f"{request_id} waits in {len(waiting)} trees; name one of them with --tree")
+    closed = ApprovalClosed(request_id, "unknown to this runtime")
+    for tree in waiting or trees:
+        try:
+            said = await decide(client, tree, request_id, wish.answer, shown[tree])
+        except ApprovalClosed as error:
+            closed = closed if "unknown" in error.state else error
+            continue
+        decision = "approved" if wish.answer.approve else "denied"
+        if wish.as_json:
+            screen.raw(dump_json({"tree": tree, "request_id": request_id, "decision": decision}))
+        else:
+            screen.line(said)
+        return
+    raise closed
+
+
+async def _ask(screen: RichScreen, client: DoorClient, trees: Sequence[str], *, stays: bool) -> None:
+    """Ask a person about what waits, and with ``stays`` about what comes, until nobody can be answered."""
+    answering = Answering(client, screen, names_trees=len(trees) > 1)
+    with TypedLines(sys.stdin) as typed:
+        after = {tree: await answering.begin(tree) for tree in trees}
+        if answering.is_done:
+            screen.line("nothing waits for an answer" + ("; what comes is asked here" if stays else ""))
+        if stays or not answering.is_done:
+            vigil = _Vigil(screen, client, answering, stays)
+            await run_jobs(vigil.hear(typed), vigil.follow(after))
+
+
+class _Vigil:
+    """A person and some trees, heard at the same time."""
+
+    def __init__(self, screen: RichScreen, client: DoorClient, answering: Answering, stays: bool) -> None:
+        self._screen = screen
+        self._client = client
+        self._answering = answering
+        self._stays = stays
+
+    @property
+    def _is_over(self) -> bool:
+        return self._answering.is_done and not self._stays
+
+    async def hear(self, typed: TypedLines) -> bool:
+        """Take lines until everything is answered, or no more are typed."""
+        while not self._is_over and (line := await typed.next()) is not None:
+            if not await self._answering.take(line):
+                self._screen.line("(nothing is asked now)")
+        return True
+
+    async def follow(self, after: Mapping[str, int]) -> bool:
+        """Follow all trees until everything is answered, or all were let go."""
+        await run_jobs(*(self._heed(tree_id, seq) for tree_id, seq in after.items()))
+        return True
+
+    async def _heed(self, tree_id: str, after_seq: int) -> bool:
+        async for fact in news_of(self._client, tree_id, after_seq):
+            await self._answering.heed(tree_id, fact)
+            if self._is_over:
+                return True
+        self._screen.line(f"(tree {tree_id} was let go: nobody there can be answered any more)")
+        return False
+
+
+def _named(place: Path, tree_id: str | None) -> list[str]:
+    if tree_id is not None:
+        return [tree_id]
+    with Journal.open(place, read_only=True) as journal:
+        return [newest_tree(journal, place)]

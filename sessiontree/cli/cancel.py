@@ -1,0 +1,89 @@
+"""Cancel: what ``sessiontree cancel`` does: it ends a session of a live tree and shows the receipt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from sessiontree.cli.portrait import shortened
+from sessiontree.cli.reaching import open_tree
+from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree import state_dir_of
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.door.client import DoorClient
+from sessiontree.tree.receipt import ReceiptLine
+
+REASON = "cancelled from the command line"
+
+
+def cancel(
+    screen: RichScreen,
+    *,
+    path: Path | None,
+    state_dir: Path | None,
+    tree_id: str | None,
+    session: str,
+    reason: str | None,
+    as_json: bool,
+) -> int:
+    """End a session and everything below it, show how each of them ended, and return the exit code.
+
+    With ``as_json`` one object is printed: ``state_dir``, ``tree``, and ``receipt``, each of ``session``,
+    ``kind``, ``status``, ``forced``, ``summary`` (at most 400 characters).
+
+    Args:
+        screen: Where it is shown.
+        path: The workspace; None = this directory.
+        state_dir: Where the journal lies; None = the workspace's own place.
+        tree_id: The tree; None = the only one that is open.
+        session: The session's path, such as ``main/b1``.
+        reason: Why; None = that it came from here.
+        as_json: Whether a program reads it.
+
+    Raises:
+        TreeNotFound, SessionClosed: nobody has the tree open, or it has ended.
+        SessionNotFound: it has no such session.
+        JournalError: there is no journal, or it can't be read.
+        ConfigError: several trees are open and none is named.
+    """
+    place = state_dir_of(path, state_dir)
+    tree, lines = asyncio.run(_stop(place, tree_id, session, reason or REASON))
+    if as_json:
+        receipt = [_to_json(line) for line in lines]
+        screen.raw(dump_json({"state_dir": str(place), "tree": tree, "receipt": receipt}))
+    else:
+        _show(screen, tree, lines)
+    return 0
+
+
+async def _stop(
+    place: Path, tree_id: str | None, session: str, reason: str
+) -> tuple[str, tuple[ReceiptLine, ...]]:
+    client = await DoorClient.find(place)
+    if client is None:
+        return await open_tree(None, place, tree_id), ()
+    async with client:
+        tree = await open_tree(client, place, tree_id)
+        return tree, await client.stop(tree, session, reason, SessionStatus.CANCELLED)
+
+
+def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> None:
+    rows = [
+        (line.session_id, line.kind, line.status, "yes" if line.forced else "", shortened(line.summary))
+        for line in lines
+    ]
+    screen.table(("session", "kind", "ended", "forced", "last words"), rows)
+    cancelled = sum(line.status is SessionStatus.CANCELLED for line in lines)
+    screen.line(f"tree {tree_id}: {len(lines):,} sessions, {cancelled:,} of them cancelled")
+
+
+def _to_json(line: ReceiptLine) -> dict[str, str | bool]:
+    return {
+        "session": line.session_id,
+        "kind": line.kind,
+        "status": line.status,
+        "forced": line.forced,
+        "summary": shortened(line.summary),
+    }

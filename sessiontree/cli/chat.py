@@ -1,0 +1,145 @@
+"""Chat: what ``sessiontree chat`` does: a person talks to a session of a live tree."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from pathlib import Path
+
+from sessiontree.cli.answering import Answering
+from sessiontree.cli.jobs import run_jobs
+from sessiontree.cli.reaching import news_of, open_tree
+from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree import state_dir_of
+from sessiontree.cli.typed_lines import TypedLines
+from sessiontree.contracts.errors import SessionClosed, SessionTreeError
+from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
+from sessiontree.door.client import DoorClient
+
+MOST_SENT = 16
+"""Messages that wait for their replies; later ones are held back here until one has its own."""
+HELP = "lines are sent; /steer TEXT stops what runs and is heard at once, /quit leaves"
+
+
+def chat(
+    screen: RichScreen, *, path: Path | None, state_dir: Path | None, tree_id: str | None, session: str
+) -> int:
+    """Send lines to a session and show its replies; return the exit code.
+
+    What is said on the session's channel is shown too, and every request of the tree that waits for a person
+    is asked; a line then answers it. Ends with the input once every reply is there, with ``/quit``, or when
+    the session ends or its tree is let go.
+
+    Args:
+        screen: Where it is shown.
+        path: The workspace; None = this directory.
+        state_dir: Where the journal lies; None = the workspace's own place.
+        tree_id: The tree; None = the only one that is open.
+        session: The session's path.
+
+    Raises:
+        TreeNotFound, SessionClosed: nobody has the tree open, or tree or session have ended.
+        SessionNotFound: it has no such session.
+        JournalError: there is no journal, or it can't be read.
+        ConfigError: several trees are open and none is named.
+    """
+    place = state_dir_of(path, state_dir)
+    asyncio.run(_talk(screen, place, tree_id, session))
+    return 0
+
+
+async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> None:
+    client = await DoorClient.find(place)
+    if client is None:
+        await open_tree(None, place, tree_id)
+        return
+    async with client:
+        tree = await open_tree(client, place, tree_id)
+        report = await client.report(tree, session)
+        if report.status.is_final:
+            raise SessionClosed(session, f"it ended {report.status}; there is nobody to talk to")
+        await _Talk(client, screen, tree, session).run()
+
+
+class _Talk:
+    """One person, one session."""
+
+    def __init__(self, client: DoorClient, screen: RichScreen, tree_id: str, session: str) -> None:
+        self._client = client
+        self._screen = screen
+        self._tree_id = tree_id
+        self._session = session
+        self._answering = Answering(client, screen)
+        self._sending: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(MOST_SENT)
+
+    async def run(self) -> None:
+        """Talk until there is nobody to talk to, or nothing more to say."""
+        self._screen.line(f"tree {self._tree_id}, {self._session}: {HELP}")
+        try:
+            with TypedLines(sys.stdin) as typed:
+                after_seq = await self._answering.begin(self._tree_id)
+                await run_jobs(self._hear(typed), self._heed(after_seq))
+        finally:
+            for task in self._sending:
+                task.cancel()
+            if self._sending:
+                await asyncio.wait(self._sending)
+
+    async def _hear(self, typed: TypedLines) -> bool:
+        while (line := await typed.next()) is not None:
+            if await self._answering.take(line) or not line.strip():
+                continue
+            word, _, rest = line.strip().partition(" ")
+            if word == "/quit":
+                return True
+            if word == "/steer" and rest.strip():
+                self._send(rest.strip(), "steer")
+            elif word.startswith("/"):
+                self._screen.line(f"({word} is no command: {HELP})")
+            else:
+                self._send(line, "follow_up")
+        if not self._answering.is_done:
+            self._screen.line("(the input ended: what is asked stays open)")
+        await self._replied()
+        return True
+
+    async def _replied(self) -> None:
+        """Wait until every message has its reply, or the reason why there is none."""
+        if self._sending:
+            await asyncio.wait(self._sending)
+
+    def _send(self, text: str, mode: SendMode) -> None:
+        task = asyncio.create_task(self._say(text, mode))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _say(self, text: str, mode: SendMode) -> None:
+        async with self._slots:
+            try:
+                reply = await self._client.send(
+                    self._tree_id, self._session, text, mode, secrets.token_hex(16)
+                )
+            except SessionTreeError as error:
+                self._screen.line(f"(no reply: {type(error).__name__}: {error})")
+                return
+        for line in reply.text.splitlines():
+            self._screen.line(line)
+        if reply.error is not None:
+            self._screen.line(f"(no reply: {reply.error})")
+
+    async def _heed(self, after_seq: int) -> bool:
+        last_words = f"(tree {self._tree_id} was let go; resume it to go on)"
+        async for fact in news_of(self._client, self._tree_id, after_seq):
+            await self._answering.heed(self._tree_id, fact)
+            if isinstance(fact, ChannelSaid) and fact.channel == self._session:
+                for line in fact.text.splitlines():
+                    self._screen.line(f"{fact.session}: {line}")
+            elif isinstance(fact, SessionEnded) and fact.session == self._session:
+                last_words = f"({self._session} ended {fact.status})"
+                break
+        await self._replied()
+        self._screen.line(last_words)
+        return True
