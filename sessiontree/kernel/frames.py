@@ -153,6 +153,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfit:
+    """The host can't embody the session, though another may: its process was confined before something was."""
+
+    session: str
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PollReply:
     """What a host answers to a poll."""
 

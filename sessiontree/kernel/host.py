@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from sessiontree.kernel.frames import (
     Proceed,
     Reask,
     Release,
+    Unfit,
     Watch,
 )
 from sessiontree.kernel.mailbox import Mailbox
@@ -163,6 +165,10 @@ class HostCore:
 
     def _adopt(self, adopt: Adopt) -> None:
         self._drop()
+        if self._process is not None and not os.access(adopt.workspace, os.R_OK | os.X_OK):
+            reason = f"this process can't read {adopt.workspace!r}"
+            self._mailbox.put(Unfit(adopt.session, adopt.epoch, reason))
+            return
         try:
             self._runner = self._embody(adopt)
         except Exception as error:  # noqa: BLE001 - a session that cannot be built ends alone, as a typed outcome

@@ -117,9 +117,9 @@ class HostLink:
         """Tell ``on_free`` once everything sent so far is known to be received."""
         self._free_at = self._number
 
-    def condemn(self, reason: str) -> None:
-        """End the host for what its session does."""
-        self._dead(HostLost(reason, to_blame=True))
+    def condemn(self, reason: str, *, to_blame: bool) -> None:
+        """End the host, for what its session does or for what it is."""
+        self._dead(HostLost(reason, to_blame))
 
     def end(self) -> None:
         """End host and link without waiting; nobody is told."""

@@ -24,7 +24,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
 from sessiontree.kernel.clock import KernelClock
-from sessiontree.kernel.frames import Outcome
+from sessiontree.kernel.frames import Outcome, Unfit
 from sessiontree.kernel.gateway import Gateway
 from sessiontree.kernel.grants import Grants
 from sessiontree.kernel.keeper import Surroundings, TreeKeeper
@@ -104,9 +104,12 @@ class SupervisorCore:
         )
 
     @staticmethod
-    def _on_outcome(link: HostLink, outcome: Outcome) -> None:
+    def _on_outcome(link: HostLink, outcome: Outcome | Unfit) -> None:
         seat = link.seat
-        if isinstance(seat, Seat) and seat.session == outcome.session and seat.epoch == outcome.epoch:
+        if isinstance(outcome, Unfit):
+            # Started before the workspace was there: a host started now sees it, or nobody does.
+            link.condemn(outcome.reason, to_blame=False)
+        elif isinstance(seat, Seat) and seat.session == outcome.session and seat.epoch == outcome.epoch:
             seat.keeper.on_outcome(seat, outcome)
 
     def _on_progress(self, progress: Progress) -> None:
@@ -278,7 +281,7 @@ class SupervisorCore:
         """
         link = self.grants.check(grant, "report").link
         if link is not None:
-            link.condemn(reason)
+            link.condemn(reason, to_blame=True)
 
     def session_exists(self, tree_id: str, session: str) -> None:
         """Check that a session can take input.
