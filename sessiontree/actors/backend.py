@@ -16,6 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.actors.baggage import pack
 from sessiontree.actors.engine import Engine
+from sessiontree.actors.jail import level_of
 from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
 from sessiontree.actors.progress import Watches
@@ -151,9 +152,11 @@ class RayBackend:
         await self._engine.start()
         key = secrets.token_hex(16)
         self._scratch = Path(tempfile.mkdtemp(prefix="sessiontree-"))
-        actor: Any = actor_of(SupervisorShell).options(**self._options()).remote(key, self._settings())
+        settings = self._settings()
+        actor: Any = actor_of(SupervisorShell).options(**self._options()).remote(key, settings)
         line = Line(actor, key)
         try:
+            await asyncio.to_thread(level_of, settings)
             await line.begin()
         except RayError as error:
             raise SessionTreeError(f"the supervisor did not start: {words_of(error)}") from error

@@ -9,18 +9,35 @@ from typing import Any
 import ray
 
 from sessiontree.kernel.settings import Settings
-from sessiontree.sandbox import Jail, prepare_victims, py_executable
+from sessiontree.sandbox import Jail, Level, prepare_victims, probe, py_executable
 
 
 def confined(settings: Settings) -> dict[str, Any]:
     """Return the runtime environment of a process that may write to Ray's logs alone."""
-    own = ray.get_runtime_context().runtime_env.get("py_executable")
+    return {"py_executable": py_executable(_jail(settings), _own_python())}
+
+
+def level_of(settings: Settings) -> Level:
+    """Start a process confined so, as a trial, and return the level it had. Blocks for some 0.1 s.
+
+    Raises:
+        ConfigError: it does not start; a Worker's host would not either, and nobody would say why.
+    """
+    return probe(_jail(settings), _own_python())
+
+
+def _own_python() -> str | None:
+    """Return what the job itself starts Python with, where it says so."""
+    own: str | None = ray.get_runtime_context().runtime_env.get("py_executable")
+    return own
+
+
+def _jail(settings: Settings) -> Jail:
     hidden = (settings.state_dir, *(() if settings.token_path is None else (settings.token_path,)))
     secrets = () if settings.token_path is None else (("RAY_AUTH_TOKEN", settings.token_path),)
-    jail = Jail(
+    return Jail(
         hidden=hidden, writable=(settings.logs_dir,), secrets=secrets, enforcement=settings.enforcement
     )
-    return {"py_executable": py_executable(jail, own)}
 
 
 def victims_for(settings: Settings, name: str) -> Path:
