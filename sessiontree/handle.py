@@ -24,12 +24,10 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
-from sessiontree.kernel.replay import fact_of
+from sessiontree.kernel.replay import session_of
 from sessiontree.kernel.replies import Reply, tool_reply
 from sessiontree.options import ApproverLike, split_approver
 from sessiontree.schema.result import result_schema_of, result_value
-from sessiontree.session.evolve import evolve
-from sessiontree.session.state import initial
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
 
@@ -313,10 +311,7 @@ class SessionHandle:
     def history(self) -> list[Message]:
         """Return the session's transcript, oldest first, as far as it is durable."""
         record = self._backend.owner.record_of(self._tree_id, self.session_id)
-        session = initial(record.spec, record.limits)
-        for text in record.facts:
-            evolve(session, fact_of(text))
-        return session.transcript
+        return session_of(record.spec, record.limits, record.facts).transcript
 
 
 def kind_of(kind: SessionKind | str) -> SessionKind:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from sessiontree import Runtime
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile(
@@ -59,6 +63,20 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         select.select([], [], [], 0.02)
     left = [*processes, *(f"file {path}" for path in [*temporary.iterdir(), *state.iterdir()])]
     assert not left, "the tests left behind: " + "; ".join(left)
+
+
+@pytest.fixture(scope="session")
+def ray_runtime(nothing_left_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """The one Ray of the run, and a runtime on it that serves every test's trees; started by its first tree.
+
+    Its state lies beside the run's own directory: what appears in a directory on the way to a hidden place stays
+    unseen by Workers that run already, and every test makes a workspace.
+    """
+    place = Path(tempfile.mkdtemp(prefix="state-", dir=tmp_path_factory.getbasetemp().parent))
+    runtime = Runtime(place / "state", backend="ray")
+    yield runtime
+    asyncio.run(runtime.close())
+    shutil.rmtree(place)
 
 
 def _own_processes() -> list[str]:

@@ -129,7 +129,8 @@ class HostCore:
 
     def _is_stained(self, process: HostProcess) -> bool:
         abandoned = 0 if self._watch is None else self._watch.abandoned
-        return self._left_behind + abandoned > 0 or (self._runner is None and process.is_busy())
+        calling = self._runner is not None and self._runner.is_calling
+        return self._left_behind + abandoned > 0 or (not calling and process.is_busy())
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Adopt):

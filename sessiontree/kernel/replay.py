@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.codec import current_versions, from_wire
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.spec import SessionSpec
 from sessiontree.journal.upcast import Upcasters
+from sessiontree.session.evolve import evolve
+from sessiontree.session.state import SessionState, initial
 
 FACTS = (session_facts, tree_facts)
 """Rooms whose import makes every kind of fact known."""
@@ -24,3 +29,11 @@ def fact_of(text: str) -> Any:
         JournalCorrupt: it names nothing any release wrote.
     """
     return from_wire(UPCASTERS.upcast(json.loads(text)))
+
+
+def session_of(spec: SessionSpec, limits: Limits, texts: Iterable[str]) -> SessionState:
+    """Return a session's state by its facts, oldest first."""
+    state = initial(spec, limits)
+    for text in texts:
+        evolve(state, fact_of(text))
+    return state

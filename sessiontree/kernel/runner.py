@@ -25,14 +25,12 @@ from sessiontree.kernel.consulting import consult
 from sessiontree.kernel.frames import Adopt, HostInstruction, MeterTurn, Outcome
 from sessiontree.kernel.preparing import stimulus_of
 from sessiontree.kernel.questions import Questioner
-from sessiontree.kernel.replay import fact_of
+from sessiontree.kernel.replay import session_of
 from sessiontree.kernel.running import Running, RunningCalls
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import call_id_of
 from sessiontree.session.decide import react
-from sessiontree.session.evolve import evolve
-from sessiontree.session.state import SessionState, initial
 from sessiontree.session.turns import rests
 
 FACTS_PER_REPORT = 256
@@ -88,7 +86,7 @@ class SessionRunner:
             todo.CallModel: self._call_model,
             todo.RunApprover: self._run_approver,
         }
-        self.state = self._rebuild(adopt)
+        self.state = session_of(adopt.spec, adopt.limits, adopt.facts)
         self._reported_usage = self.state.usage
         at_ms = now_ms()
         if adopt.recovered:
@@ -97,13 +95,6 @@ class SessionRunner:
         self._inputs.append(
             ("adopted", stimuli.Adopted(at_ms, questioner.cards, adopt.model, questioner.prompt), False)
         )
-
-    @staticmethod
-    def _rebuild(adopt: Adopt) -> SessionState:
-        state = initial(adopt.spec, adopt.limits)
-        for text in adopt.facts:
-            evolve(state, fact_of(text))
-        return state
 
     def feed(self, causes: tuple[str, ...], given: tuple[Stimulus, ...]) -> None:
         """Take stimuli in; returns before anything that takes time is done."""
@@ -130,6 +121,11 @@ class SessionRunner:
             task.cancel()
         if self._driver is not None:
             self._driver.cancel()
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether a call runs, or anything else beside the machine."""
+        return bool(self._in_call or self._running or self._tasks)
 
     def reask(self, turn: int) -> None:
         """Ask the model of an open turn again, with everything it needs."""

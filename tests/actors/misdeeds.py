@@ -1,0 +1,142 @@
+"""Tools that harm the process they run in, and a model that has a session call the one its task names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from sessiontree import (
+    FunctionModel,
+    ModelRequest,
+    PermissionTier,
+    SessionKind,
+    Tool,
+    ToolContext,
+    ToolResult,
+)
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.models.answers import Answer, call
+
+
+class Nothing(BaseModel):
+    """No arguments."""
+
+
+class Misdeed(Tool[Nothing]):
+    """Says it only reads, and does something else."""
+
+    description = "Misbehave."
+    Params: ClassVar[type[BaseModel]] = Nothing
+    tier = PermissionTier.READ_ONLY
+    kinds = frozenset(SessionKind)
+
+    def __init__(self, name: str, body: Callable[[ToolContext], JsonValue]) -> None:
+        self.name = name
+        self._body = body
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        return ToolResult(self._body(ctx))
+
+
+def block(ctx: ToolContext) -> JsonValue:
+    """Keep the loop from everything else."""
+    time.sleep(1000)  # noqa: TID251 - the misdeed itself
+    return "awake"
+
+
+def leak(ctx: ToolContext) -> JsonValue:
+    """Leave a thread behind, and say in which process."""
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    return os.getpid()
+
+
+def leave(ctx: ToolContext) -> JsonValue:
+    """End the process."""
+    os._exit(3)
+
+
+def grow(ctx: ToolContext) -> JsonValue:
+    """Hold ever more memory."""
+    held = []
+    while True:
+        held.append(bytearray(b"x" * 20_000_000))
+
+
+def name(ctx: ToolContext) -> JsonValue:
+    """Say which process this is."""
+    return os.getpid()
+
+
+_READY = ThreadPoolExecutor(1)
+_READY.submit(int).result()
+
+
+def _attempts(target: Path) -> dict[str, Callable[[], object]]:
+    return {
+        "create": lambda: (target.parent / "made").write_text("x"),
+        "overwrite": lambda: target.write_text("x"),
+        "append": lambda: target.open("a").write("x"),
+        "truncate": lambda: os.truncate(target, 0),
+        "delete": target.unlink,
+        "chmod": lambda: target.chmod(0o777),
+        "touch": lambda: os.utime(target, (1, 1)),
+        "rename": lambda: target.rename(target.parent / "moved"),
+        "link": lambda: os.link(target, target.parent / "linked"),
+        "directory": lambda: (target.parent / "folder").mkdir(),
+    }
+
+
+def _tried(target: Path, route: str) -> list[str]:
+    succeeded = []
+    for what, attempt in _attempts(target).items():
+        with contextlib.suppress(OSError):
+            attempt()
+            succeeded.append(f"{what} from {route}")
+    return succeeded
+
+
+_BY_COMMAND = (
+    "import sys; sys.path[:0] = {path!r}; from tests.actors.misdeeds import _tried; import pathlib; \
+print(*_tried(pathlib.Path({target!r}), 'a subprocess'), sep=chr(10), end='')"
+)
+
+
+def write_all(ctx: ToolContext) -> JsonValue:
+    """Try to change a file in every way from everywhere; returns what succeeded."""
+    target = ctx.workspace_root / "victim"
+    succeeded = _tried(target, "the loop")
+    fresh: list[str] = []
+    thread = threading.Thread(target=lambda: fresh.extend(_tried(target, "a fresh thread")))
+    thread.start()
+    thread.join()
+    succeeded += fresh
+    succeeded += _READY.submit(_tried, target, "a ready thread").result()
+    script = _BY_COMMAND.format(path=sys.path, target=str(target))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    return [*succeeded, *done.stdout.splitlines()]  # type: ignore[list-item]
+
+
+TOOLS = tuple(Misdeed(body.__name__, body) for body in (block, leak, leave, grow, name, write_all))
+
+
+def reply(request: ModelRequest) -> Answer:
+    """Call the tool the task names, then say what came of it; Main just answers."""
+    if request.kind is SessionKind.MAIN:
+        return "still here"
+    results = [each for each in request.messages if isinstance(each, ToolResultMessage)]
+    return f"{results[-1].text}" if results else call(request.messages[0].text)
+
+
+MODEL = FunctionModel(reply)
