@@ -34,9 +34,12 @@ def error_from_wire(wire: object) -> SessionTreeError:
         cls = ERRORS.get(name) if isinstance(name, str) else None
         if cls is not None and isinstance(fields, list):
             try:
-                return cls(*_given(cls, fields))
-            except (TypeError, ValueError):
+                error = cls(*_given(cls, fields))
+                str(error)  # fields of wrong types may show only here
+            except (TypeError, ValueError, AttributeError):
                 pass
+            else:
+                return error
     return SessionTreeError(f"the runtime refused: {wire}")
 
 

@@ -1,0 +1,114 @@
+"""Requests: any line is a request, a withdrawal, or a plain refusal; answers travel in bounded parts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.door.lines import MAX_LINE_BYTES
+from sessiontree.door.requests import (
+    MAX_PART_CHARS,
+    Given,
+    Request,
+    Told,
+    Withdrawal,
+    error_line,
+    line_of,
+    lines_of,
+    said_in,
+)
+from sessiontree.testing.strategies import json_objects, json_values, texts
+
+LINES = st.one_of(
+    st.binary(max_size=40),
+    json_values.map(lambda value: json.dumps(value).encode()),
+    st.fixed_dictionaries({"id": json_values, "ask": json_values, "given": json_values}).map(
+        lambda wire: json.dumps(wire).encode()
+    ),
+    st.sampled_from(
+        [b"[" * 200_000, b'{"id":NaN,"ask":"report"}', b'{"id":' + b"9" * 5000 + b"}", b"\xff{}"]
+    ),
+)
+
+
+@given(LINES)
+def test_any_line_is_understood_or_refused(line: bytes) -> None:
+    """Nothing but a ValueError comes of garbage, and what is understood is sound."""
+    try:
+        said = said_in(line)
+    except ValueError:
+        return
+    assert isinstance(said, Request | Withdrawal)
+    assert type(said.id) is int
+    assert said.id >= 0
+
+
+@given(st.integers(0, 2**53), texts, json_objects)
+def test_a_request_is_what_was_said(number: int, ask: str, given_: dict[str, Any]) -> None:
+    """Id, question and arguments come through, whatever they hold."""
+    line = line_of({"id": number, "ask": ask, "given": given_})
+    assert line.endswith(b"\n")
+    assert said_in(line[:-1]) == Request(number, ask, Given(given_))
+    assert said_in(line_of({"withdraw": number})[:-1]) == Withdrawal(number)
+
+
+def test_a_long_answer_travels_in_parts_that_fit() -> None:
+    """No line of an answer is much longer than a part; together the parts are the answer."""
+    items = [f"{number}:" + "x" * 1000 for number in range(2000)]
+    lines = list(lines_of(7, Told(value={"all": True}, items=items)))
+    assert len(lines) > 4
+    assert max(map(len, lines)) < MAX_PART_CHARS + 3000
+    wires = [json.loads(line) for line in lines]
+    assert [item for wire in wires[:-1] for item in wire["items"]] == items
+    assert wires[-1] == {"id": 7, "value": {"all": True}}
+
+
+def test_an_answer_that_fits_no_line_is_refused() -> None:
+    """One item beyond a line's bound is an error, not a line nobody can take."""
+    with pytest.raises(SessionTreeError, match="read the journal"):
+        list(lines_of(1, Told(items=["x" * (MAX_LINE_BYTES + 1)])))
+
+
+def test_an_error_without_a_question_is_the_last_word() -> None:
+    """It travels without an id."""
+    assert json.loads(error_line(None, ConfigError("no"))) == {
+        "id": None,
+        "error": {"type": "ConfigError", "fields": ["no"]},
+    }
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("text", 1),
+    ("text", None),
+    ("words", " \n"),
+    ("truth", 1),
+    ("count", -1),
+    ("count", 2**63),
+    ("count", True),
+    ("count", 1.0),
+    ("seconds", 20.5),
+    ("seconds", True),
+    ("seconds", "1"),
+    ("object", []),
+    ("one_of", "c"),
+]
+
+
+@pytest.mark.parametrize(("getter", "value"), WRONG)
+def test_a_wrong_argument_is_named(getter: str, value: Any) -> None:
+    """What is not as it must be is refused with the argument's name."""
+    more: dict[str, tuple[Any, ...]] = {"seconds": (20.0,), "one_of": (("a", "b"),)}
+    with pytest.raises(ConfigError, match=r"^thing "):
+        getattr(Given({"thing": value}), getter)("thing", *more.get(getter, ()))
+
+
+@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -0.1])
+def test_a_time_that_is_none_is_refused(wait: float) -> None:
+    """Nobody waits for ever."""
+    with pytest.raises(ConfigError, match=r"^wait_s "):
+        Given({"wait_s": wait}).seconds("wait_s", 20.0)
