@@ -67,10 +67,10 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @pytest.fixture(scope="session")
 def ray_runtime(nothing_left_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    """The one Ray of the run, and a runtime on it that serves every test's trees; started by its first tree.
+    """The one Ray of the run, and a runtime on it for every test's trees; started by the first.
 
-    Its state lies beside the run's own directory: what appears in a directory on the way to a hidden place stays
-    unseen by Workers that run already, and every test makes a workspace.
+    Its state lies beside the run's own directory: what appears in a directory on the way to a hidden place
+    stays unseen by Workers that run already, and every test makes a workspace.
     """
     place = Path(tempfile.mkdtemp(prefix="state-", dir=tmp_path_factory.getbasetemp().parent))
     runtime = Runtime(place / "state", backend="ray")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 from typing import Any
 
 import ray
@@ -14,6 +15,7 @@ from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
 from sessiontree.actors.jail import confined, victims_for
 from sessiontree.actors.transport import RayTransport
+from sessiontree.door.server import DoorServer
 from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.serving import Serving
 from sessiontree.kernel.settings import OBSERVING, Settings
@@ -41,7 +43,13 @@ class SupervisorShell:
         """Keep what it was started with."""
         sys.setswitchinterval(0.0005)
         self._settings = settings
-        self._serving = Serving(key, settings, self._start_host, self._start_gateway)
+        self._serving = Serving(
+            key,
+            settings,
+            self._start_host,
+            self._start_gateway,
+            partial(DoorServer, state_dir=settings.state_dir),
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transports: set[RayTransport] = set()
 

@@ -154,7 +154,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """The host can't embody the session, though another may: its process was confined before something was."""
+    """The host can't embody the session, though a later one may: it was confined too early."""
 
     session: str
     epoch: int

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, TreeNotFound
@@ -37,6 +37,18 @@ FOR_GRANTS: Final = frozenset({"spawn", "say", "report", "last_words"})
 """What hosts may ask for the session they embody."""
 
 
+class Beside(Protocol):
+    """What stands beside a supervisor."""
+
+    def start(self) -> None:
+        """Begin, on the running loop."""
+        ...
+
+    async def close(self) -> None:
+        """End; the supervisor has ended before."""
+        ...
+
+
 class Serving:
     """Answers the creating program, which shows a key, and hosts, which show a grant.
 
@@ -45,6 +57,7 @@ class Serving:
         settings: What the runtime was started with.
         start_host: Starts a host of a pool, which shows a key of its own for baggage.
         start_gateway: Starts the gateway, likewise.
+        beside: What else stands beside the supervisor while it is open, such as a door for other processes.
     """
 
     def __init__(
@@ -53,6 +66,7 @@ class Serving:
         settings: Settings,
         start_host: Callable[[str, str], Transport],
         start_gateway: Callable[[str], Transport],
+        beside: Callable[[Owner], Beside],
     ) -> None:
         """Begin with nothing open."""
         self.incarnation = secrets.token_hex(8)
@@ -61,6 +75,8 @@ class Serving:
         self._settings = settings
         self._start_host = start_host
         self._start_gateway = start_gateway
+        self._stand_beside = beside
+        self._beside: Beside | None = None
         self._hub = ProgressHub()
         self._clock = KernelClock()
         self._baggage: dict[str, Baggage] = {}
@@ -135,6 +151,8 @@ class Serving:
             most_losses=MOST_LOSSES,
         )
         self._owner = Owner(self._core)
+        self._beside = self._stand_beside(self._owner)
+        self._beside.start()
         for _ in range(self._settings.warm):
             for name in (ACTING, OBSERVING):
                 self._core.scheduler.warm(name)
@@ -217,4 +235,6 @@ class Serving:
         if self._core is not None:
             core, self._core, self._owner = self._core, None, None
             await core.close()
+            if self._beside is not None:
+                await self._beside.close()
             await core.journal.close()

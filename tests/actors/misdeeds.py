@@ -42,7 +42,7 @@ class Misdeed(Tool[Nothing]):
     kinds = frozenset(SessionKind)
 
     def __init__(self, name: str, body: Callable[[ToolContext], JsonValue]) -> None:
-        self.name = name
+        self.name = name  # type: ignore[misc]
         self._body = body
 
     async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
@@ -123,9 +123,9 @@ def write_all(ctx: ToolContext) -> JsonValue:
     succeeded += fresh
     succeeded += _READY.submit(_tried, target, "a ready thread").result()
     script = _BY_COMMAND.format(path=sys.path, target=str(target))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return [*succeeded, *done.stdout.splitlines()]  # type: ignore[list-item]
+    return [*succeeded, *done.stdout.splitlines()]
 
 
 TOOLS = tuple(Misdeed(body.__name__, body) for body in (block, leak, leave, grow, name, write_all))

@@ -13,6 +13,13 @@ from sessiontree.actors.backend import RayBackend
 from tests.actors.misdeeds import MODEL, TOOLS
 
 PATIENCE_S = 60.0
+
+
+def listed(folder: Path) -> list[str]:
+    """Return the names in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 CRASHES = {
     "leave": "lost 3 hosts in a row at the same step",
     "block": "kept observing",
@@ -62,7 +69,7 @@ async def test_workers_process_changes_no_file(
     after = victim.stat()
     assert victim.read_text() == "as it was"
     assert (after.st_mtime_ns, after.st_mode, after.st_nlink) == (before.st_mtime_ns, before.st_mode, 1)
-    assert [path.name for path in tmp_path.iterdir()] == ["victim"]
+    assert listed(tmp_path) == ["victim"]
     backend = ray_runtime.backend
     assert isinstance(backend, RayBackend)
     levels = {row.confinement for row in await backend.hosts() if row.pool == "observing" and row.pid}
