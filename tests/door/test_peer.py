@@ -1,0 +1,131 @@
+"""Peers: the same user, no more confined than the runtime, or root; everybody else is told no."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import SessionTree
+from sessiontree.door.peer import Confinement, Peer, confinement_of, peer_of, refusal_of
+
+FREE = Confinement(0, no_new_rights=False)
+FILTERED = Confinement(1, no_new_rights=False)
+BOUND = Confinement(0, no_new_rights=True)
+CONTAINER = Confinement(1, no_new_rights=True)
+
+NOBODY = 65534
+KNOCK = """
+import ctypes, os, socket, sys
+os.fchdir(int(sys.argv[1]))
+if sys.argv[2] == "confined":
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+if sys.argv[2] == "somebody else":
+    os.setgroups([])
+    os.setgid(int(sys.argv[3]))
+    os.setuid(int(sys.argv[3]))
+line = socket.socket(socket.AF_UNIX)
+line.connect("door")
+try:
+    line.sendall(b'{"id":1,"ask":"open_trees"}\\n')
+except BrokenPipeError:  # hung up on already; what was said before is still there
+    pass
+with line.makefile("rb") as heard:
+    for _ in range(2):
+        sys.stdout.buffer.write(heard.readline())
+"""
+"""Knocks at the door of a directory and prints the first two things it is told."""
+
+
+@pytest.mark.parametrize(
+    ("peer", "own", "theirs", "reason"),
+    [
+        (Peer(7, 1000), FREE, FREE, None),
+        (Peer(7, 1000), CONTAINER, CONTAINER, None),
+        (Peer(7, 1000), CONTAINER, FREE, None),
+        (Peer(7, 0), FREE, None, None),
+        (Peer(7, 0), FREE, CONTAINER, None),
+        (Peer(7, 1001), FREE, FREE, "runs as user 1001"),
+        (Peer(7, 1000), FREE, FILTERED, "is confined"),
+        (Peer(7, 1000), FREE, BOUND, "is confined"),
+        (Peer(7, 1000), BOUND, CONTAINER, "is confined"),
+        (Peer(7, 1000), FREE, None, "can't be seen"),
+        (Peer(7, 1000), None, FREE, "can't be seen"),
+    ],
+)
+def test_who_is_an_owner(
+    peer: Peer, own: Confinement | None, theirs: Confinement | None, reason: str | None
+) -> None:
+    """A runtime of user 1000 lets in that user and root; no process confined like its Workers' hosts."""
+    refused = refusal_of(peer, 1000, own, theirs)
+    if reason is None:
+        assert refused is None
+    else:
+        assert reason in (refused or "")
+
+
+def test_a_peer_is_as_the_system_says() -> None:
+    """Process and user come from the kernel, not from what a peer says."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_of(ours) == Peer(os.getpid(), os.geteuid())
+    assert str(Peer(7, 0)) == "person (uid 0, pid 7)"
+
+
+def test_the_confinement_of_nobody_is_not_known() -> None:
+    """Processes that can't be seen have none."""
+    assert confinement_of() == confinement_of(os.getpid())
+    assert confinement_of() is not None
+    assert confinement_of(0) is None
+    assert confinement_of(2**22 + 1) is None
+
+
+async def knock(state_dir: Path, how: str) -> list[dict[str, Any]]:
+    """Have another process knock at a door; return what it is told."""
+    directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        program = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", "-c", KNOCK, str(directory), how, str(NOBODY),
+            stdout=PIPE, pass_fds=(directory,),
+        )  # fmt: skip
+        out, _ = await program.communicate()
+    finally:
+        os.close(directory)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def test_a_process_of_its_user_is_heard(tree: SessionTree) -> None:
+    """It is greeted and answered."""
+    greeting, answer = await knock(tree.state_dir, "free")
+    assert (greeting["protocol"], greeting["pid"]) == (1, os.getpid())
+    assert answer == {"id": 1, "items": [tree.tree_id]}
+
+
+async def test_a_confined_process_is_no_owner(tree: SessionTree) -> None:
+    """What a Worker's host can reach, it cannot use: it would answer its own requests."""
+    (refusal,) = await knock(tree.state_dir, "confined")
+    assert refusal["error"]["type"] == "PermissionDenied"
+    assert "is confined and the runtime is not" in refusal["error"]["fields"][1]
+    assert await tree.main.send("x") == "heard: x"
+
+
+async def test_another_user_is_no_owner(tree: SessionTree) -> None:
+    """File modes keep others out; where somebody loosened them, the peer's user does."""
+    if os.geteuid() != 0:
+        # only root can become somebody else; so the runtime is, here
+        assert refusal_of(Peer(os.getpid(), os.geteuid()), os.geteuid() + 1, FREE, FREE) is not None
+        return
+    tree.state_dir.chmod(0o755)
+    assert await knock(tree.state_dir, "somebody else") == []
+    (tree.state_dir / "door").chmod(0o666)
+    (refusal,) = await knock(tree.state_dir, "somebody else")
+    assert f"runs as user {NOBODY}" in refusal["error"]["fields"][1]
+    assert await tree.main.send("x") == "heard: x"
