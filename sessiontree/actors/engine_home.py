@@ -208,7 +208,7 @@ def processes_of(home: Path, known: set[Process] | None = None) -> set[Process]:
         home: The private directory.
         known: Processes known to belong to it, whatever they show now.
     """
-    return _with_descendants(
+    return with_descendants(
         known or set(),
         lambda pid: _writes_logs(pid, home / RAY_FOLDER) or _carries(pid, home / TOKEN),
     )
@@ -216,10 +216,14 @@ def processes_of(home: Path, known: set[Process] | None = None) -> set[Process]:
 
 def log_writers(ray_folder: Path) -> set[Process]:
     """Return the processes that write Ray's logs beneath a folder, and their descendants."""
-    return _with_descendants(set(), lambda pid: _writes_logs(pid, ray_folder))
+    return with_descendants(set(), lambda pid: _writes_logs(pid, ray_folder))
 
 
-def _with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set[Process]:
+def with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set[Process]:
+    """Return the living processes among known ones and those that belong, and their descendants.
+
+    Never the caller.
+    """
     children: dict[int, list[int]] = {}
     pids = [process.pid for process in known]
     for pid in _own_pids():

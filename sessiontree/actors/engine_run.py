@@ -298,10 +298,10 @@ def _told(error: BaseException, last_words: str) -> SessionTreeError:
 
 
 def _last_words(home: Path) -> str:
-    """Return the ends of what Ray's processes wrote to their error files, before these are removed."""
+    """Return the beginnings of what Ray's processes wrote to their error files, before these are removed."""
     found = []
     for path in sorted((home / engine_home.RAY_FOLDER).glob("session_2*/logs/*.err")):
         with contextlib.suppress(OSError):
-            lines = path.read_text("utf-8", "replace").strip().splitlines()[-3:]
+            lines = path.read_text("utf-8", "replace").strip().splitlines()[:3]
             found += [f"{path.name}: {line[:300]}" for line in lines]
     return "".join(f"\n  {line}" for line in found[:12])

@@ -26,6 +26,8 @@ SYSTEM_CONFIG: Mapping[str, Any] = {
     "health_check_failure_threshold": 60,
     "health_check_period_ms": 3_000,
     "health_check_timeout_ms": 10_000,
+    # One worker per CPU ahead of need: on a large machine more than ever run, and no host is ready sooner.
+    "prestart_worker_first_driver": False,
     # A worker that was just starting when everything was stopped gets its time again.
     "worker_register_timeout_seconds": 180,
 }
