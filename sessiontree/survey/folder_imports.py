@@ -8,7 +8,8 @@ time (search paths, build files, aliases of bundlers) isn't known here, so the a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from sessiontree.survey.whereabouts import Whereabouts, ancestors_of, from_here, joined, name_of, parent_of
@@ -71,16 +72,19 @@ class FolderImports:
         return any(name.endswith(endings) for name in self.where.at(directory).files)
 
     def python_roots(self, folder: str, package: str) -> tuple[str, ...]:
-        """Return the roots, in order, that hold a package or module of this name; packages are no roots."""
+        """Return the roots, in order, that hold a package or module of this name.
+
+        They are where the outermost package around the folder stands, the root itself, and the given ones.
+        """
         key = (folder, package)
         known = self._python_roots.get(key)
         if known is None:
             files = [package + ending for ending in _PYTHON_FILES]
             found = []
-            for root in self.around(folder):
+            outside = (one for one in ancestors_of(folder) if "__init__.py" not in self.where.at(one).files)
+            for root in dict.fromkeys((next(outside, "."), ".", *self.roots)):
                 content = self.where.at(root)
-                named = package in content.directories or any(file in content.files for file in files)
-                if named and (root == "." or "__init__.py" not in content.files):
+                if package in content.directories or any(file in content.files for file in files):
                     found.append(root)
             known = self._python_roots[key] = tuple(found)
         return known
@@ -105,7 +109,7 @@ Find: TypeAlias = Callable[[FolderImports, str, str], "str | None"]
 def _python(look: FolderImports, path: str, module: str) -> str | None:
     """Find a module as Python 3 does: dots go up from the own package, names are looked up in roots.
 
-    Source: PEP 328.
+    Names of the standard library are its own, whatever directory is called the same. Source: PEP 328.
     """
     name = module.lstrip(".")
     parts = name.split(".") if name else []
@@ -113,7 +117,9 @@ def _python(look: FolderImports, path: str, module: str) -> str | None:
     if level:
         base = from_here(parent_of(path), "../" * (level - 1))
         return None if base is None else look.python_at(base, parts)
-    for root in look.python_roots(parent_of(path), parts[0]) if parts else ():
+    if not parts or parts[0] in sys.stdlib_module_names:
+        return None
+    for root in look.python_roots(parent_of(path), parts[0]):
         found = look.python_at(root, parts)
         if found is not None:
             return found
@@ -158,31 +164,30 @@ def _go(look: FolderImports, path: str, package: str) -> str | None:
 def _jvm(look: FolderImports, path: str, name: str) -> str | None:
     """Find the package of a class, of its member, or of all a package holds (``a.b.C``, ``a.b.C.d``)."""
     parts = name.strip(".").split(".")
-    for root in look.around(parent_of(path)):
+    roots = look.around(parent_of(path))
+    for root in roots:
         for length in range(len(parts), max(0, len(parts) - 3), -1):
-            folder = from_here(root, "/".join(parts[:length]))
-            if folder is not None and look.holds(folder, _JVM_FILES):
+            folder = joined(root, "/".join(parts[:length]))
+            files = look.where.at(folder).files
+            if look.holds(folder, _JVM_FILES) if length == len(parts) else _has_class(files, parts[length]):
                 return folder
-    return None
+    # a file may be called otherwise than what it holds
+    packages = (joined(root, "/".join(parts[:-1])) for root in roots if len(parts) > 1)
+    return next((package for package in packages if look.holds(package, _JVM_FILES)), None)
+
+
+def _has_class(files: Collection[str], name: str) -> bool:
+    return any(name + ending in files for ending in _JVM_FILES)
 
 
 def _rust(look: FolderImports, path: str, module: str) -> str | None:
     """Find a module of the own crate: from ``crate``, ``self`` or ``super`` down, as far as files go."""
-    first, *parts = [part for part in module.split("::") if part] or [""]
-    own = parent_of(path)
-    if name_of(path) not in _RUST_ROOT_FILES:
-        own = joined(own, name_of(path).removesuffix(".rs"))
-    if first == "crate":
-        crates = (one for one in ancestors_of(parent_of(path)) if "Cargo.toml" in look.where.at(one).files)
-        module_at = joined(next(crates, "."), "src")
-    elif first == "self":
-        module_at = own
-    elif first == "super":
-        module_at = parent_of(own)
-        while parts and parts[0] == "super":
-            module_at, parts = parent_of(module_at), parts[1:]
-    else:
+    first, *parts = module.split("::")
+    module_at = _rust_start(look, path, first)
+    if module_at is None:
         return None
+    while first == "super" and parts[:1] == ["super"]:
+        module_at, parts = parent_of(module_at), parts[1:]
     is_root = not _RUST_ROOT_FILES.isdisjoint(look.where.at(module_at).files)
     folder = module_at if is_root else parent_of(module_at)
     for part in parts:
@@ -194,6 +199,20 @@ def _rust(look: FolderImports, path: str, module: str) -> str | None:
             break
         module_at = joined(module_at, part)
     return folder if look.holds(folder, (".rs",)) else None
+
+
+def _rust_start(look: FolderImports, path: str, first: str) -> str | None:
+    """Return the directory below which the modules of a path's first part stand, None for other crates."""
+    folder = parent_of(path)
+    if first == "crate":
+        crates = (one for one in ancestors_of(folder) if "Cargo.toml" in look.where.at(one).files)
+        return joined(next(crates, "."), "src")
+    if first not in {"self", "super"}:
+        return None
+    own = folder
+    if name_of(path) not in _RUST_ROOT_FILES:
+        own = joined(folder, name_of(path).removesuffix(".rs"))
+    return own if first == "self" else parent_of(own)
 
 
 _RULES: dict[str, Find] = {

@@ -72,3 +72,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str | int]]) -> list[st
         cells = (f"{cell:,}" if isinstance(cell, int) else cell for cell in row)
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def more(count: int, what: str) -> list[str]:
+    """Return the lines that say how many more of something there are, none where there is no more."""
+    return ["", f"And {count:,} more {what}."] if count > 0 else []

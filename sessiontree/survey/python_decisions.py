@@ -14,6 +14,7 @@ import ast
 import re
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Any
 
 # every deciding expression shows one of these words; an f-string may hold one that isn't seen
 _SIGN = re.compile(r"\b(?:and|or|else|for|[fF][rR]?(?=\")|[rR][fF](?=\"))")
@@ -25,6 +26,24 @@ _HOLDING = frozenset(
     )
 )
 """Statements that hold statements."""
+_LEAVES = frozenset(
+    (
+        type(None),
+        int,
+        str,
+        bytes,
+        float,
+        complex,
+        bool,
+        type(...),
+        ast.Name,
+        ast.Constant,
+        ast.Load,
+        ast.Store,
+    )
+)
+"""What holds no expression."""
+_DECIDING = frozenset((ast.BoolOp, ast.IfExp, ast.comprehension))
 
 
 class DecidingLines:
@@ -56,7 +75,7 @@ def decisions_in(expressions: Iterable[ast.AST | None], lines: DecidingLines) ->
     Contract: no recursion; linear in the number of nodes of those that stand on deciding lines.
     """
     count = 0
-    waiting: list[ast.AST] = []
+    waiting: list[Any] = []
     for expression in expressions:
         if expression is not None:
             first = getattr(expression, "lineno", 1)
@@ -64,14 +83,23 @@ def decisions_in(expressions: Iterable[ast.AST | None], lines: DecidingLines) ->
                 waiting.append(expression)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.BoolOp):
-            count += len(node.values) - 1
-        elif isinstance(node, ast.IfExp):
-            count += 1
-        elif isinstance(node, ast.comprehension):
-            count += 1 + len(node.ifs)
-        waiting.extend(ast.iter_child_nodes(node))
+        if type(node) in _LEAVES:
+            continue
+        if type(node) in _DECIDING:
+            count += _own_decisions(node)
+        # a look at what a node holds, in place of `ast.iter_child_nodes`, takes half the time
+        for held in vars(node).values():
+            if type(held) is list:
+                waiting.extend(held)
+            elif type(held) not in _LEAVES:
+                waiting.append(held)
     return count
+
+
+def _own_decisions(node: ast.BoolOp | ast.IfExp | ast.comprehension) -> int:
+    if isinstance(node, ast.BoolOp):
+        return len(node.values) - 1
+    return 1 if isinstance(node, ast.IfExp) else 1 + len(node.ifs)
 
 
 def decisions_of(statement: ast.stmt, lines: DecidingLines) -> int:

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 from sessiontree.survey.finding import GroupFindings, Totals
 from sessiontree.survey.languages import BINARY, language_named
-from sessiontree.survey.markdown import code, table
+from sessiontree.survey.markdown import code, more, table
+from sessiontree.survey.structure_report import (
+    complexity_section,
+    duplicates_section,
+    folder_imports_section,
+)
 
 FORMAT_VERSION = 1
 MARKER = f"<!-- sessiontree survey report, format {FORMAT_VERSION} -->"
@@ -41,7 +46,7 @@ def is_report(first_line: str) -> bool:
 
 
 def render(findings: GroupFindings, meta: ReportMeta) -> str:
-    """Return the report: overview, languages, folders, longest functions, notes, imports, problems.
+    """Return the report: overview, languages, folders, functions, files, notes, imports, problems.
 
     Contract: pure; the same findings give the same text. Ends with one line feed.
     """
@@ -50,9 +55,12 @@ def render(findings: GroupFindings, meta: ReportMeta) -> str:
         _languages(findings),
         _folders(findings),
         _functions(findings),
+        complexity_section(findings),
         _files(findings),
+        duplicates_section(findings),
         _notes(findings),
         _imports(findings),
+        folder_imports_section(findings),
         _problems(findings),
     )
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
@@ -120,7 +128,7 @@ def _folders(findings: GroupFindings) -> list[str]:
     folders = _by_size(findings.folders)
     rows = [_row(name, totals) for name, totals in folders[:_FOLDERS_SHOWN]]
     lines = ["## Folders", "", *table(("Folder", *_COLUMNS), rows)]
-    return lines + _more(len(folders) - len(rows), "folders")
+    return lines + more(len(folders) - len(rows), "folders")
 
 
 def _functions(findings: GroupFindings) -> list[str]:
@@ -151,7 +159,7 @@ def _notes(findings: GroupFindings) -> list[str]:
     if not findings.notes and not findings.notes_dropped:
         return []
     lines = ["## Notes", "", *(f"- {code(note.citation)} {code(note.text)}" for note in findings.notes)]
-    return lines + _more(findings.notes_dropped, "notes")
+    return lines + more(findings.notes_dropped, "notes")
 
 
 def _imports(findings: GroupFindings) -> list[str]:
@@ -164,15 +172,11 @@ def _imports(findings: GroupFindings) -> list[str]:
         "",
         *table(("Package", "Files"), ((code(name, in_table=True), count) for name, count in shown)),
     ]
-    return lines + _more(len(ordered) - len(shown), "packages")
+    return lines + more(len(ordered) - len(shown), "packages")
 
 
 def _problems(findings: GroupFindings) -> list[str]:
     if not findings.problems and not findings.problems_dropped:
         return []
     lines = ["## Problems", "", *(f"- {code(one.path)}: {code(one.text)}" for one in findings.problems)]
-    return lines + _more(findings.problems_dropped, "problems")
-
-
-def _more(count: int, what: str) -> list[str]:
-    return ["", f"And {count:,} more {what}."] if count > 0 else []
+    return lines + more(findings.problems_dropped, "problems")

@@ -19,6 +19,8 @@ from sessiontree.survey.finding import (
 )
 from sessiontree.survey.joining import findings_of, merge
 from sessiontree.survey.notes import Note
+from sessiontree.survey.prints import FilePrints
+from sessiontree.survey.spread import Spread
 
 Merge = Callable[[GroupFindings, GroupFindings], GroupFindings]
 
@@ -31,7 +33,7 @@ def file_findings(draw: st.DrawFn, path: str) -> FileFinding:
     code, comment, blank = draw(st.tuples(*[st.integers(0, 9)] * 3))
     starts = draw(st.lists(st.integers(1, 20), max_size=4))
     definitions = tuple(
-        Definition("function", f"f{line % 3}", line, line + line % 4) for line in sorted(starts)
+        Definition("function", f"f{line % 3}", line, line + line % 4, line % 6) for line in sorted(starts)
     )
     return FileFinding(
         path=path,
@@ -47,6 +49,9 @@ def file_findings(draw: st.DrawFn, path: str) -> FileFinding:
         notes=tuple(Note(path, line, "TODO") for line in draw(st.sets(st.integers(1, 3), max_size=2))),
         notes_dropped=draw(st.integers(0, 2)),
         imports=tuple(draw(st.lists(st.sampled_from(["os", "a.b", "a.c", ".d"]), unique=True, max_size=3))),
+        imports_from=tuple(sorted(draw(st.sets(st.sampled_from(["a", "b/c", "d"]), max_size=2)))),
+        is_parsed=draw(st.booleans()),
+        prints=draw(st.none() | st.just(FilePrints(path=path, lines=9, digest="d", window=16, prints=""))),
         problem=draw(st.sampled_from(["", "", "odd"])),
     )
 
@@ -60,10 +65,16 @@ def trees(draw: st.DrawFn) -> list[FileFinding]:
     return [draw(file_findings(path)) for path in paths]
 
 
+def moved(file: FileFinding, path: str) -> FileFinding:
+    """Return the finding of the same file elsewhere."""
+    prints = file.prints and file.prints.model_copy(update={"path": path})
+    return file.model_copy(update={"path": path, "prints": prints})
+
+
 GROUPS = st.lists(trees(), min_size=3, max_size=3).map(
     # the same file must not be in two groups
     lambda groups: [
-        findings_of(file.model_copy(update={"path": f"{index}/{file.path}"}) for file in group)
+        findings_of(moved(file, f"{index}/{file.path}") for file in group)
         for index, group in enumerate(groups)
     ]
 )
@@ -109,6 +120,16 @@ def forgets(a: GroupFindings, b: GroupFindings) -> GroupFindings:
     return merge(a, b).model_copy(update={"notes_dropped": a.notes_dropped})
 
 
+def overwrites(a: GroupFindings, b: GroupFindings) -> GroupFindings:
+    """Merge, but where both know a folder's imports keep what the right one says."""
+    return merge(a, b).model_copy(update={"folder_imports": {**a.folder_imports, **b.folder_imports}})
+
+
+def keeps_one_spread(a: GroupFindings, b: GroupFindings) -> GroupFindings:
+    """Merge, but where both know how complex a folder is keep what the left one says."""
+    return merge(a, b).model_copy(update={"complexity": {**b.complexity, **a.complexity}})
+
+
 @pytest.mark.parametrize("broken", [appends, forgets])
 def test_a_merge_that_depends_on_order_is_found_out(broken: Merge) -> None:
     """The property kills appending and forgetting."""
@@ -122,7 +143,7 @@ def test_a_merge_that_depends_on_order_is_found_out(broken: Merge) -> None:
         planted()
 
 
-@pytest.mark.parametrize("broken", [keeps_the_left, forgets])
+@pytest.mark.parametrize("broken", [keeps_the_left, forgets, overwrites, keeps_one_spread])
 def test_a_merge_that_loses_amounts_is_found_out(broken: Merge) -> None:
     """The property kills a merge that overwrites a shared folder or drops a count."""
 
@@ -186,6 +207,29 @@ def test_imports_count_files_per_package() -> None:
         FileFinding(path="b.py", kind="text", language="Python", bytes=1, imports=("os", "re")),
     ]
     assert findings_of(files).imports == {"os": 2, "re": 1}
+
+
+def test_folder_imports_count_files_and_spreads_count_functions() -> None:
+    """By the folder a file stands in how many import another one; by top folder how complex functions are."""
+    files = [
+        FileFinding(
+            path=f"a/b/{name}.py",
+            kind="text",
+            language="Python",
+            bytes=1,
+            definitions=(Definition("function", "f", 1, 2, complexity), Definition("class", "A", 3, 4)),
+            is_parsed=name != "z",
+            imports_from=("c", "d/e") if name == "x" else ("c",),
+        )
+        for name, complexity in (("x", 3), ("y", 1), ("z", 7))
+    ]
+    found = findings_of(files)
+    assert found.folder_imports == {"a/b": {"c": 3, "d/e": 1}}
+    assert found.complexity == {"a": Spread(counts=(1, 0, 1, 0, 0, 0, 1), maximum=7, approximate=1)}
+    assert [(one.path, one.complexity, one.approximate) for one in found.most_complex] == [
+        ("a/b/z.py", 7, True),
+        ("a/b/x.py", 3, False),
+    ]
 
 
 def test_the_top_folder_is_the_first_part() -> None:

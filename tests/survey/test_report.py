@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from sessiontree.survey.definitions import Definition
-from sessiontree.survey.finding import FileFinding, GroupFindings, Problem
+from sessiontree.survey.finding import ComplexFunction, FileFinding, GroupFindings, Problem
 from sessiontree.survey.joining import findings_of
 from sessiontree.survey.notes import Note
+from sessiontree.survey.prints import prints_of
 from sessiontree.survey.report import MARKER, ReportMeta, is_report, render
+from sessiontree.survey.spread import Spread
+from sessiontree.survey.structure_report import (
+    complexity_section,
+    duplicates_section,
+    folder_imports_section,
+)
 
 FILES = [
     FileFinding(
@@ -94,11 +101,124 @@ def test_a_report_says_all_that_was_found() -> None:
     assert render(findings_of(FILES), meta) == EXPECTED
 
 
+STRUCTURE = """## Complexity
+
+Cyclomatic complexity (McCabe 1976): one more than the decisions of a function, each condition
+counted by itself, functions inside it by themselves. Python is measured on its syntax tree; where
+a tilde stands, and for functions called approximate, branching words and operators were counted.
+
+- `a/x.py:3` `f`: 12
+- `b/y.c:1` `g`: ~7
+
+| Folder | Functions | Median | Maximum | Approximate |
+|---|---:|---:|---:|---:|
+| `a` | 2 | 1 | 12 | 0 |
+| `b` | 1 | 7 | 7 | 1 |
+
+## Likely duplicates
+
+16 lines of program code, at least, stand elsewhere too, equal files not counted.
+Found by fingerprints (winnowing): likely, not proven; the likeness may reach some lines further.
+Comments, white space, imports, and what stands in quotes don't count; files that say they are
+generated are left out. Fewer than 8 lines that count are never found, from
+23 on always; in the longest files from 23 on.
+
+- Equal files: 40 lines saved by one copy for 2: `a/x.py:1-40`, `a/z.py:1-40`
+
+- 8 lines saved by one copy for 2: `a/x.py:13-20`, `b/y.c:14-21`
+
+And 3 more files that could not be compared.
+
+## Imports between folders
+
+How many files of a folder import from another one. Counted are imports whose file or package was
+found in this tree (Python, JavaScript and TypeScript by relative paths, quoted includes of the C
+family, Go, Rust within a crate, Java and its relatives), so the numbers are an approximation: what
+search paths and build files decide isn't known.
+
+| From → to | Files |
+|---|---:|
+| `a` → `b` | 2 |
+| `b` → `a` | 1 |
+| `b` → `c` | 1 |
+
+Pairs left out on the way counted 9 files.
+
+Cycles; over its imports each of these folders leads to all others of its line:
+
+- 2 folders: `a`, `b`
+"""
+
+
+def test_structure_has_its_sections() -> None:
+    """The most complex functions, what stands twice, which folder leads to which, and in circles."""
+    shared = [f"call_{number}(value)" for number in range(40)]
+    x, z = (prints_of(path, b"same", shared, ()) for path in ("a/x.py", "a/z.py"))
+    y = prints_of("b/y.c", b"other", ["first(line);", *shared[:20]], ())
+    files = [
+        FileFinding(
+            path="a/x.py",
+            kind="text",
+            language="Python",
+            bytes=1,
+            definitions=(Definition("function", "e", 1, 2, 1), Definition("function", "f", 3, 9, 12)),
+            is_parsed=True,
+            imports_from=("b",),
+            prints=x,
+        ),
+        FileFinding(path="a/z.py", kind="text", language="Python", bytes=1, imports_from=("b",), prints=z),
+        FileFinding(
+            path="b/y.c",
+            kind="text",
+            language="C",
+            bytes=1,
+            definitions=(Definition("function", "g", 1, 2, 7),),
+            imports_from=("a", "c"),
+            prints=y,
+        ),
+    ]
+    dropped = {"prints_dropped": 3, "folder_imports_dropped": 9}
+    findings = findings_of(files).model_copy(update=dropped)
+    sections = (complexity_section, duplicates_section, folder_imports_section)
+    assert "\n\n".join("\n".join(section(findings)) for section in sections) + "\n" == STRUCTURE
+    text = render(findings, ReportMeta("x"))
+    assert all("\n".join(section(findings)) in text for section in sections)
+
+
+def test_long_lists_of_structure_are_cut_and_counted() -> None:
+    """Twenty functions, forty pairs, ten members of a cycle, six places of a copy, and how many more."""
+    names = [f"d{number:02}" for number in range(50)]
+    circle = {name: {names[(place + 1) % 50]: 1} for place, name in enumerate(names)}
+    shared = [f"call_{number}(value)" for number in range(20)]
+    copies = [prints_of(f"{name}.py", name.encode(), shared, ()) for name in names[:8]]
+    findings = GroupFindings(
+        folder_imports=circle,
+        prints=tuple(one for one in copies if one is not None),
+        complexity={"d": Spread(counts=(*[0] * 49, 25), maximum=90)},
+        most_complex=tuple(
+            ComplexFunction(path="d/a.py", line=line, name="f", complexity=90, approximate=False)
+            for line in range(1, 26)
+        ),
+    )
+    text = render(findings, ReportMeta("x"))
+    assert text.count("`f`: 90") == 20
+    assert "| `d` | 25 | 50 or more | 90 | 0 |" in text
+    assert "And 10 more pairs of folders." in text
+    assert "- 50 folders: `d00`, `d01`, " in text
+    assert "`d09` and 40 more" in text
+    assert "`d05.py:" in text
+    assert "`d06.py:" not in text
+    assert " and 2 more" in text
+
+
 def test_an_empty_tree_has_a_report_too() -> None:
     """Sections without content are left out; nothing is divided by zero."""
     text = render(GroupFindings(), ReportMeta("empty"))
     assert text.startswith(f"{MARKER}\n# Survey of `empty`\n\n- Files: 0 in 0 top folders, 0 bytes\n")
     assert "##" not in text
+
+
+SHARED = [f"call_{number}(value)" for number in range(30)]
 
 
 def test_nothing_that_was_found_becomes_markdown_html_or_a_control() -> None:
@@ -113,7 +233,9 @@ def test_nothing_that_was_found_becomes_markdown_html_or_a_control() -> None:
                 bytes=1,
                 lines=1,
                 code=1,
-                definitions=(Definition("function", evil, 1, 9),),
+                definitions=(Definition("function", evil, 1, 9, 4),),
+                imports_from=(evil,),
+                prints=prints_of(f"{evil}/{evil}", b"", SHARED * 2, ()),
                 notes=(Note(evil, 1, evil),),
                 imports=(evil,),
                 problem=evil,

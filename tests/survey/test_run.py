@@ -87,12 +87,21 @@ def looked_at(root: Path) -> str:
     return render(findings.model_copy(update=problems), ReportMeta(root.name, found.ignored))
 
 
+SHARED = "".join(f"value_{number} = call_{number}(value_{number + 1})\n" for number in range(40))
+
 SHAPES: list[dict[str, str | bytes]] = [
     {},
     {"a.py": "def f():\n    pass\n"},
     {"a/b/c.py": "# TODO: x\n", "a/d.js": "function g() {}\n", "z.md": "# title\n", ".git/x": "y"},
     {f"f{number:02}/m.py": f"# FIXME: {number}\nimport os\n" for number in range(40)},
     {f"wide/m{number:03}.py": f"def f{number}():\n    return {number}\n" for number in range(230)},
+    {
+        **{f"{name}/p/__init__.py": "" for name in ("src", "lib")},
+        **{f"src/p/m{number}.py": SHARED + f"x = {number}\n" for number in range(3)},
+        "lib/q.py": "import p.m1\nfrom p import m2\n" + SHARED + "def g(a):\n    return a or 1\n",
+        "lib/same.py": SHARED,
+        "src/same.py": SHARED,
+    },
     {"data/x.bin": b"\x00\x01" * 50, "data/long.txt": "word " * 3_000, "odd name/é\u202e.py": "x = 1\n"},
 ]
 
