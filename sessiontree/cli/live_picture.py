@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
-from sessiontree.channels.shown import visible
 from sessiontree.cli.live_session import LiveSession
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.contracts.kinds import SessionStatus
@@ -20,9 +19,9 @@ from sessiontree.contracts.kinds import SessionStatus
 Piece: TypeAlias = tuple[str, str]
 """Text and the name of its style, empty for none."""
 Line: TypeAlias = list[Piece]
+Row: TypeAlias = tuple[str, str, str, str, str, str]
+"""What stands in the columns: name with its guides, kind, state, turns, files, calls."""
 
-MAX_NAME_CHARS = 80
-"""Longest path and label, before invisible characters are made visible."""
 _MAX_GUIDES = 6
 """Levels whose lines are drawn; deeper ones stand in one column."""
 _HEADER_FROM = 5
@@ -31,7 +30,7 @@ _GAP = "  "
 _NAME_SHARE = 55
 """Percent of what other columns leave that names may take where calls need place too."""
 _SHORTEST_NAME = 12
-_HEADER = ("session", "kind", "state", "turns", "files", "calls")
+_HEADER: Row = ("session", "kind", "state", "turns", "files", "calls")
 
 STYLES = {
     "active": "",
@@ -102,35 +101,35 @@ def _table(tree: LiveTree, chosen: dict[str, list[LiveSession]], has_header: boo
     rows = [_row(guide, session) for guide, session in _walk(chosen)]
     if not rows:
         return []
-    if tree.expected is None and not tree.done:
-        rows = [(*row[:4], "", row[5]) for row in rows]
-    header = _HEADER if any(row[4] for row in rows) else (*_HEADER[:4], "", _HEADER[5])
+    header = _HEADER
+    if tree.expected is None and not tree.done:  # nothing is counted here
+        header, *rows = [(*row[:4], "", row[5]) for row in (header, *rows)]
     table = [header, *rows] if has_header else rows
     widths = [max(cell_len(row[column]) for row in table) for column in range(5)]
     # what the other columns leave is shared by names and calls
     left = width - sum(widths[1:]) - 5 * len(_GAP)
     calls = max(cell_len(row[5]) for row in table)
     widths[0] = min(widths[0], max(left - calls, left * _NAME_SHARE // 100, _SHORTEST_NAME))
-    lines = []
-    for index, row in enumerate(table):
-        style = "bold" if has_header and index == 0 else STYLES[row[2]]
-        line: Line = [(_cut(row[0], widths[0]), "bold" if has_header and index == 0 else "")]
-        line += [
-            (f"{_GAP}{set_cell_size(row[1], widths[1])}{_GAP}", "dim" if index or not has_header else "bold")
-        ]
-        line += [(set_cell_size(row[2], widths[2]), style)]
-        line += [(f"{_GAP}{row[column]:>{widths[column]}}", "") for column in (3, 4) if widths[column]]
-        line += [(f"{_GAP}{row[5]}", "")]
-        lines.append(line)
-    return lines
+    lines = [_columns(row, widths, STYLES[row[2]], "dim") for row in rows]
+    return [_columns(header, widths, "bold", "bold"), *lines] if has_header else lines
 
 
-def _row(guide: str, session: LiveSession) -> tuple[str, str, str, str, str, str]:
-    name = f"{session.name[:MAX_NAME_CHARS]} {session.label[:MAX_NAME_CHARS]}".rstrip()
+def _columns(row: Row, widths: list[int], style: str, kind_style: str) -> Line:
+    """Return a row in columns; few pieces, for each is drawn by itself."""
+    numbers = "".join(f"{_GAP}{row[column]:>{widths[column]}}" for column in (3, 4) if widths[column])
+    return [
+        (_cut(row[0], widths[0]), ""),
+        (f"{_GAP}{row[1]:<{widths[1]}}{_GAP}", kind_style),
+        (f"{row[2]:<{widths[2]}}", style),
+        (f"{numbers}{_GAP}{row[5]}", ""),
+    ]
+
+
+def _row(guide: str, session: LiveSession) -> Row:
     calls = session.calls()
     more = f"+{len(calls) - 1} more: " if len(calls) > 1 else ""
     return (
-        guide + visible(name),
+        guide + session.name,
         session.kind.value,
         session.state(),
         f"{session.turns:,}",

@@ -11,6 +11,8 @@ from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.kernel.replay import fact_of
 
+MAX_NAME_CHARS = 80
+"""Longest step and label, before invisible characters are made visible."""
 MAX_CALL_CHARS = 160
 """Longest description of a call, before invisible characters are made visible."""
 
@@ -47,11 +49,27 @@ class LiveSession:
     """Keys of its calls that have a result, or wait for one no more."""
     _calls: list[tuple[str, str]] | None = None
     """Calls of the reply, key and description, once they were looked at."""
+    _running_texts: dict[str, str] = field(default_factory=dict)
+    """Descriptions of running calls that were looked at."""
+    _name: str = ""
 
     @property
     def name(self) -> str:
-        """The last step of its path."""
-        return self.session_id.rpartition("/")[2]
+        """The last step of its path and its label, safe to be shown."""
+        if not self._name:
+            step = self.session_id.rpartition("/")[2]
+            self._name = visible(f"{step[:MAX_NAME_CHARS]} {self.label[:MAX_NAME_CHARS]}".rstrip())
+        return self._name
+
+    def began(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Note that a call is running; O(1)."""
+        self.running[call_id] = (tool, arguments)
+        self._running_texts.pop(call_id, None)
+
+    def call_over(self, call_id: str) -> None:
+        """Note that a call runs no more."""
+        self.running.pop(call_id, None)
+        self._running_texts.pop(call_id, None)
 
     def replied(self, text: str) -> None:
         """Take the fact of a reply in; O(1)."""
@@ -68,12 +86,13 @@ class LiveSession:
         self.replied("")
         self.pending.clear()
         self.running.clear()
+        self._running_texts.clear()
         self.asked.clear()
 
     def calls(self) -> list[str]:
         """Return what calls are under way, as short descriptions, those that wait for an approval first."""
         found = list(self.pending.values())
-        found += [call_text(tool, arguments) for tool, arguments in self.running.values()]
+        found += [self._running_text(call_id) for call_id in self.running]
         if not found:
             found += [_asked_text(text) for text in self.asked.values()]
             found += [shown for key, shown in self._reply_calls() if key not in self.settled]
@@ -94,6 +113,12 @@ class LiveSession:
         if self.status is SessionStatus.SUSPENDED:
             return "waiting for children" if self.live_children else "suspended"
         return "calling" if self.calls() else "active"
+
+    def _running_text(self, call_id: str) -> str:
+        text = self._running_texts.get(call_id)
+        if text is None:
+            text = self._running_texts[call_id] = call_text(*self.running[call_id])
+        return text
 
     def _reply_calls(self) -> list[tuple[str, str]]:
         if self._calls is None:

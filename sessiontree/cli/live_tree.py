@@ -87,9 +87,9 @@ class LiveTree:
         if session is None or session.is_ended:
             return
         if isinstance(event, ToolExecutionStart):
-            session.running[event.tool_call_id] = (event.tool_name, event.args)
+            session.began(event.tool_call_id, event.tool_name, event.args)
         elif isinstance(event, ToolExecutionEnd):
-            session.running.pop(event.tool_call_id, None)
+            session.call_over(event.tool_call_id)
 
     def count(self, session_id: str, amount: int) -> None:
         """Count something done by a session; it counts for all above it too."""
@@ -217,7 +217,7 @@ def _call_resolved(session: LiveSession, text: str) -> None:
     key, _, call_id = first_members("call_resolved", text)
     session.settled.add(key)
     session.asked.pop(key, None)
-    session.running.pop(call_id, None)
+    session.call_over(call_id)
 
 
 def _told_to_stop(session: LiveSession, text: str) -> None:

@@ -24,7 +24,7 @@ from sessiontree.cli.live_tree import LiveTree
 from sessiontree.journal.record import Record
 from sessiontree.kernel.progress import ProgressReader
 
-REFRESH_EVERY_S = 0.2
+REFRESH_EVERY_S = 0.25
 _STYLES = {name: Style.parse(name) for name in {*STYLES.values(), "bold", "dim"} if name}
 
 
