@@ -19,7 +19,7 @@ class Listener:
     """One TCP socket that takes connections.
 
     Attributes:
-        address: Numeric address it is bound to.
+        address: Numeric address it is bound to; an IPv4 one that IPv6 wraps is told as IPv4.
         port: Its port.
         pid: The process that holds it.
         process: That process's name.
@@ -33,9 +33,7 @@ class Listener:
     @property
     def is_open(self) -> bool:
         """Whether another machine may reach it, as far as this one is concerned."""
-        address = ipaddress.ip_address(self.address)
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        return not (mapped or address).is_loopback
+        return not ipaddress.ip_address(self.address).is_loopback
 
 
 def listeners(pids: Iterable[int]) -> list[Listener]:
@@ -61,7 +59,9 @@ def _numeric(digits: str, address_bytes: int) -> str:
     """Return an address that the kernel wrote as hex words in the order of this machine's bytes."""
     words = [int(digits[at : at + 8], 16) for at in range(0, address_bytes * 2, 8)]
     raw = b"".join(socket.ntohl(word).to_bytes(4, "big") for word in words)
-    return str(ipaddress.ip_address(raw))
+    address = ipaddress.ip_address(raw)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def _sockets(pid: int) -> Iterator[str]:
