@@ -1,4 +1,4 @@
-"""What every benchmark shares: its two options, its statistics, and how it prints.
+"""What every benchmark shares: its options, its statistics, and how it prints.
 
 A benchmark prints a table, or with ``--json`` one JSON object and nothing else on stdout.
 """
@@ -18,20 +18,27 @@ class Options:
     quick: bool
     """Fewer repetitions: shows that it works and roughly where it stands."""
     as_json: bool
+    backend: str
+    """One of the benchmark's backends; empty where it has no choice of them."""
 
 
-def read_options(description: str, arguments: Sequence[str] | None = None) -> Options:
+def read_options(
+    description: str, arguments: Sequence[str] | None = None, *, backends: Sequence[str] = ()
+) -> Options:
     """Return the options of the command line; ends the program on an unknown one.
 
     Args:
         description: What is timed; the first line of the benchmark's docstring will do.
         arguments: The command line without the program's name; None = the process's.
+        backends: What ``--backend`` may choose from, the default first; empty = there is no such option.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout")
+    if backends:
+        parser.add_argument("--backend", choices=backends, default=backends[0], help="what is measured too")
     found = parser.parse_args(arguments)
-    return Options(found.quick, found.as_json)
+    return Options(found.quick, found.as_json, found.backend if backends else "")
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

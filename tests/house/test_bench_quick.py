@@ -38,6 +38,18 @@ def test_each_benchmark_prints_one_line(bench: Path) -> None:
     assert run(bench) == (0, expected, "")
 
 
+def test_each_form_prints_a_line_of_its_own(bench: Path) -> None:
+    """A benchmark that names its forms runs once for each, told apart by the options."""
+    forms = "FORMS = ((), ('--backend', 'ray'))\n"
+    (bench / "benchmarks" / "good.py").write_text(forms + GOOD)
+    code, objects, complaints = run(bench)
+    assert (code, complaints) == (0, "")
+    assert objects == [
+        {"benchmark": "good", "asked": ["--quick", "--json"]},
+        {"benchmark": "good --backend ray", "asked": ["--quick", "--json", "--backend", "ray"]},
+    ]
+
+
 @pytest.mark.parametrize(
     ("source", "complaint"),
     [

@@ -1,0 +1,49 @@
+"""What benchmarks are asked and how they print."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.report import Options, percentile, read_options, show
+
+PLAIN = Options(quick=False, as_json=False, backend="")
+
+
+def test_first_backend_is_the_default() -> None:
+    """A benchmark with a choice of backends measures the first where none is asked for."""
+    assert read_options("", [], backends=("local", "ray")).backend == "local"
+    asked = read_options("", ["--quick", "--json", "--backend", "ray"], backends=("local", "ray"))
+    assert asked == Options(quick=True, as_json=True, backend="ray")
+
+
+@pytest.mark.parametrize("backends", [(), ("local", "ray")])
+def test_unknown_backend_ends_the_program(
+    backends: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody gets figures of something else than was asked for."""
+    with pytest.raises(SystemExit):
+        read_options("", ["--backend", "other"], backends=backends)
+    assert "--backend" in capsys.readouterr().err
+
+
+def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--json`` prints one object and nothing else, floats to four digits."""
+    show({"call_us": 1234.56, "depth": 8}, Options(quick=False, as_json=True, backend=""))
+    assert json.loads(capsys.readouterr().out) == {"call_us": 1235.0, "depth": 8}
+
+
+def test_table_has_a_line_for_each_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without ``--json`` each figure stands on a line with its name."""
+    show({"call_us": 1234.56, "depth": 8, "place": "disk"}, PLAIN)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["call_us", "1,235.0"], ["depth", "8"], ["place", "disk"]]
+
+
+def test_percentile_is_a_measured_value() -> None:
+    """By nearest rank, as the docstring says; nothing measured is an error."""
+    values = [float(value) for value in range(10, 0, -1)]
+    assert [percentile(values, percent) for percent in (1, 50, 99, 100)] == [1.0, 5.0, 10.0, 10.0]
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 50)
