@@ -1,25 +1,45 @@
-"""The one fixture of the behaviours: a way to open trees, for each backend."""
+"""Fixtures of the behaviours: a way to open trees, for each backend, and the board that doubles use."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from sessiontree.runtime import BackendName
-from tests.behaviours.opening import BACKENDS, Opener
+from sessiontree import Runtime
+from tests.behaviours.opening import BACKENDS, TRAVELLED, Opener
+from tests.behaviours.switchboard import Switchboard
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> BackendName:
-    """Name of the backend the test runs on."""
-    name: BackendName = request.param
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker of tests whose trees share no runtime."""
+    config.addinivalue_line("markers", "own_runtime: each tree of the test has a runtime of its own")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def board() -> Iterator[Switchboard]:
+    """The switchboard of the run; begun before any test, so that no test seems to have left it behind."""
+    switchboard = Switchboard()
+    yield switchboard
+    switchboard.close()
+
+
+@pytest.fixture(params=(*BACKENDS, TRAVELLED))
+def variant(request: pytest.FixtureRequest) -> str:
+    """Name of a backend, or of the local one with doubles that travelled and a runtime for all trees."""
+    name: str = request.param
     return name
 
 
 @pytest.fixture
-def open_tree(backend: BackendName, tmp_path: Path) -> Opener:
+async def open_tree(request: pytest.FixtureRequest, variant: str, tmp_path: Path) -> AsyncIterator[Opener]:
     """Opens trees on the backend, in an empty workspace."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    return Opener(backend, workspace, tmp_path / "state")
+    opener = Opener("local", workspace, tmp_path / "state", travels=variant == TRAVELLED)
+    if variant != TRAVELLED or request.node.get_closest_marker("own_runtime") is not None:
+        yield opener
+        return
+    async with Runtime(tmp_path / "shared", backend="local") as runtime:
+        yield Opener("local", workspace, tmp_path / "state", travels=True, shared=runtime)

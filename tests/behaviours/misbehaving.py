@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,16 +21,13 @@ from sessiontree import (
     ValidationError,
 )
 from sessiontree.contracts.messages import ImageContent
+from tests.behaviours.waiting import Nothing
 
 RING: dict[str, Any] = {}
 RING["again"] = RING
 NESTED: list[Any] = []
 for _ in range(10_000):
     NESTED = [NESTED]
-
-
-class Nothing(BaseModel):
-    """No parameters."""
 
 
 def junk(value: object) -> Any:
@@ -143,69 +139,3 @@ class Misbehave(Tool[Nothing]):
 
     async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
         return MISDEEDS[self._misdeed].body()  # type: ignore[return-value]
-
-
-class Sleeper(Tool[Nothing]):
-    """Waits for ever, and goes when it is told to."""
-
-    name = "sleeper"
-    description = "Wait."
-    Params: ClassVar[type[BaseModel]] = Nothing
-    tier = PermissionTier.READ_ONLY
-    kinds = frozenset(SessionKind)
-
-    def __init__(self, timeout_s: float | None = None) -> None:
-        self.timeout_s = timeout_s  # type: ignore[misc]
-        self.started = asyncio.Event()
-        self.ended: list[str] = []
-
-    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
-        self.started.set()
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self.ended.append("cancelled" if ctx.cancelled else "dropped")
-        return ToolResult("woke up")
-
-
-class Deaf(Sleeper):
-    """Ignores being cancelled until it is let go."""
-
-    name = "deaf"
-
-    def __init__(self, timeout_s: float | None = None) -> None:
-        super().__init__(timeout_s)
-        self.let_go = asyncio.Event()
-        self.done = asyncio.Event()
-
-    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
-        self.started.set()
-        while not self.let_go.is_set():
-            try:
-                await self.let_go.wait()
-            except asyncio.CancelledError:
-                self.ended.append("ignored")
-        self.done.set()
-        return ToolResult("too late")
-
-
-class InThread(Sleeper):
-    """Blocks a thread, which nobody can stop, until it is let go."""
-
-    name = "in_thread"
-
-    def __init__(self, timeout_s: float | None = None) -> None:
-        super().__init__(timeout_s)
-        self.let_go = threading.Event()
-        self.saw_cancel = threading.Event()
-
-    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
-        self.started.set()
-
-        def block() -> str:
-            self.let_go.wait(20)
-            if ctx.cancelled:
-                self.saw_cancel.set()
-            return "late"
-
-        return ToolResult(await asyncio.to_thread(block))

@@ -19,9 +19,14 @@ PATIENCE_S = 20.0
 ALL = 1_000_000
 
 
+async def read_on(tree: SessionTree, after_seq: int, max_n: int) -> list[Record]:
+    """Return so many durable records after a number, without waiting for any."""
+    return await tree._backend.owner.read(tree.tree_id, after_seq, max_n, 0.0)
+
+
 async def records(tree: SessionTree, session: str | None = None) -> list[Record]:
     """Return the durable records so far, of one session (empty: the tree itself) or of all."""
-    found = await tree._backend.owner.read(tree.tree_id, 0, ALL, 0.0)
+    found = await read_on(tree, 0, ALL)
     return [record for record in found if session is None or record.session == session]
 
 
@@ -42,10 +47,11 @@ async def until(
     count: int = 1,
     session: str | None = None,
     where: Callable[[F], bool] = lambda fact: True,
+    within_s: float = PATIENCE_S,
 ) -> list[F]:
     """Wait until so many facts of a type are durable, and return them, oldest first."""
     found: list[F] = []
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(within_s):
         async for record in tree.events():
             fact = fact_of(record.text)
             if isinstance(fact, kind) and session in {None, record.session} and where(fact):

@@ -20,7 +20,7 @@ from sessiontree import (
     TerminalChannel,
     call,
 )
-from sessiontree.contracts.session_facts import ApprovalWanted, CallResolved
+from sessiontree.contracts.session_facts import ApprovalWanted, CallHeld, CallResolved
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalHopped, ApprovalRequested
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
@@ -241,6 +241,7 @@ async def test_a_call_the_program_asks_for_climbs_as_any_other(open_tree: Opener
         branch = await tree.main.spawn("branch", "go")
         (own,) = await asked(tree)
         calling = asyncio.create_task(branch.call("launch", {"text": "asked"}))
+        await until(tree, CallHeld, where=lambda fact: fact.held)
         await own.deny()
         (other,) = await asked(tree, 2)
         assert (other.request.session_id, other.request.arguments) == ("main/b1", {"text": "asked"})

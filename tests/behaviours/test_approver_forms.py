@@ -14,12 +14,17 @@ from sessiontree import (
     ScriptedModel,
     call,
 )
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalHopped, ToolAlwaysAllowed
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    ApprovalHopped,
+    ApprovalWaiting,
+    ToolAlwaysAllowed,
+)
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.misbehaving import junk
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, results
+from tests.behaviours.reading import asked, facts_of, results, until
 
 HERE = "tests.behaviours.approvers"
 SPAWN = call("sessions_spawn", kind="branch", task="go on")
@@ -87,7 +92,8 @@ async def test_an_approver_that_hangs_is_ended_with_its_branch(open_tree: Opener
     """A function that never answers keeps its request open, and neither cancel nor close from working."""
     async with open_tree(below("any"), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go", approver=f"{HERE}:hangs")
-        await tree.session("main/b1").call("look")
+        await until(tree, ApprovalWaiting, where=lambda fact: fact.how == "consult")
+        assert (await branch.call("look")).output == "looked at x"
         receipt = await branch.cancel()
         assert {line.status for line in receipt} == {"cancelled"}
         assert effects(open_tree.workspace) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,22 +29,19 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import Message, TextContent
+from sessiontree.contracts.messages import Message, TextContent, UserMessage
 from sessiontree.contracts.session_facts import TurnFailed
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent, Model
 from tests.behaviours.effects import TOOLS
 from tests.behaviours.misbehaving import NESTED, RING, Outcry, cancelled_from_within, junk, raising
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import calls, facts_of, results
+from tests.behaviours.reading import PATIENCE_S, calls, facts_of, results
+from tests.behaviours.signals import Flag
+from tests.behaviours.switchboard import Switchboard
 
 Reply = Callable[[], object]
-
-
-def answers(*replies: Reply) -> Reply:
-    """Return a function that gives one reply after the other."""
-    left: Iterator[Reply] = iter(replies)
-    return lambda: next(left)()
+Replies = Callable[[ModelRequest], object]
 
 
 class Instant:
@@ -52,11 +49,11 @@ class Instant:
 
     name = "instant"
 
-    def __init__(self, reply: Reply) -> None:
-        self._reply = reply
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
-        return self._reply()  # type: ignore[return-value]
+        return self._replies(request)  # type: ignore[return-value]
 
 
 class Waiting:
@@ -64,12 +61,12 @@ class Waiting:
 
     name = "waiting"
 
-    def __init__(self, reply: Reply) -> None:
-        self._reply = reply
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
 
     async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
         await asyncio.sleep(0)
-        return self._reply()  # type: ignore[return-value]
+        return self._replies(request)  # type: ignore[return-value]
 
 
 class Anything(RawTool):
@@ -84,18 +81,18 @@ class Anything(RawTool):
         return ToolResult(f"took {sorted(params)}")
 
 
-MODELS: dict[str, Callable[[Reply], Model]] = {
+MODELS: dict[str, Callable[[Replies], Model]] = {
     "instant": Instant,
     "waiting": Waiting,
-    "function": lambda reply: FunctionModel(lambda request: junk(reply())),
-    "async function": lambda reply: AsyncFunctionModel(_later(reply)),
+    "function": lambda replies: FunctionModel(lambda request: junk(replies(request))),
+    "async function": lambda replies: AsyncFunctionModel(_later(replies)),
 }
 
 
-def _later(reply: Reply) -> Callable[[ModelRequest], Any]:
+def _later(replies: Replies) -> Callable[[ModelRequest], Any]:
     async def function(request: ModelRequest) -> Any:
         await asyncio.sleep(0)
-        return reply()
+        return replies(request)
 
     return function
 
@@ -135,12 +132,18 @@ FAILURES: dict[str, tuple[Reply, str]] = {
 }
 
 
+def fail(request: ModelRequest) -> object:
+    """Fail in the way of a session's number, Main at its every message in the next way; then say hello."""
+    heard = sum(isinstance(message, UserMessage) for message in request.messages)
+    number = heard if request.session_id == "main" else int(request.session_id.removeprefix("main/w"))
+    replies = [reply for reply, _ in FAILURES.values()]
+    return replies[number - 1]() if number <= len(replies) else "hello"
+
+
 @pytest.mark.parametrize("kind", MODELS)
 async def test_a_failing_model_ends_the_run_typed_and_nothing_else(open_tree: Opener, kind: str) -> None:
     """The child has failed, with the reason; Main raises SessionFailed, and answers the next message."""
-    replies = [reply for reply, _ in FAILURES.values()]
-    model = MODELS[kind](answers(*(each for reply in replies for each in (reply, reply)), lambda: "hello"))
-    async with open_tree(model, tools=TOOLS) as tree:
+    async with open_tree(MODELS[kind](fail), tools=TOOLS) as tree:
         for name, (_, words) in FAILURES.items():
             async with asyncio.timeout(10):
                 worker = await tree.main.spawn("worker", "look")
@@ -203,12 +206,17 @@ ODDITIES = {
 }
 
 
+def be_odd(request: ModelRequest) -> object:
+    """Reply in the way of a Branch's number, then be done."""
+    number = int(request.session_id.removeprefix("main/b"))
+    return list(ODDITIES.values())[number - 1].reply() if request.turn == 1 else "done"
+
+
 @pytest.mark.parametrize("kind", MODELS)
 async def test_an_odd_reply_is_taken_in_and_survives_the_journal(open_tree: Opener, kind: str) -> None:
     """REL-P34: what has no JSON form gets one, the rest is kept; a resumed tree has the same transcripts."""
-    replies = [reply for oddity in ODDITIES.values() for reply in (oddity.reply, lambda: "done")]
     histories: dict[str, list[Message]] = {}
-    async with open_tree(MODELS[kind](answers(*replies)), tools=[Anything()]) as tree:
+    async with open_tree(MODELS[kind](be_odd), tools=[Anything()]) as tree:
         for name, oddity in ODDITIES.items():
             branch = await tree.main.spawn("branch", "go")
             async with asyncio.timeout(10):
@@ -264,9 +272,11 @@ async def test_a_script_that_ends_in_a_call_is_a_failing_model(open_tree: Opener
             await tree.main.send("go")
 
 
-async def test_a_waiting_models_question_is_dropped_with_its_session(open_tree: Opener) -> None:
+async def test_a_waiting_models_question_is_dropped_with_its_session(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Cancelling a session withdraws its question; the model's call is cancelled."""
-    asked, dropped = asyncio.Event(), asyncio.Event()
+    asked, dropped = Flag(board), Flag(board)
 
     async def never(request: ModelRequest) -> str:
         asked.set()
@@ -278,7 +288,8 @@ async def test_a_waiting_models_question_is_dropped_with_its_session(open_tree: 
 
     async with open_tree(AsyncFunctionModel(never)) as tree:
         worker = await tree.main.spawn("worker", "look")
-        await asked.wait()
-        (line,) = await worker.cancel()
-        assert (line.status, line.forced) == (SessionStatus.CANCELLED, False)
-        await asyncio.wait_for(dropped.wait(), 10)
+        async with asyncio.timeout(PATIENCE_S):
+            await asked.wait()
+            (line,) = await worker.cancel()
+            assert (line.status, line.forced) == (SessionStatus.CANCELLED, False)
+            await dropped.wait()

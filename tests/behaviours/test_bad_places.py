@@ -102,6 +102,7 @@ WRONG_TOOLS: dict[str, tuple[list[Tool[Any]], str]] = {
 }
 
 
+@pytest.mark.own_runtime
 @pytest.mark.parametrize("name", WRONG_TOOLS)
 async def test_a_badly_declared_tool_is_refused_before_any_session(open_tree: Opener, name: str) -> None:
     """Tools are checked when the tree is made; the error says how to mend them."""
@@ -112,6 +113,7 @@ async def test_a_badly_declared_tool_is_refused_before_any_session(open_tree: Op
     assert not open_tree.state_dir.exists()
 
 
+@pytest.mark.own_runtime
 @pytest.mark.parametrize("form", ["missing", "file"])
 async def test_a_workspace_must_be_a_directory(open_tree: Opener, tmp_path: Path, form: str) -> None:
     """A workspace that is missing or a file is named in the error, and nothing is made."""
@@ -141,6 +143,7 @@ async def test_a_workspace_that_vanishes_is_named_in_the_end_of_its_sessions(ope
         assert await again.main.send("back?") == "done"
 
 
+@pytest.mark.own_runtime
 @pytest.mark.parametrize("place", ["file", "below a file", "no room for files"])
 async def test_a_state_directory_that_cannot_be_written_is_said_so(
     open_tree: Opener, tmp_path: Path, place: str
@@ -159,6 +162,7 @@ async def test_a_state_directory_that_cannot_be_written_is_said_so(
         assert await other.main.send("x") == "done"
 
 
+@pytest.mark.own_runtime
 async def test_a_state_directory_in_use_is_locked(open_tree: Opener) -> None:
     """A second runtime over the same directory is refused; the first goes on, and later it is free."""
     async with open_tree(ScriptedModel(["done"])) as tree:
@@ -183,6 +187,7 @@ async def test_a_tree_nobody_wrote_is_not_found(open_tree: Opener) -> None:
         assert again.main.history()[-1].to_wire()["role"] == "assistant"
 
 
+@pytest.mark.own_runtime
 @pytest.mark.parametrize("damage", ["the header", "everything", "the tree's first facts"])
 async def test_a_damaged_journal_is_said_so_and_left_as_it_is(open_tree: Opener, damage: str) -> None:
     """A journal that cannot be read is JournalCorrupt, never another tree; the file is not touched."""
@@ -221,6 +226,7 @@ async def test_resuming_without_the_trees_agents_or_tools_is_told(open_tree: Ope
         await open_tree.resume(tree.tree_id, "gpt")  # type: ignore[arg-type]
 
 
+@pytest.mark.own_runtime
 async def test_a_failed_start_can_be_tried_again(open_tree: Opener) -> None:
     """A tree whose state directory was locked opens once it is free."""
     late = open_tree(ScriptedModel(["done"]))

@@ -218,17 +218,14 @@ WRONG_TREES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.own_runtime
 @pytest.mark.parametrize("name", WRONG_TREES)
-def test_a_wrong_setting_is_refused_before_anything_is_made(open_tree: Opener, name: str) -> None:
+async def test_a_wrong_setting_is_refused_before_anything_is_made(open_tree: Opener, name: str) -> None:
     """A tree that cannot be is a ConfigError, and leaves no file."""
     options, words = WRONG_TREES[name]
-
-    async def run() -> None:
+    with pytest.raises(ConfigError) as caught:
         async with open_tree(ScriptedModel(["done"]), **options):
             raise AssertionError("it opened")
-
-    with pytest.raises(ConfigError) as caught:
-        asyncio.run(run())
     assert words in str(caught.value)
     assert not open_tree.state_dir.exists()
 

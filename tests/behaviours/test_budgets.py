@@ -28,6 +28,8 @@ from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import facts_of
+from tests.behaviours.signals import Log
+from tests.behaviours.switchboard import Switchboard
 
 WORKER = call("sessions_spawn", kind="worker", task="look")
 BRANCH = call("sessions_spawn", kind="branch", task="go on")
@@ -182,9 +184,11 @@ async def test_running_out_of_turns_is_a_failure_of_the_run_alone(open_tree: Ope
         assert tree.main.status().budget_left["tokens"] == 470
 
 
-async def test_an_instant_model_overshoots_by_one_reply_at_most(open_tree: Opener) -> None:
+async def test_an_instant_model_overshoots_by_one_reply_at_most(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """LIM5: a counted session is asked for its next reply only after the one before was charged."""
-    replies: list[int] = []
+    replies = Log(board)
 
     def endless(request: ModelRequest) -> Answer:
         replies.append(request.turn)

@@ -20,14 +20,16 @@ from sessiontree import (
     SpawnRefused,
     call,
 )
-from sessiontree.contracts.session_facts import Stopping
-from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.contracts.session_facts import CallHeld, Stopping
+from sessiontree.contracts.tree_facts import CancelBegun, SessionEnded, SessionSpawned
 from sessiontree.kernel.clock import machine_ms
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.misbehaving import Sleeper
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, results, until
+from tests.behaviours.signals import Flag
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Deaf, Sleeper
 
 BRANCH = call("sessions_spawn", kind="branch", task="go on")
 WORKER = call("sessions_spawn", kind="worker", task="look")
@@ -42,15 +44,18 @@ def family(request: ModelRequest) -> Answer:
     return "well"
 
 
-async def test_a_receipt_lists_every_descendant_and_how_it_ended(open_tree: Opener) -> None:
+async def test_a_receipt_lists_every_descendant_and_how_it_ended(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Cancelling in the middle of everything: sleeping tools, pending approvals, waiting parents."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
     tools = [*TOOLS, sleeper]
     limits = Limits(approval_patience_s=None)
     async with open_tree(FunctionModel(family), tools=tools, limits=limits) as tree:
         await tree.main.send("go")
         await asked(tree)
         await until(tree, SessionSpawned, count=5)
+        await sleeper.started.wait()
         receipt = await tree.session("main/b1").cancel("enough")
         assert [(line.session_id, str(line.status), line.forced) for line in receipt] == [
             ("main/b1", "cancelled", False),
@@ -73,9 +78,9 @@ async def test_a_receipt_lists_every_descendant_and_how_it_ended(open_tree: Open
         assert await tree.cancel() == whole
 
 
-async def test_cancelling_tells_a_session_why_before_it_ends(open_tree: Opener) -> None:
+async def test_cancelling_tells_a_session_why_before_it_ends(open_tree: Opener, board: Switchboard) -> None:
     """The wrap-up is the session's own: its calls end aborted, and whoever waits for it is told."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
     async with open_tree(ScriptedModel([call("sleeper"), "done"]), tools=[sleeper]) as tree:
         worker = await tree.main.spawn("worker", "look")
         await sleeper.started.wait()
@@ -90,9 +95,11 @@ async def test_cancelling_tells_a_session_why_before_it_ends(open_tree: Opener) 
         assert "aborted" in results(tree, "main/w1")[0].text
 
 
-async def test_a_program_that_waits_for_a_reply_learns_of_the_end(open_tree: Opener) -> None:
+async def test_a_program_that_waits_for_a_reply_learns_of_the_end(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """``send`` and ``call`` under way at the end raise; they never hang."""
-    asked_model = asyncio.Event()
+    asked_model = Flag(board)
 
     async def never(request: ModelRequest) -> str:
         asked_model.set()
@@ -103,7 +110,7 @@ async def test_a_program_that_waits_for_a_reply_learns_of_the_end(open_tree: Ope
         saying = tree.main.send("hello")
         await asked_model.wait()
         calling = asyncio.create_task(tree.main.call("append"))
-        await asyncio.sleep(0)
+        await until(tree, CallHeld, where=lambda fact: fact.held)
         await tree.cancel("over")
         async with asyncio.timeout(10):
             with pytest.raises((SessionClosed, SessionFailed), match="over"):
@@ -113,9 +120,11 @@ async def test_a_program_that_waits_for_a_reply_learns_of_the_end(open_tree: Ope
         assert effects(open_tree.workspace) == []
 
 
-async def test_finishing_completes_main_and_cancels_what_still_runs(open_tree: Opener) -> None:
+async def test_finishing_completes_main_and_cancels_what_still_runs(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """The owner's last word is Main's; what lives below is told to stop."""
-    async with open_tree(FunctionModel(family), tools=[*TOOLS, Sleeper()]) as tree:
+    async with open_tree(FunctionModel(family), tools=[*TOOLS, Sleeper(board)]) as tree:
         await tree.main.send("go")
         receipt = await tree.finish("all done")
         assert (receipt[0].session_id, receipt[0].status) == ("main", SessionStatus.COMPLETED)
@@ -125,13 +134,15 @@ async def test_finishing_completes_main_and_cancels_what_still_runs(open_tree: O
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["its own", "its kind's"])
-async def test_a_session_ends_when_its_time_to_live_is_over(open_tree: Opener, own: bool) -> None:
+async def test_a_session_ends_when_its_time_to_live_is_over(
+    open_tree: Opener, board: Switchboard, own: bool
+) -> None:
     """It has expired, and so has everything below it; its siblings live."""
-    sleeper = Sleeper()
-    limits = Limits() if own else Limits(branch_ttl_s=0.1, worker_ttl_s=None)
+    sleeper = Sleeper(board)
+    limits = Limits() if own else Limits(branch_ttl_s=open_tree.moment_s, worker_ttl_s=None)
     model = ScriptedModel({"main/b1": [WORKER, "waiting"], "main/b1/w1": [call("sleeper")], "*": ["done"]})
     async with open_tree(model, tools=[sleeper], limits=limits) as tree:
-        branch = await tree.main.spawn("branch", "go", ttl_s=0.1 if own else None)
+        branch = await tree.main.spawn("branch", "go", ttl_s=open_tree.moment_s if own else None)
         result = await branch.result()
         assert result.status is SessionStatus.EXPIRED
         assert [str(line.status) for line in tree.receipt()] == ["suspended", "expired", "expired"] or [
@@ -156,9 +167,9 @@ async def test_a_time_to_live_counts_from_the_spawn(open_tree: Opener) -> None:
         assert expires_at_ms == spawned.at_ms + 60_000
 
 
-async def test_children_end_with_their_parent(open_tree: Opener) -> None:
+async def test_children_end_with_their_parent(open_tree: Opener, board: Switchboard) -> None:
     """A Branch that ends against its will takes everything below it along, leaves first."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
     model = ScriptedModel(
         {
             "main/b1": [[BRANCH, WORKER], "waiting"],
@@ -176,9 +187,9 @@ async def test_children_end_with_their_parent(open_tree: Opener) -> None:
             assert ended.index(child) < ended.index(child.rpartition("/")[0])
 
 
-async def test_a_failed_branch_waits_for_its_children(open_tree: Opener) -> None:
+async def test_a_failed_branch_waits_for_its_children(open_tree: Opener, board: Switchboard) -> None:
     """A failing model ends its own session only after its children had their say."""
-    sleeper = Sleeper(0.05)
+    sleeper = Sleeper(board, 0.05)
 
     def reply(request: ModelRequest) -> Answer:
         if request.kind is SessionKind.WORKER:
@@ -195,16 +206,17 @@ async def test_a_failed_branch_waits_for_its_children(open_tree: Opener) -> None
         assert (await tree.session("main/b1/w1").result()).status is SessionStatus.COMPLETED
 
 
-async def test_a_stopping_session_spawns_nothing_more(open_tree: Opener) -> None:
+async def test_a_stopping_session_spawns_nothing_more(open_tree: Opener, board: Switchboard) -> None:
     """Between being told to stop and the end no child is started."""
-    model = ScriptedModel([call("launch"), "done"])
-    async with open_tree(model, tools=TOOLS) as tree:
+    deaf = Deaf(board)
+    async with open_tree(ScriptedModel([call("deaf"), "done"]), tools=[deaf]) as tree:
         branch = await tree.main.spawn("branch", "go")
-        await asked(tree)
+        await deaf.started.wait()
         cancelling = asyncio.create_task(branch.cancel())
-        await asyncio.sleep(0)
+        await until(tree, CancelBegun)
         with pytest.raises((SpawnRefused, SessionClosed)):
             await branch.spawn("worker", "look")
+        deaf.let_go.set()
         assert len(await cancelling) == 1
 
 

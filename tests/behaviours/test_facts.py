@@ -12,15 +12,15 @@ from sessiontree.journal.record import Record
 from sessiontree.kernel.replay import fact_of
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
+from sessiontree.tree.budgets import remaining
 from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.invariants import check_invariants
 from sessiontree.tree.receipt import receipt
-from sessiontree.tree.snapshot import snapshot
 from sessiontree.tree.state import initial_tree
 from tests.behaviours import household
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, records
+from tests.behaviours.reading import PATIENCE_S, facts_of, read_on, records
 
 
 async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Opener) -> None:
@@ -33,8 +33,19 @@ async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: 
         for record in await records(tree, ""):
             evolve_tree(state, fact_of(record.text))
         check_invariants(state)
-        assert snapshot(state) == snapshot(tree._backend.supervisor.tree(tree.tree_id).state)
         assert receipt(state, "main") == tree.receipt()
+        assert {line.session_id for line in tree.receipt()} == {"main", *household.RESULTS}
+        for session, node in state.sessions.items():
+            report = tree.session(session).status()
+            assert (report.kind, report.depth, report.status) == (
+                node.spec.kind,
+                node.spec.depth,
+                node.status,
+            )
+            assert (report.usage, report.budget_left) == (node.usage, remaining(state, session))
+            assert report.children == tuple(state.children.members(session))
+            assert report.pending_approvals == node.pending == 0
+            assert (await tree.session(session).result()) == node.result
 
 
 async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) -> None:
@@ -43,11 +54,11 @@ async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) 
     async with open_tree(model) as tree:
         branch = await tree.main.spawn("branch", "go")
         result = await branch.result()
-        limits = tree._backend.owner.record_of(tree.tree_id, "main").limits
+        (created,) = await facts_of(tree, TreeCreated)
         (spawned,) = [
             fact for fact in await facts_of(tree, SessionSpawned) if fact.spec.session_id == "main/b1"
         ]
-        state = initial(spawned.spec, limits)
+        state = initial(spawned.spec, created.config.limits)
         for record in await records(tree, "main/b1"):
             evolve_session(state, fact_of(record.text))
         assert state.transcript == branch.history()
@@ -84,12 +95,11 @@ async def test_reading_after_a_number_is_idempotent(open_tree: Opener) -> None:
         await tree.main.send("go")
         await household.finished(tree)
         await tree.finish("over")
-        backend = tree._backend.owner
-        whole = await backend.read(tree.tree_id, 0, 10_000, 0.0)
+        whole = await read_on(tree, 0, 10_000)
         for size in (1, 7, 100):
             pieces: list[Record] = []
-            while piece := await backend.read(tree.tree_id, pieces[-1].seq if pieces else 0, size, 0.0):
-                assert await backend.read(tree.tree_id, pieces[-1].seq if pieces else 0, size, 0.0) == piece
+            while piece := await read_on(tree, pieces[-1].seq if pieces else 0, size):
+                assert await read_on(tree, pieces[-1].seq if pieces else 0, size) == piece
                 pieces += piece
             assert pieces == whole
 

@@ -30,9 +30,11 @@ from sessiontree.contracts.session_facts import (
     ToolGivenUp,
 )
 from sessiontree.contracts.tree_facts import ChannelSaid
-from tests.behaviours.effects import LOG, TOOLS, effects
+from tests.behaviours.effects import TOOLS
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import facts, facts_of, results, until
+from tests.behaviours.signals import Log
+from tests.behaviours.switchboard import Switchboard
 
 
 class Amount(BaseModel):
@@ -52,9 +54,11 @@ class Pay(Tool[Amount]):
     tier = PermissionTier.READ_ONLY
     kinds = frozenset(SessionKind)
 
+    def __init__(self, board: Switchboard) -> None:
+        self.paid = Log(board)
+
     async def execute(self, params: Amount, ctx: ToolContext) -> ToolResult:
-        with (ctx.workspace_root / LOG).open("a") as log:
-            log.write(f"{ctx.call_id} {params.count}\n")
+        self.paid.append([ctx.call_id, params.count])
         return ToolResult("paid")
 
 
@@ -65,7 +69,7 @@ class Pay(Tool[Amount]):
 )
 @pytest.mark.parametrize("kind", ["branch", "worker"])
 async def test_an_always_invalid_child_is_stopped_and_its_parent_told(
-    open_tree: Opener, wrong: list[int], attempts: int, field: str, kind: str
+    open_tree: Opener, board: Switchboard, wrong: list[int], attempts: int, field: str, kind: str
 ) -> None:
     """REL-P21, REL-P24: at most 3 attempts (2 if identical), a typed fact here and at the parent."""
     child = f"main/{kind[0]}1"
@@ -75,7 +79,8 @@ async def test_an_always_invalid_child_is_stopped_and_its_parent_told(
             child: [*(call("pay", count=count) for count in wrong), "went on"],
         }
     )
-    async with open_tree(model, tools=[Pay()]) as tree:
+    pay = Pay(board)
+    async with open_tree(model, tools=[pay]) as tree:
         await tree.main.send("go")
         result = await tree.session(child).result()
         assert (result.status, result.summary) == (SessionStatus.COMPLETED, "went on")
@@ -89,13 +94,16 @@ async def test_an_always_invalid_child_is_stopped_and_its_parent_told(
         outcomes = [fact.outcome for fact in await facts_of(tree, CallResolved, child)]
         assert outcomes == ["invalid"] * attempts + ["denied"] * (4 - attempts)
         assert not await facts_of(tree, CallIntended, child)
-        assert effects(open_tree.workspace) == []
+        assert pay.paid == []
 
 
-async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(open_tree: Opener) -> None:
+async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """The model is told what is wrong where, and what would fit."""
     model = ScriptedModel([call("pay", count=10), call("pay", count=3), "done"])
-    async with open_tree(model, tools=[Pay()]) as tree:
+    pay = Pay(board)
+    async with open_tree(model, tools=[pay]) as tree:
         worker = await tree.main.spawn("worker", "pay")
         await worker.result()
         wrong, right = results(tree, worker.session_id)
@@ -104,33 +112,35 @@ async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(open
         assert '"maximum":9' in wrong.text
         assert '"attempt":1' in wrong.text
         assert right.text == "paid"
-        assert effects(open_tree.workspace) == [("main/w1#2.0", "3")]
+        assert pay.paid == [["main/w1#2.0", 3]]
         assert not await facts_of(tree, ToolGivenUp)
 
 
-async def test_a_valid_call_resets_the_count(open_tree: Opener) -> None:
+async def test_a_valid_call_resets_the_count(open_tree: Opener, board: Switchboard) -> None:
     """REL-P25: valid on attempt k is exactly one execution, and the next mistake is the first again."""
     counts = [10, 11, 1, 12, 13, 2]
     model = ScriptedModel([*(call("pay", count=count) for count in counts), "done"])
-    async with open_tree(model, tools=[Pay()]) as tree:
+    pay = Pay(board)
+    async with open_tree(model, tools=[pay]) as tree:
         worker = await tree.main.spawn("worker", "pay")
         await worker.result()
         assert [fact.attempt for fact in await facts_of(tree, ArgumentsRejected)] == [1, 2, 1, 2]
-        assert [text for _, text in effects(open_tree.workspace)] == ["1", "2"]
+        assert [count for _, count in pay.paid] == [1, 2]
 
 
-async def test_failures_within_one_reply_count_once(open_tree: Opener) -> None:
+async def test_failures_within_one_reply_count_once(open_tree: Opener, board: Switchboard) -> None:
     """Ten wrong calls in one reply are one attempt."""
     reply: list[str | ToolCall] = [call("pay", count=10 + number) for number in range(10)]
     model = ScriptedModel([reply, call("pay", count=1), "done"])
-    async with open_tree(model, tools=[Pay()]) as tree:
+    pay = Pay(board)
+    async with open_tree(model, tools=[pay]) as tree:
         worker = await tree.main.spawn("worker", "pay")
         await worker.result()
         assert {fact.attempt for fact in await facts_of(tree, ArgumentsRejected)} == {1}
-        assert len(effects(open_tree.workspace)) == 1
+        assert len(pay.paid) == 1
 
 
-async def test_the_next_message_gives_the_tool_back(open_tree: Opener) -> None:
+async def test_the_next_message_gives_the_tool_back(open_tree: Opener, board: Switchboard) -> None:
     """A tool that was given up is refused until the next incoming message, and no longer."""
 
     def reply(request: ModelRequest) -> str | ToolCall:
@@ -139,18 +149,20 @@ async def test_the_next_message_gives_the_tool_back(open_tree: Opener) -> None:
             return call("pay", count=99) if request.turn < 4 else "gave up"
         return call("pay", count=1) if request.turn == 5 else "paid at last"
 
-    async with open_tree(FunctionModel(reply), tools=[Pay()]) as tree:
+    pay = Pay(board)
+    async with open_tree(FunctionModel(reply), tools=[pay]) as tree:
         assert await tree.main.send("pay") == "gave up"
         assert "refused until the next message" in results(tree, "main")[-1].text
         assert await tree.main.send("again") == "paid at last"
-        assert len(effects(open_tree.workspace)) == 1
+        assert len(pay.paid) == 1
 
 
-async def test_when_main_gives_a_tool_up_the_channel_is_told(open_tree: Opener) -> None:
+async def test_when_main_gives_a_tool_up_the_channel_is_told(open_tree: Opener, board: Switchboard) -> None:
     """Main has no parent: the person learns it, and so does the event stream."""
     channel = QueueChannel()
     model = ScriptedModel([*(call("pay", count=count) for count in (10, 11, 12)), "sorry"])
-    async with open_tree(model, tools=[Pay()], channel=channel) as tree:
+    pay = Pay(board)
+    async with open_tree(model, tools=[pay], channel=channel) as tree:
         assert await tree.main.send("pay") == "sorry"
         assert len(await facts_of(tree, ToolGivenUp, "main")) == 1
         (said,) = await until(tree, ChannelSaid)
@@ -159,10 +171,13 @@ async def test_when_main_gives_a_tool_up_the_channel_is_told(open_tree: Opener) 
         assert await channel.messages.get() == said.text
 
 
-async def test_without_a_channel_mains_trouble_is_a_fact_and_nothing_fails(open_tree: Opener) -> None:
+async def test_without_a_channel_mains_trouble_is_a_fact_and_nothing_fails(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """A tree nobody listens to goes on all the same."""
     model = ScriptedModel([*(call("pay", count=count) for count in (10, 11, 12)), "sorry"])
-    async with open_tree(model, tools=[Pay()], channel=None) as tree:
+    pay = Pay(board)
+    async with open_tree(model, tools=[pay], channel=None) as tree:
         assert await tree.main.send("pay") == "sorry"
         assert len(await facts_of(tree, ToolGivenUp, "main")) == 1
         assert not await facts_of(tree, ChannelSaid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import signal
 import sys
 from asyncio.subprocess import PIPE
@@ -11,9 +12,11 @@ import pytest
 
 from sessiontree.contracts.session_facts import CallResolved
 from tests.behaviours import household
+from tests.behaviours.deadly import Countdown
 from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import Opener
+from tests.behaviours.opening import BACKENDS, Opener
 from tests.behaviours.reading import PATIENCE_S, facts_of
+from tests.behaviours.switchboard import Switchboard
 
 POINTS = [
     *(("model", number) for number in (1, 2, 5, 9, 14)),
@@ -23,11 +26,14 @@ POINTS = [
 
 
 @pytest.mark.slow
+@pytest.mark.own_runtime
+@pytest.mark.parametrize("variant", BACKENDS, indirect=True)
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} {point[1]}")
 async def test_a_killed_process_leaves_a_tree_that_comes_to_its_end(
-    open_tree: Opener, point: tuple[str, int]
+    open_tree: Opener, board: Switchboard, point: tuple[str, int]
 ) -> None:
     """REL-S40, REL-S42: SIGKILL at any point; resumed elsewhere, every effect happened at most once."""
+    countdown = Countdown(board, *point)
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -35,13 +41,20 @@ async def test_a_killed_process_leaves_a_tree_that_comes_to_its_end(
         open_tree.backend,
         open_tree.workspace,
         open_tree.state_dir,
-        point[0],
-        str(point[1]),
+        stdin=PIPE,
         stdout=PIPE,
     )
-    out, _ = await program.communicate()
-    assert program.returncode == -signal.SIGKILL
-    tree_id = out.decode().strip()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert program.stdin is not None
+            assert program.stdout is not None
+            program.stdin.write(pickle.dumps(countdown))
+            program.stdin.close()
+            tree_id = (await program.stdout.readline()).decode().strip()
+            await countdown.reached.wait()
+    finally:
+        program.kill()
+    assert await program.wait() == -signal.SIGKILL
     before = household.done(open_tree.workspace)
     async with (
         await open_tree.resume(tree_id, household.MODEL, tools=TOOLS) as tree,

@@ -33,9 +33,12 @@ from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.models.answers import Answer
 from tests.behaviours import household
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.misbehaving import Sleeper
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, asked, until
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Sleeper
+
+pytestmark = pytest.mark.own_runtime
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,9 @@ def inventory() -> Inventory:
 
 
 @pytest.fixture
-async def nothing_left(open_tree: Opener) -> AsyncIterator[None]:
+async def nothing_left(open_tree: Opener, board: Switchboard) -> AsyncIterator[None]:
     """What the test leaves behind fails it; a first tree makes what the process makes once."""
-    elsewhere = Opener(open_tree.backend, open_tree.workspace, open_tree.state_dir / "first")
-    async with elsewhere(ScriptedModel([call("read", path="none"), "done"])) as tree:
+    async with open_tree.elsewhere("first")(ScriptedModel([call("read", path="none"), "done"])) as tree:
         await tree.main.send("warm up")
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
@@ -83,6 +85,7 @@ async def nothing_left(open_tree: Opener) -> AsyncIterator[None]:
     yield
     await asyncio.sleep(0)
     gc.collect()
+    assert await asyncio.to_thread(board.is_quiet, PATIENCE_S), "a tool or model is still on the line"
     assert inventory().since(before) == []
     assert complaints == []
 
@@ -123,7 +126,9 @@ async def slowly(request: ModelRequest) -> Answer:
 
 
 @pytest.mark.usefixtures("nothing_left")
-async def test_a_tree_closed_in_the_middle_of_everything_leaves_nothing(open_tree: Opener) -> None:
+async def test_a_tree_closed_in_the_middle_of_everything_leaves_nothing(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Tools run, models think, prompts are out, readers wait: closing ends them all."""
     shown, withdrawn = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
@@ -138,7 +143,7 @@ async def test_a_tree_closed_in_the_middle_of_everything_leaves_nothing(open_tre
     async def follow(tree: SessionTree) -> int:
         return len([record async for record in tree.events()])
 
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
     tree = open_tree(
         AsyncFunctionModel(slowly),
         tools=[*TOOLS, sleeper],

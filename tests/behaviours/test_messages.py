@@ -19,9 +19,11 @@ from sessiontree.contracts.session_facts import CallResolved, Heard, TurnStarted
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent
 from tests.behaviours.effects import TOOLS, Append, effects
-from tests.behaviours.misbehaving import Sleeper
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of, results, until
+from tests.behaviours.reading import PATIENCE_S, facts_of, results, until
+from tests.behaviours.signals import Flag, Turnstile
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Held, Sleeper
 
 
 def said(request: ModelRequest) -> list[str]:
@@ -29,13 +31,12 @@ def said(request: ModelRequest) -> list[str]:
     return [message.text for message in request.messages if isinstance(message, UserMessage)]
 
 
-class Gate:
-    """A model that replies what was said last, each turn only once it was let through."""
+class Gate(AsyncFunctionModel):
+    """Replies what was said last, each turn only once it was let through."""
 
-    def __init__(self) -> None:
-        self.asked = asyncio.Semaphore(0)
-        self.turns = asyncio.Semaphore(0)
-        self.model = AsyncFunctionModel(self._reply)
+    def __init__(self, board: Switchboard) -> None:
+        super().__init__(self._reply)
+        self.asked, self.turns = Turnstile(board), Turnstile(board)
 
     async def _reply(self, request: ModelRequest) -> Answer:
         self.asked.release()
@@ -43,10 +44,12 @@ class Gate:
         return f"{len(said(request))}: {said(request)[-1]}"
 
 
-async def test_messages_are_answered_in_the_order_they_were_sent(open_tree: Opener) -> None:
+async def test_messages_are_answered_in_the_order_they_were_sent(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Each message has its own reply; those that come during a turn are one turn together."""
-    gate = Gate()
-    async with open_tree(gate.model) as tree:
+    gate = Gate(board)
+    async with open_tree(gate) as tree:
         first = tree.main.send("one")
         await gate.asked.acquire()
         second, third = tree.main.send("two"), tree.main.send("three")
@@ -60,24 +63,27 @@ async def test_messages_are_answered_in_the_order_they_were_sent(open_tree: Open
         assert [fact.took for fact in started] == [1, 2]
 
 
-async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener) -> None:
+async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, board: Switchboard) -> None:
     """A running tool is left alone; the message comes after its result."""
-    sleeper = Sleeper(0.05)
-    model = ScriptedModel([call("sleeper"), "slept", "then"])
-    async with open_tree(model, tools=[sleeper]) as tree:
+    held = Held(board)
+    async with open_tree(ScriptedModel([call("held"), "slept", "then"]), tools=[held]) as tree:
         first = tree.main.send("sleep")
-        await sleeper.started.wait()
+        await held.started.wait()
         second = tree.main.send("and?")
         await until(tree, Heard, count=2)
-        assert sleeper.ended == []
+        assert held.ended == []
+        held.let_go.set()
         assert await first == "slept"
         assert await second in {"slept", "then"}
-        assert "timed out" in results(tree, "main")[0].text
+        assert [message.text for message in results(tree, "main")] == ["through"]
+        assert held.ended == ["through"]
 
 
-async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(open_tree: Opener) -> None:
+async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """The running call is aborted, the one that has its result keeps it, and the model hears at once."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
 
     def reply(request: ModelRequest) -> Answer:
         return [call("append"), call("sleeper"), call("look")] if request.turn == 1 else said(request)[-1]
@@ -95,10 +101,11 @@ async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(o
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_steering_message_skips_calls_that_have_not_begun(open_tree: Opener) -> None:
+async def test_a_steering_message_skips_calls_that_have_not_begun(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Calls of a reply that comes after the steering message are not begun; each has its one result."""
-    turns = asyncio.Semaphore(0)
-    asked = asyncio.Event()
+    turns, asked = Turnstile(board), Flag(board)
 
     async def reply(request: ModelRequest) -> Answer:
         asked.set()
@@ -110,8 +117,7 @@ async def test_a_steering_message_skips_calls_that_have_not_begun(open_tree: Ope
         await asked.wait()
         second = tree.main.send("rather not", mode="steer")
         await until(tree, Heard, count=2)
-        turns.release()
-        turns.release()
+        turns.release(2)
         assert await second == "rather not"
         assert await first == "rather not"
         assert [("skipped" in told.text, told.is_error) for told in results(tree, "main")] == [
@@ -160,10 +166,12 @@ async def test_a_reply_can_be_read_while_it_is_written(open_tree: Opener) -> Non
             assert await pending == f"turn {turn}"
 
 
-async def test_whoever_stops_reading_a_reply_leaves_nothing_behind(open_tree: Opener) -> None:
+async def test_whoever_stops_reading_a_reply_leaves_nothing_behind(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Breaking off, or being cancelled while waiting for a piece, ends the watching too."""
-    gate = Gate()
-    async with open_tree(gate.model) as tree:
+    gate = Gate(board)
+    async with open_tree(gate) as tree:
         pending = tree.main.send("go")
         await gate.asked.acquire()
         before = asyncio.all_tasks()
@@ -190,9 +198,12 @@ async def test_progress_shows_every_session_and_loses_only_the_oldest(open_tree:
         everything, only_main = tree.progress(), tree.progress("main")
         worker = await tree.main.spawn("worker", "look")
         await worker.result()
-        events = [(each.session, type(each.event).__name__) for each in everything.drain()]
-        assert ("main/w1", "ToolExecutionStart") in events
-        assert ("main/w1", "ToolExecutionEnd") in events
+        async with asyncio.timeout(PATIENCE_S):
+            shown = [await everything.next() for _ in range(2)]
+        assert [(each.session, type(each.event).__name__) for each in shown] == [
+            ("main/w1", "ToolExecutionStart"),
+            ("main/w1", "ToolExecutionEnd"),
+        ]
         assert only_main.drain() == []
         everything.close()
         only_main.close()

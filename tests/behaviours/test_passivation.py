@@ -18,8 +18,6 @@ from sessiontree import (
     SessionKind,
     SessionStatus,
     SessionTree,
-    ToolContext,
-    ToolResult,
     call,
 )
 from sessiontree.contracts.session_facts import CallParked, Opened
@@ -27,9 +25,11 @@ from sessiontree.contracts.tree_facts import ResultHeld
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.misbehaving import Nothing, Sleeper
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, records, results, until
+from tests.behaviours.signals import Flag, Log
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Held, Sleeper
 
 WORKER = call("sessions_spawn", kind="worker", task="look")
 WIDE = Limits(max_children=64, approval_patience_s=None)
@@ -94,8 +94,7 @@ async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(open_tree: Ope
     """Everything completes, and each session's facts are the same, one by one."""
     found = []
     for slots in (2, 64):
-        opened = Opener(open_tree.backend, open_tree.workspace, open_tree.state_dir / str(slots))
-        async with opened(model(), tools=TOOLS, limits=WIDE, slots=slots) as tree:
+        async with open_tree.elsewhere(str(slots))(model(), tools=TOOLS, limits=WIDE, slots=slots) as tree:
             async with asyncio.timeout(30):
                 await run(tree)
             assert len(tree.receipt()) == 1 + 2 * BRANCHES
@@ -174,37 +173,24 @@ async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(open_t
         assert effects(open_tree.workspace) == []
 
 
-class Turnstile(Sleeper):
-    """Keeps its session on its host until it is let through."""
-
-    name = "turnstile"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.let_go = asyncio.Event()
-
-    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
-        self.started.set()
-        await self.let_go.wait()
-        return ToolResult("through")
-
-
-async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard(open_tree: Opener) -> None:
+async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """A suspended session that wakes for two things at once does not end by the word it had said before."""
-    turnstile = Turnstile()
+    held = Held(board)
     model = ScriptedModel(
         {
             "main/b1": [call("launch"), WORKER, "waiting", "heard the child", "all done"],
-            "main/b1/w1": [call("turnstile"), "seen"],
+            "main/b1/w1": [call("held"), "seen"],
         }
     )
     limits = Limits(approval_patience_s=0)
-    async with open_tree(model, tools=[*TOOLS, turnstile], limits=limits, slots=1) as tree:
+    async with open_tree(model, tools=[*TOOLS, held], limits=limits, slots=1) as tree:
         branch = await tree.main.spawn("branch", "go")
-        await turnstile.started.wait()
+        await held.started.wait()
         (pending,) = await asked(tree)
         await pending.approve()
-        turnstile.let_go.set()
+        held.let_go.set()
         assert (await branch.result()).summary == "all done"
         assert len(effects(open_tree.workspace)) == 1
 
@@ -231,13 +217,14 @@ async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_tree: O
         assert (await branch.result()).summary == "heard"
 
 
-async def test_a_session_waiting_for_its_model_wakes_for_the_reply(open_tree: Opener) -> None:
+async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """The gateway keeps the question while the session is gone; the model is asked once a turn."""
-    questions: list[tuple[str, int]] = []
-    go_on = asyncio.Event()
+    questions, go_on = Log(board), Flag(board)
 
     async def reply(request: ModelRequest) -> Answer:
-        questions.append((request.session_id, request.turn))
+        questions.append([request.session_id, request.turn])
         if request.session_id == "main/b1":
             await go_on.wait()
             return call("append") if request.turn == 1 else "done"
@@ -274,9 +261,11 @@ async def test_a_session_asked_for_its_approval_wakes_to_answer(open_tree: Opene
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_session_whose_tool_runs_is_not_taken_off_its_host(open_tree: Opener) -> None:
+async def test_a_session_whose_tool_runs_is_not_taken_off_its_host(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Newcomers wait for a slot; the running tool is neither stopped nor run twice."""
-    sleeper = Sleeper(0.1)
+    sleeper = Sleeper(board, 0.1)
     async with open_tree(crowded([call("sleeper"), "slept"]), tools=[*TOOLS, sleeper], slots=1) as tree:
         branch = await tree.main.spawn("branch", "go")
         await sleeper.started.wait()

@@ -27,9 +27,11 @@ from sessiontree.contracts.tree_facts import ApprovalDecided, CancelBegun, Sessi
 from sessiontree.models.answers import Answer
 from tests.behaviours import household
 from tests.behaviours.effects import LOG, TOOLS, Append, Look, Words, effects
-from tests.behaviours.misbehaving import Sleeper
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, asked, facts_of, records, results, until
+from tests.behaviours.signals import Flag
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Sleeper
 
 POINTS = [
     *(("main", turn) for turn in (1, 2, 3)),
@@ -40,10 +42,10 @@ POINTS = [
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} turn {point[1]}")
 async def test_a_tree_closed_at_any_turn_comes_to_the_same_end(
-    open_tree: Opener, point: tuple[str, int]
+    open_tree: Opener, board: Switchboard, point: tuple[str, int]
 ) -> None:
     """Closed without finishing whenever a session asks its model: the same results, every effect once."""
-    reached = asyncio.Event()
+    reached = Flag(board)
 
     async def reply(request: ModelRequest) -> Answer:
         if (request.session_id, request.turn) == point:
@@ -71,9 +73,9 @@ class Stuck(Append):
 
     name = "stuck"
 
-    def __init__(self, *, waits: bool) -> None:
+    def __init__(self, board: Switchboard, *, waits: bool) -> None:
         self._waits = waits
-        self.begun = asyncio.Event()
+        self.begun = Flag(board)
 
     async def execute(self, params: Words, ctx: ToolContext) -> ToolResult:
         result = await super().execute(params, ctx)
@@ -97,10 +99,10 @@ class Observing(Stuck):
     tier = PermissionTier.READ_ONLY
 
 
-async def interrupted(open_tree: Opener, kind: type[Stuck], **options: Any) -> str:
+async def interrupted(open_tree: Opener, board: Switchboard, kind: type[Stuck]) -> str:
     """Close a tree while a tool of a Branch runs; return the tree's id."""
-    first = kind(waits=True)
-    tree = await open_tree(ScriptedModel([call(kind.name), "went on"]), tools=[first], **options).start()
+    first = kind(board, waits=True)
+    tree = await open_tree(ScriptedModel([call(kind.name), "went on"]), tools=[first]).start()
     await tree.main.spawn("branch", "go")
     async with asyncio.timeout(PATIENCE_S):
         await first.begun.wait()
@@ -108,10 +110,12 @@ async def interrupted(open_tree: Opener, kind: type[Stuck], **options: Any) -> s
     return tree.tree_id
 
 
-async def test_an_effect_that_may_have_happened_is_never_repeated(open_tree: Opener) -> None:
+async def test_an_effect_that_may_have_happened_is_never_repeated(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """An intent without a result becomes ``unknown``; the model is told that it may have run."""
-    tree_id = await interrupted(open_tree, Stuck)
-    tools = [Stuck(waits=False)]
+    tree_id = await interrupted(open_tree, board, Stuck)
+    tools = [Stuck(board, waits=False)]
     async with await open_tree.resume(
         tree_id, ScriptedModel([call("stuck"), "went on"]), tools=tools
     ) as tree:
@@ -126,21 +130,21 @@ async def test_an_effect_that_may_have_happened_is_never_repeated(open_tree: Ope
 
 @pytest.mark.parametrize(("kind", "intents"), [(Repeatable, 1), (Observing, 0)])
 async def test_what_may_be_repeated_is_repeated_under_the_same_id(
-    open_tree: Opener, kind: type[Stuck], intents: int
+    open_tree: Opener, board: Switchboard, kind: type[Stuck], intents: int
 ) -> None:
     """ReadOnly and idempotent calls run again, with the call id they had."""
-    tree_id = await interrupted(open_tree, kind)
+    tree_id = await interrupted(open_tree, board, kind)
     model = ScriptedModel([call(kind.name), "went on"])
-    async with await open_tree.resume(tree_id, model, tools=[kind(waits=False)]) as tree:
+    async with await open_tree.resume(tree_id, model, tools=[kind(board, waits=False)]) as tree:
         assert (await tree.session("main/b1").result()).summary == "went on"
         assert results(tree, "main/b1")[0].text == "appended x"
         assert [call_id for call_id, _ in effects(open_tree.workspace)] == ["main/b1#1.0"] * 2
         assert len(await facts_of(tree, CallIntended)) == intents
 
 
-async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener) -> None:
+async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener, board: Switchboard) -> None:
     """The call ends typed, the session goes on."""
-    tree_id = await interrupted(open_tree, Repeatable)
+    tree_id = await interrupted(open_tree, board, Repeatable)
     async with await open_tree.resume(tree_id, ScriptedModel([call("repeatable"), "went on"])) as tree:
         assert (await tree.session("main/b1").result()).summary == "went on"
         assert "no tool 'repeatable'" in results(tree, "main/b1")[0].text
@@ -187,14 +191,16 @@ async def test_a_request_that_expired_meanwhile_is_denied_at_once(open_tree: Ope
         assert effects(open_tree.workspace) == []
 
 
-async def test_a_session_that_outlived_its_time_meanwhile_expires(open_tree: Opener) -> None:
+async def test_a_session_that_outlived_its_time_meanwhile_expires(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Its time to live ends though nobody was there to ring the bell."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
     tree = await open_tree(ScriptedModel([call("sleeper")]), tools=[sleeper]).start()
-    await tree.main.spawn("worker", "look", ttl_s=0.05)
+    await tree.main.spawn("worker", "look", ttl_s=open_tree.moment_s)
     await sleeper.started.wait()
     await tree.close()
-    async with await open_tree.resume(tree.tree_id, ScriptedModel(["done"]), tools=[Sleeper()]) as tree:
+    async with await open_tree.resume(tree.tree_id, ScriptedModel(["done"]), tools=[Sleeper(board)]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             result = await tree.session("main/w1").result()
         assert result.status in {SessionStatus.EXPIRED, SessionStatus.COMPLETED}
@@ -256,9 +262,9 @@ async def test_a_finished_tree_can_be_read_again(open_tree: Opener) -> None:
     assert household.done(open_tree.workspace) == household.EFFECTS
 
 
-async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener) -> None:
+async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener, board: Switchboard) -> None:
     """A tree told to stop stops, whoever takes it up; nobody is asked again."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
     tree = await open_tree(ScriptedModel([call("sleeper"), "awake"]), tools=[sleeper]).start()
     await tree.main.spawn("worker", "look")
     await sleeper.started.wait()
@@ -266,7 +272,7 @@ async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener) -> 
     await until(tree, CancelBegun)
     await tree.close()
     await asyncio.wait({cancelling})
-    async with await open_tree.resume(tree.tree_id, ScriptedModel(["done"]), tools=[Sleeper()]) as tree:
+    async with await open_tree.resume(tree.tree_id, ScriptedModel(["done"]), tools=[Sleeper(board)]) as tree:
         async with asyncio.timeout(PATIENCE_S):
             result = await tree.main.result()
         assert result.status is SessionStatus.CANCELLED
@@ -275,9 +281,11 @@ async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener) -> 
         assert isinstance(cancelling.exception(), SessionTreeError)
 
 
-async def test_a_call_of_the_program_that_was_under_way_ends_unknown(open_tree: Opener) -> None:
+async def test_a_call_of_the_program_that_was_under_way_ends_unknown(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Nobody waits for it any more; the session lives, and its effect is not repeated."""
-    stuck = Stuck(waits=True)
+    stuck = Stuck(board, waits=True)
     tree = await open_tree(ScriptedModel(["done"]), tools=[stuck]).start()
     calling = asyncio.create_task(tree.main.call("stuck"))
     await stuck.begun.wait()
@@ -285,7 +293,7 @@ async def test_a_call_of_the_program_that_was_under_way_ends_unknown(open_tree: 
     with pytest.raises(SessionTreeError):
         await calling
     async with await open_tree.resume(
-        tree.tree_id, ScriptedModel(["done"]), tools=[Stuck(waits=False)]
+        tree.tree_id, ScriptedModel(["done"]), tools=[Stuck(board, waits=False)]
     ) as tree:
         assert await tree.main.send("hello") == "done"
         assert [fact.outcome for fact in await facts_of(tree, CallResolved)] == ["unknown"]

@@ -28,9 +28,10 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.session_facts import CallHeld, CallOpened, ResultRejected, TurnReplied
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.misbehaving import Sleeper
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, until
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Sleeper
 
 
 class Comparison(BaseModel):
@@ -145,9 +146,9 @@ async def test_map_raises_the_first_failure_once_all_have_ended(open_tree: Opene
         assert statuses == ["completed", "failed", "completed", "failed"]
 
 
-async def test_map_first_cancels_the_others(open_tree: Opener) -> None:
+async def test_map_first_cancels_the_others(open_tree: Opener, board: Switchboard) -> None:
     """``first``: the first failure ends the rest and is raised; no child is left running."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
 
     def reply(request: ModelRequest) -> Answer:
         return call("sleeper") if len(request.messages) == 1 and echo(request) else "awake"
@@ -159,9 +160,9 @@ async def test_map_first_cancels_the_others(open_tree: Opener) -> None:
         assert sorted(statuses) == ["cancelled", "cancelled", "cancelled", "failed"]
 
 
-async def test_map_that_is_refused_half_way_leaves_no_child(open_tree: Opener) -> None:
+async def test_map_that_is_refused_half_way_leaves_no_child(open_tree: Opener, board: Switchboard) -> None:
     """A refused spawn ends what was started and is raised as it is."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(board)
     model = ScriptedModel([call("sleeper"), "awake"])
     limits = Limits(max_total=3)
     async with open_tree(model, tools=[sleeper], limits=limits) as tree:
@@ -170,9 +171,9 @@ async def test_map_that_is_refused_half_way_leaves_no_child(open_tree: Opener) -
         assert {str(line.status) for line in tree.receipt()[1:]} == {"cancelled"}
 
 
-async def test_each_way_a_call_ends_is_its_own_error(open_tree: Opener) -> None:
+async def test_each_way_a_call_ends_is_its_own_error(open_tree: Opener, board: Switchboard) -> None:
     """``handle.call`` returns the output, or raises what happened, typed and outside the transcript."""
-    tools = [*TOOLS, Sleeper(0.02)]
+    tools = [*TOOLS, Sleeper(board, 0.02)]
     async with open_tree(ScriptedModel(["done"]), tools=tools, approvals="never") as tree:
         reply = await tree.main.call("write", {"path": "a.txt", "content": "one\n"})
         assert reply.output == {"path": "a.txt", "bytes": 4, "created": True}
