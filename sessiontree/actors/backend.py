@@ -25,7 +25,7 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.progress import ProgressReader
-from sessiontree.kernel.reports import HostRow
+from sessiontree.kernel.reports import ActorRow
 from sessiontree.kernel.scheduler import PoolSize
 from sessiontree.kernel.settings import Settings
 from sessiontree.sandbox import available_level
@@ -49,7 +49,7 @@ class RayBackend:
         enforcement: Whether Workers run where the kernel can't confine them.
     """
 
-    def __init__(  # noqa: PLR0913 - the settings of the public door, passed on
+    def __init__(
         self,
         state_dir: Path,
         *,
@@ -122,9 +122,9 @@ class RayBackend:
             raise SessionTreeError("no tree is open in this runtime yet")
         return self._watches.watch(tree_id, session)
 
-    async def hosts(self) -> list[HostRow]:
-        """Return every host and the session it embodies."""
-        rows: list[HostRow] = await (await self._started()).ask("hosts")
+    async def actors(self) -> list[ActorRow]:
+        """Return every process of this runtime, and the session it embodies."""
+        rows: list[ActorRow] = await (await self._started()).ask("actors")
         return rows
 
     async def close(self) -> None:

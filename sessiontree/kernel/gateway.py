@@ -16,6 +16,7 @@ from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, Message
 from sessiontree.kernel.frames import AskModel, ModelPrompt
+from sessiontree.kernel.reports import ActorRow
 from sessiontree.models.answers import checked, reason_of
 from sessiontree.models.port import ModelRequest, WaitingModel
 
@@ -60,6 +61,10 @@ class Gateway(Protocol):
 
     def watch(self, tree_id: str, *, watched: bool) -> None:
         """Say whether anybody watches what a tree's models say while they say it."""
+        ...
+
+    def actors(self) -> list[ActorRow]:
+        """Return the gateway's process, where it has one of its own and runs."""
         ...
 
     async def close(self) -> None:
@@ -121,6 +126,10 @@ class GatewayCore:
 
     def watch(self, tree_id: str, *, watched: bool) -> None:
         """Say whether anybody watches; here those who watch take what is emitted."""
+
+    def actors(self) -> list[ActorRow]:
+        """Return nothing: this one shares its supervisor's process."""
+        return []
 
     async def close(self) -> None:
         """Drop everything."""

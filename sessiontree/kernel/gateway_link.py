@@ -11,6 +11,7 @@ from sessiontree.kernel.gateway import Asker
 from sessiontree.kernel.gateway_frames import Answered, Ask, AskWhole, Forget, NotAnswered, Said
 from sessiontree.kernel.link import HostLink, Transport
 from sessiontree.kernel.progress import ProgressHub
+from sessiontree.kernel.reports import ActorRow
 
 MOST_LOSSES = 3
 """How often in a row a gateway may be lost before its questions fail."""
@@ -81,6 +82,13 @@ class GatewayLink:
         change(tree_id)
         if self._link is not None:
             self._link.send(Watch(tree_id, watched))
+
+    def actors(self) -> list[ActorRow]:
+        """Return the gateway's process, if it runs."""
+        if self._link is None:
+            return []
+        transport = self._link.transport
+        return [ActorRow(self._link.name, "gateway", transport.pid, transport.level)]
 
     async def close(self) -> None:
         """Drop everything and end the gateway."""

@@ -25,7 +25,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.record import Record
 from sessiontree.kernel.again import call_in, reply_in
 from sessiontree.kernel.replies import CallReply, Reply
-from sessiontree.kernel.reports import report_of
+from sessiontree.kernel.reports import ActorRow, report_of
 from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
@@ -154,6 +154,10 @@ class Owner:
     async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
         """Return the tree's own durable facts after a number, waiting for news that matter to people."""
         return await self._supervisor.read_tree(tree_id, after_seq, wait_s)
+
+    def actors(self) -> list[ActorRow]:
+        """Return every process of the runtime, and the session it embodies."""
+        return self._supervisor.actors()
 
     def record_of(self, tree_id: str, session: str) -> SessionRecord:
         """Return a session's durable facts.

@@ -15,18 +15,19 @@ NOT_EMBODIED = "none: on no host now"
 
 
 @dataclass(frozen=True, slots=True)
-class HostRow:
-    """One host and the session it embodies now."""
+class ActorRow:
+    """One process of a runtime, and the session it embodies now."""
 
     name: str
-    pool: str
+    role: str
+    """``supervisor``, ``gateway``, or the pool a host belongs to."""
     pid: int
     """0 while it starts."""
     confinement: str
-    tree_id: str | None
-    """None while it is free."""
-    session: str | None
-    epoch: int
+    tree_id: str | None = None
+    """None while it embodies nobody."""
+    session: str | None = None
+    epoch: int = 0
 
 
 def report_of(keeper: TreeKeeper, session: str) -> SessionReport:

@@ -20,7 +20,6 @@ from sessiontree.kernel.gateway_link import GatewayLink
 from sessiontree.kernel.link import Transport
 from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
-from sessiontree.kernel.reports import HostRow
 from sessiontree.kernel.settings import ACTING, OBSERVING, Settings, pool_of
 from sessiontree.kernel.supervisor import SupervisorCore
 
@@ -28,7 +27,7 @@ RESEND_AFTER_S: Final = 3.0
 MOST_LOSSES: Final = 2
 FOR_OWNER: Final = frozenset(
     {
-        "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "read_tree",
+        "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "read_tree",
         "record_of", "last_seq", "report", "room", "pending", "shown", "receipt", "is_over", "is_open",
     }
 )  # fmt: skip
@@ -118,7 +117,6 @@ class Serving:
             "watch": self._watch,
             "unwatch": self._unwatch,
             "progress": self._progress,
-            "hosts": self._hosts,
             "close": self._close,
         }
         if name in own:
@@ -225,10 +223,6 @@ class Serving:
         except TimeoutError:
             return (), reader.dropped
         return (first, *reader.drain()), reader.dropped
-
-    def _hosts(self) -> list[HostRow]:
-        core, _ = self._opened()
-        return core.hosts()
 
     async def _close(self) -> None:
         """End hosts and gateway, and let the journal go."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -31,7 +32,7 @@ from sessiontree.kernel.keeper import Surroundings, TreeKeeper
 from sessiontree.kernel.link import HostLink, Transport
 from sessiontree.kernel.progress import Progress, ProgressHub
 from sessiontree.kernel.replay import fact_of
-from sessiontree.kernel.reports import HostRow, report_of
+from sessiontree.kernel.reports import ActorRow, report_of
 from sessiontree.kernel.scheduler import PoolSize, Scheduler
 from sessiontree.kernel.seat import Seat
 from sessiontree.schema.result import compile_result
@@ -115,9 +116,11 @@ class SupervisorCore:
     def _on_progress(self, progress: Progress) -> None:
         self.hub.emit(progress.tree_id, progress.session, progress.event)
 
-    def hosts(self) -> list[HostRow]:
-        """Return every host, the oldest first."""
-        return [_row_of(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
+    def actors(self) -> list[ActorRow]:
+        """Return every process this one knows of, itself first, hosts in the order they were started."""
+        hosts = [_row_of(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
+        own = ActorRow("supervisor", "supervisor", os.getpid(), "structural")
+        return [own, *self._gateway.actors(), *hosts]
 
     # Trees.
 
@@ -302,12 +305,12 @@ class SupervisorCore:
         return stimuli.Incoming(self.clock.now_ms(), message_id, session_text, mode, "user")
 
 
-def _row_of(link: HostLink) -> HostRow:
+def _row_of(link: HostLink) -> ActorRow:
     seat, transport = link.seat, link.transport
     if not isinstance(seat, Seat):
-        return HostRow(link.name, link.pool, transport.pid, transport.level, None, None, 0)
+        return ActorRow(link.name, link.pool, transport.pid, transport.level)
     tree_id = seat.keeper.config.tree_id
-    return HostRow(link.name, link.pool, transport.pid, transport.level, tree_id, seat.session, seat.epoch)
+    return ActorRow(link.name, link.pool, transport.pid, transport.level, tree_id, seat.session, seat.epoch)
 
 
 def _spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:

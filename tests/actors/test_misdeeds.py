@@ -72,7 +72,7 @@ async def test_workers_process_changes_no_file(
     assert listed(tmp_path) == ["victim"]
     backend = ray_runtime.backend
     assert isinstance(backend, RayBackend)
-    levels = {row.confinement for row in await backend.hosts() if row.pool == "observing" and row.pid}
+    levels = {row.confinement for row in await backend.actors() if row.role == "observing" and row.pid}
     assert all(level.startswith("landlock-") and level.endswith("+seccomp") for level in levels)
 
 
@@ -81,3 +81,11 @@ async def test_branchs_process_may_write(tree: SessionTree, tmp_path: Path) -> N
     (tmp_path / "victim").write_text("as it was")
     branch = await tree.main.spawn("branch", "write_all")
     assert "overwrite from the loop" in (await branch.result()).summary
+
+
+async def test_forged_and_foreign_grants_get_nothing(tree: SessionTree) -> None:
+    """From inside a Worker's host, with its own grant or a made-up one: nothing comes of it."""
+    worker = await tree.main.spawn("worker", "forge")
+    result = await worker.result()
+    assert result.summary.split() == ["SessionClosed"] * 2 + ["PermissionDenied"] * 7
+    assert [line.session_id for line in tree.receipt()] == ["main", "main/w1"]
