@@ -6,6 +6,8 @@ goes.
 - ``wait``: an actor with a child of its own and one in a session of its own; then it waits. A line on its
   standard input makes it call the actor and print the answer.
 - ``raise`` and ``exit``: the same, then it fails, or just ends, without closing.
+- ``frozen FAILURES``: like ``wait``, in a Ray started with the engine's arguments, but a fiftieth of its
+  periods and as many failures as are given; an answer that does not come is told as null.
 - ``share``: engines that start at once, end one by one, and what each of them left of the process.
 - ``join``: an engine in a Ray of the program's own, and in none after it.
 """
@@ -25,6 +27,7 @@ import ray
 
 from sessiontree.actors import engine_home
 from sessiontree.actors.engine import Engine
+from sessiontree.actors.engine_settings import init_arguments
 from sessiontree.contracts.errors import ConfigError
 
 
@@ -75,11 +78,38 @@ async def wait(mode: str) -> None:
     tell(home=str(engine.home), children=await actor.launch.remote())
     if mode == "raise":
         raise RuntimeError("as asked")
+    asked = await lines()
+    while mode == "wait" and await asked.readline():
+        tell(count=await asyncio.wait_for(actor.count.remote(), 20))
+
+
+async def lines() -> asyncio.StreamReader:
+    """Return the standard input."""
     asked = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
-    while mode == "wait" and await asked.readline():
-        tell(count=await asyncio.wait_for(actor.count.remote(), 20))
+    return asked
+
+
+async def frozen(failures: int) -> None:
+    """Count on, whatever happens to the raylet, or say that it is over."""
+    arguments = init_arguments(Path(os.environ["OWN_RAY"]), 1)
+    arguments["_system_config"] |= {
+        "health_check_initial_delay_ms": 100,
+        "health_check_period_ms": 60,
+        "health_check_timeout_ms": 200,
+        "health_check_failure_threshold": failures,
+    }
+    ray.init(**arguments)
+    actor: Any = ray.remote(num_cpus=0)(Sleeper).remote()
+    tell(count=await actor.count.remote())
+    asked = await lines()
+    while await asked.readline():
+        try:
+            count = await asyncio.wait_for(actor.count.remote(), 20)
+        except (ray.exceptions.RayError, TimeoutError):
+            count = None
+        tell(count=count)
 
 
 def surroundings() -> dict[str, Any]:
@@ -176,15 +206,17 @@ def _node_id() -> str:
     return node_id
 
 
-def main(mode: str) -> None:
+def main(mode: str, *rest: str) -> None:
     """Run one mode."""
     if mode == "share":
         asyncio.run(share())
     elif mode == "join":
         asyncio.run(join())
+    elif mode == "frozen":
+        asyncio.run(frozen(int(rest[0])))
     else:
         asyncio.run(wait(mode))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -18,6 +18,7 @@ import pytest
 
 from sessiontree.actors import engine_home
 from sessiontree.actors.engine import Engine
+from sessiontree.actors.engine_settings import SYSTEM_CONFIG
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 
 START_S = 90.0
@@ -31,16 +32,17 @@ def short_path() -> Iterator[Path]:
     """A directory whose path leaves room for the names of Ray's sockets."""
     with tempfile.TemporaryDirectory(prefix="own-", dir="/tmp", ignore_cleanup_errors=True) as path:
         yield Path(path)
+        engine_home.end_processes(Path(path), grace_s=0.0)
 
 
 @contextlib.asynccontextmanager
-async def program(mode: str, **variables: str) -> AsyncIterator[Process]:
+async def program(*mode: str, **variables: str) -> AsyncIterator[Process]:
     """Run a program in a process group of its own, as a shell does; it never outlives the test."""
     running = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.actors.engine_program",
-        mode,
+        *mode,
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
@@ -185,7 +187,42 @@ async def ask(running: Process) -> dict[str, Any]:
     assert running.stdin is not None
     running.stdin.write(b"call\n")
     await running.stdin.drain()
-    return await line(running)
+    while True:
+        with contextlib.suppress(json.JSONDecodeError):  # Ray has something to say about a lost node
+            return await line(running)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("failures", "count"),
+    [
+        pytest.param(SYSTEM_CONFIG["health_check_failure_threshold"], 2, id="as the engine starts it"),
+        pytest.param(5, None, id="as Ray starts it by itself"),
+    ],
+)
+async def test_a_raylet_that_is_silent_for_long_is_not_given_up(
+    failures: int, count: int | None, tmp_path: Path, short_path: Path
+) -> None:
+    """Stopped alone for three times what Ray allows, all scaled down: the engine's number is enough."""
+    async with program(
+        "frozen",
+        str(failures),
+        HOME=str(tmp_path),
+        OWN_RAY=str(short_path / engine_home.RAY_FOLDER),
+        RAY_AUTH_MODE="token",
+    ) as running:
+        assert await line(running) == {"count": 1}
+        raylets = [process for process in tree_of(running.pid) if name_of(process) == "raylet"]
+        assert len(raylets) == 1
+        os.kill(raylets[0].pid, signal.SIGSTOP)
+        await asyncio.sleep(4)
+        os.kill(raylets[0].pid, signal.SIGCONT)
+        assert (await ask(running))["count"] == count
+
+
+def name_of(process: engine_home.Process) -> str:
+    """Return a process's name."""
+    return Path(f"/proc/{process.pid}/comm").read_text().strip()
 
 
 @pytest.mark.slow
@@ -228,7 +265,9 @@ async def test_a_ray_of_the_programs_own_is_joined_and_left_as_it_was(
     tmp_path: Path, short_path: Path
 ) -> None:
     """Never a second ``ray.init``; closing ends nothing; later a private one works, and the own one again."""
-    async with program("join", HOME=str(tmp_path), OWN_RAY=str(short_path)) as running:
+    async with program(
+        "join", HOME=str(tmp_path), OWN_RAY=str(short_path / engine_home.RAY_FOLDER)
+    ) as running:
         told = await line(running)
         assert await running.wait() == 0
     assert told == {
