@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from sessiontree.sync.loop_thread import ended
 from sessiontree.sync.portal import PORTAL, Lease, not_open
-from sessiontree.sync.prompts import Prompts
+from sessiontree.sync.prompts import LOOK_S, Prompts
 
 T = TypeVar("T")
 LAST_WAITS_S = 1.0
@@ -156,6 +156,8 @@ class Crossing:
 
 def _outcome(future: Future[Any]) -> Any:
     try:
+        while not future.done():
+            wait([future], LOOK_S)
         return future.result()
     except CancelledError:
         raise ended() from None

@@ -32,12 +32,12 @@ class LoopThread:
         self._opened = start_blocking_portal(name="sessiontree-sync")
         self._portal = self._opened.__enter__()
         self._portal.call(self._begin)
+        self._watching = self._portal.start_task_soon(self._watch)
 
     def _begin(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.loop.set_default_executor(self._executor)
         self.thread = threading.current_thread()
-        self._watching = self.loop.create_task(self._watch())
 
     async def _watch(self) -> None:
         """Wait for the loop's end, whoever brings it about: its last act is to cancel all tasks."""
@@ -98,6 +98,7 @@ class LoopThread:
             self.thread.join()
         else:
             self._portal.call(self._last_calls)
+            self._watching.cancel()
         self._opened.__exit__(None, None, None)
 
     async def _last_calls(self) -> None:

@@ -17,6 +17,9 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalRequest
 
+LOOK_S = 1.0
+"""Longest wait at a stretch: an interrupt in the very instant before one begins is noticed only after it."""
+
 Question: TypeAlias = Callable[[ApprovalRequest], Any]
 
 
@@ -143,7 +146,7 @@ class Prompts:
                     self._asked.append(prompt)
                     self._waiting.popleft()
                     return
-                self._news.wait()
+                self._news.wait(LOOK_S)
 
     def _give_back(self, taken: list[Prompt]) -> None:
         if not taken:

@@ -135,7 +135,10 @@ def test_a_real_interrupt_of_an_approver_reaches_the_program(open_tree: Opener) 
 
     def approve(request: ApprovalRequest) -> bool:
         inside.set()
-        return not threading.Event().wait(PATIENCE_S)
+        pause = threading.Event()
+        for _ in range(int(PATIENCE_S * 20)):  # a signal just before a wait is noticed after it
+            pause.wait(0.05)
+        return True
 
     with open_tree(
         ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
@@ -165,8 +168,10 @@ def test_an_exit_in_an_approver_ends_its_program_and_not_the_loop(open_tree: Ope
 def test_what_one_thread_leaves_open_another_is_asked(open_tree: Opener) -> None:
     """A question interrupted on one blocked thread goes to the next one that blocks."""
     asked: list[int] = []
+    both = threading.Event()
 
     def approve(request: ApprovalRequest) -> bool:
+        both.wait(PATIENCE_S)
         asked.append(threading.get_ident())
         if len(asked) == 1:
             raise KeyboardInterrupt
@@ -175,7 +180,9 @@ def test_what_one_thread_leaves_open_another_is_asked(open_tree: Opener) -> None
     with open_tree(
         ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve, limits=PATIENT
     ) as tree:
-        callers = [Caller(lambda: tree.main.send("go")) for _ in range(2)]
+        branch = tree.main.spawn("branch", "go")
+        callers = [Caller(lambda: branch.result().summary) for _ in range(2)]
+        both.set()
         outcomes = []
         for caller in callers:
             try:

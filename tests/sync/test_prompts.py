@@ -85,11 +85,11 @@ def test_every_call_that_waits_for_sessions_is_asked_on_its_own_thread(
         progress = tree.progress()
 
         def begin_and(wait: Callable[[], Any]) -> None:
-            tree.main.stream("launch x")
+            sent = tree.main.stream("launch x")
             wait()
+            sent.result()
 
         ways[waiting]()
-        tree.main.send("is that all?")
     assert asked == [threading.get_ident()]
     assert len(effects(open_tree.workspace)) == 1
 
