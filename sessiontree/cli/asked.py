@@ -60,8 +60,10 @@ class Asked:
         self._show()
 
     def withdraw(self, tree_id: str, request_id: str, why: str) -> None:
-        """Ask for a request no more: it was decided elsewhere."""
+        """Ask for a request no more: it was decided, unless by the answer that is on its way from here."""
         key = (tree_id, request_id)
+        if key == self._answered:
+            return  # it was decided from here
         if self._waiting.pop(key, None) is not None and self._shown == key:
             self._shown = None
             self._is_late = True

@@ -1,0 +1,180 @@
+"""Asked: a line answers the request that was on the screen when it was typed, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from sessiontree.cli.asked import Answered, Asked, NoAnswer, answer_in
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+
+Make: TypeAlias = Callable[[Callable[[str], None]], Asked]
+IDS = ["r1", "r2", "r3"]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from(IDS)),
+        st.tuples(st.just("withdraw"), st.sampled_from(IDS)),
+        st.tuples(st.just("type"), st.sampled_from(["y", "n", "a", "hello"])),
+        st.tuples(st.just("settle"), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+def request(request_id: str) -> ApprovalRequest:
+    """Return a request."""
+    return ApprovalRequest(request_id, "main", "sweep", {"place": request_id}, "d", "Elevated", 10**6, "main")
+
+
+class Glass:
+    """A screen, and which request a person in front of it believes to answer."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def on_screen(self) -> str | None:
+        """The request of the last question, None where it was withdrawn or answered since."""
+        for index, line in reversed(list(enumerate(self.lines))):
+            if line.startswith("(the question was withdrawn"):
+                return None
+            if line.startswith("  request:"):
+                return line.split()[-1] if self.lines[index + 1 :] else None
+        return None
+
+
+def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> None:
+    """An answer is for the request shown last, once each, and never typed right after a withdrawal."""
+    glass = Glass()
+    asked = make(glass.lines.append)
+    answered: list[str] = []
+    under_way: Answered | None = None
+    was_withdrawn = False
+    gone: set[str] = set()
+    for step, what in steps:
+        before = glass.on_screen()
+        if step == "add" and what not in gone:
+            asked.add("t", request(what))
+        elif step == "withdraw":
+            gone.add(what)
+            asked.withdraw("t", what, "approved by somebody")
+            was_withdrawn = was_withdrawn or before == what
+        elif step == "settle" and under_way is not None:
+            gone.add(under_way.request.request_id)
+            asked.settle(under_way)
+            under_way = None
+        elif step == "type":
+            taken = asked.take(what)
+            if isinstance(taken, Answered):
+                assert under_way is None
+                assert not was_withdrawn
+                assert taken.answer == answer_in(what)
+                assert taken.request.request_id == before
+                assert taken.request.request_id not in answered
+                answered.append(taken.request.request_id)
+                under_way = taken
+                assert not asked.is_done
+            was_withdrawn = False
+    if under_way is not None:
+        asked.settle(under_way)
+    while not asked.is_done:
+        asked.take("hello")
+        taken = asked.take("n")
+        assert isinstance(taken, Answered)
+        asked.settle(taken)
+
+
+@given(STEPS)
+def test_an_answer_goes_to_the_request_on_the_screen(steps: list[tuple[str, str]]) -> None:
+    """Whatever comes, goes and is typed in between; and everything that waits is asked in the end."""
+    answers_go_to_what_is_shown(Asked, steps)
+
+
+class _Eager(Asked):
+    """Never drops a line typed for a request that was withdrawn."""
+
+    def take(self, line: str) -> Any:
+        self._is_late = False
+        return super().take(line)
+
+
+class _Forgets(Asked):
+    """Does not go on after an answer."""
+
+    def settle(self, answered: Answered) -> None:
+        super().settle(answered)
+        self._shown = None
+
+
+class _Hasty(Asked):
+    """Asks again for a request whose answer is under way."""
+
+    def take(self, line: str) -> Any:
+        taken = super().take(line)
+        self._answered = None
+        return taken
+
+    def settle(self, answered: Answered) -> None:
+        super().settle(answered)
+        if self._shown not in self._waiting:
+            self._shown = None
+            self._show()
+
+
+class _NewestFirst(Asked):
+    """Takes a line for the request that came last."""
+
+    def add(self, tree_id: str, request: ApprovalRequest) -> None:
+        super().add(tree_id, request)
+        if self._answered is None:
+            self._shown = next(reversed(self._waiting))
+
+
+@pytest.mark.parametrize("bug", [_Eager, _Forgets, _Hasty, _NewestFirst])
+def test_an_answer_to_another_request_is_found(bug: Make) -> None:
+    """The property fails where a late line answers, a request is never asked, or another one is answered."""
+
+    @settings(max_examples=500, database=None, derandomize=True, phases=[Phase.generate])
+    @given(STEPS)
+    def found(steps: list[tuple[str, str]]) -> None:
+        answers_go_to_what_is_shown(bug, steps)
+
+    with pytest.raises(AssertionError):
+        found()
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("y", ApprovalAnswer(approve=True)),
+        (" YES ", ApprovalAnswer(approve=True)),
+        ("a", ApprovalAnswer(approve=True, always=True)),
+        ("Always", ApprovalAnswer(approve=True, always=True)),
+        ("n", ApprovalAnswer(approve=False, reason="said no at the terminal")),
+        ("no  wet paint ", ApprovalAnswer(approve=False, reason="wet paint")),
+        ("a nice day", None),
+        ("yes, but", None),
+        ("nope", None),
+        ("", None),
+    ],
+)
+def test_only_a_clear_word_is_a_yes(line: str, answer: ApprovalAnswer | None) -> None:
+    """Yes stands alone; no may say why; anything else is no answer."""
+    assert answer_in(line) == answer
+
+
+def test_arguments_are_shown_whole_and_visible() -> None:
+    """What is decided on is on the screen, every invisible character escaped, and named with its tree."""
+    lines: list[str] = []
+    asked = Asked(lines.append, names_tree=True)
+    shown = request("r\u202e1")
+    asked.add("t1", shown)
+    assert lines[0] == "main wants to call sweep (Elevated)"
+    assert '{"place":"r\\u{202e}1"}' in lines[1]
+    assert lines[3].split() == ["tree:", "t1"]
+    assert isinstance(asked.take("what?"), NoAnswer)
+    assert asked.take("y") == Answered("t1", shown, ApprovalAnswer(approve=True))
+    assert asked.take("y") is None

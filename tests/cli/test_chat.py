@@ -1,0 +1,123 @@
+"""``sessiontree chat``: talking to a live tree from another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.errand_runner import errands
+from tests.cli.program import Program
+
+pytestmark = pytest.mark.slow
+
+
+def test_lines_are_sent_and_replies_shown(program: Program, tmp_path: Path) -> None:
+    """Each line of the input is a message, each reply is printed, and the end waits for the last of them."""
+    with errands(tmp_path) as running:
+        done = program.run("chat", "--state-dir", running.state_dir, given="hello\n\nand again\x1b[2J")
+        assert (done.code, done.err) == (0, "")
+        assert done.lines[0].startswith(f"tree {running.tree_id}, main: ")
+        assert sorted(done.lines[1:]) == ["heard: and again\\u{1b}[2J", "heard: hello"]
+
+
+def test_a_person_talks_approves_and_leaves(program: Program, tmp_path: Path) -> None:
+    """Requests are asked inline, the channel's messages are shown, and steering is a command."""
+    with (
+        errands(tmp_path) as running,
+        program.at_terminal("chat", "--state-dir", running.state_dir) as person,
+    ):
+        person.wait_for("/quit leaves")
+        person.type("tell good news\n")
+        person.wait_for("main: good news")
+        person.wait_for("done: ")
+        person.type("sweep hall\n")
+        person.wait_for("main wants to call sweep (Elevated)")
+        person.wait_for("allow?")
+        person.type("y\n")
+        person.wait_for("approved: sweep for main")
+        person.wait_for("done: swept hall")
+        person.type("sweep attic\n")
+        person.wait_for("allow?")
+        person.type("n not today\n")
+        person.wait_for("not today")
+        person.type("/dance\n")
+        person.wait_for("(/dance is no command: ")
+        person.type("/steer listen\n")
+        person.wait_for("heard: listen")
+        person.type("y\n")
+        person.wait_for("heard: y")
+        person.type("/quit\n")
+        assert person.end() == 0
+        again = program.call("chat", "--state-dir", running.state_dir, given="still there\n")
+        assert again.lines[-1] == "heard: still there"
+
+
+def test_what_waits_already_is_asked_first(program: Program, tmp_path: Path) -> None:
+    """A request of a message the program itself sent is answered in the chat; the program gets its reply."""
+    with (
+        errands(tmp_path, "sweep hall") as running,
+        program.at_terminal("chat", "--state-dir", running.state_dir) as person,
+    ):
+        running.waiting()
+        person.wait_for("allow?")
+        person.type("y\n")
+        person.wait_for("approved: sweep for main")
+        assert running.hear("reply ") == "reply done: swept hall"
+        person.type("/quit\n")
+        assert person.end() == 0
+
+
+def test_the_end_of_a_session_ends_the_chat(program: Program, tmp_path: Path) -> None:
+    """Whoever talks is told that the session ended, after its last reply."""
+    with (
+        errands(tmp_path, "delegate sweep attic") as running,
+        program.at_terminal("chat", "--state-dir", running.state_dir, "--session", "main/b1") as person,
+    ):
+        running.waiting()
+        person.wait_for("allow?")
+        person.type("y\n")
+        person.wait_for("(main/b1 ended completed)")
+        assert person.end() == 0
+        done = program.call("chat", "--state-dir", running.state_dir, "--session", "main/b1", given="x\n")
+        assert (done.code, done.out) == (2, "")
+        assert "SessionClosed: session 'main/b1': it ended completed" in done.err
+
+
+def test_a_cancelled_tree_ends_the_chat(program: Program, tmp_path: Path) -> None:
+    """A person in front of a chat learns that another process ended the tree."""
+    with (
+        errands(tmp_path) as running,
+        program.at_terminal("chat", "--state-dir", running.state_dir) as person,
+    ):
+        person.wait_for("/quit leaves")
+        person.type("sweep hall\n")
+        person.wait_for("allow?")
+        assert program.call("cancel", "--state-dir", running.state_dir).code == 0
+        person.wait_for("(main ended cancelled)")
+        assert person.end() == 0
+
+
+def test_a_killed_program_ends_the_chat(program: Program, tmp_path: Path) -> None:
+    """A runtime that is gone is told as such, and how to go on."""
+    with (
+        errands(tmp_path) as running,
+        program.at_terminal("chat", "--state-dir", running.state_dir) as person,
+    ):
+        person.type("hello\n")
+        person.wait_for("heard: hello")
+        running.kill()
+        person.wait_for(f"(tree {running.tree_id} was let go; resume it to go on)")
+        assert person.end() == 0
+        done = program.call("chat", "--state-dir", running.state_dir, given="x\n")
+        assert (done.code, done.out) == (2, "")
+        assert "TreeNotFound" in done.err
+        assert "take it up first" in done.err
+
+
+def test_a_session_that_never_was_is_one_typed_line(program: Program, tmp_path: Path) -> None:
+    """There is nobody to talk to."""
+    with errands(tmp_path) as running:
+        done = program.call("chat", "--state-dir", running.state_dir, "--session", "main/w9", given="x\n")
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("sessiontree: SessionNotFound: session 'main/w9'")
