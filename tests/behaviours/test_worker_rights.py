@@ -86,6 +86,7 @@ async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree
         (message,) = results(tree, worker.session_id)
         label = "System" if tool == "message" else "Workspace"
         assert message.is_error
+        assert "is a worker and holds no" in message.text, "the tool did not run, so nothing was shown"
         assert message.details == {"code": "permission_denied", "status": 403, "tier": label}
         assert [fact.outcome for fact in await facts_of(tree, CallResolved, worker.session_id)] == ["denied"]
         assert not await facts_of(tree, ChannelSaid)
