@@ -9,12 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from functools import partial
 from inspect import isawaitable
-from typing import Any
+from typing import Any, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
 from sessiontree.contracts.errors import SessionTreeError
 
+T = TypeVar("T")
 LAST_CALLS_S = 5.0
 """How long the loop's end waits for calls that still tidy up, such as one that was interrupted."""
 
@@ -28,7 +29,7 @@ class LoopThread:
         self._is_ending = False
         self._futures: set[Future[Any]] = set()
         self._calls: set[asyncio.Task[Any]] = set()
-        self._executor = ThreadPoolExecutor(thread_name_prefix="sessiontree-tool")
+        self._executor = LastingExecutor(thread_name_prefix="sessiontree-tool")
         self._opened = start_blocking_portal(name="sessiontree-sync")
         self._portal = self._opened.__enter__()
         self._portal.call(self._begin)
@@ -108,11 +109,30 @@ class LoopThread:
     def forget(self) -> None:
         """Let go of it in a forked child, where the thread is not.
 
-        What the portal would do at the end, wait for its thread, could never succeed here.
+        What the portal would do at the end, wait for its thread, could never succeed here. A fork made on the
+        loop itself, such as that of a subprocess with a ``preexec_fn``, has the thread, and lets it be.
         """
+        if threading.current_thread() is self.thread:
+            return
         with contextlib.suppress(StopIteration, RuntimeError):
             self._portal.stop().send(None)
         self._opened.__exit__(None, None, None)
+
+
+class LastingExecutor(ThreadPoolExecutor):
+    """Threads for plain functions; once the interpreter ends, and no thread can begin, they run at once."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have a function called; a tree that closes at the interpreter's end must not lack a thread."""
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError:
+            future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - raised where the future is awaited
+            future.set_exception(error)
+        return future
 
 
 async def _call(function: Callable[[], Any]) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.sync.loop_thread import LoopThread
 
-EXIT_S = 10.0
+EXIT_S = 30.0
 """How long the end of the interpreter waits for one open tree to close."""
 
 
@@ -70,10 +70,13 @@ class Portal:
                 self._thread = LoopThread()
             lease = Lease(self._thread, close)
             self._leases[lease] = None
-        # Last registered is called first: before the end of what the tree itself made use of.
+        self.exit_first()
+        return lease
+
+    def exit_first(self) -> None:
+        """Have the interpreter's end close what is open before what was loaded so far ends itself."""
         atexit.unregister(self.at_exit)
         atexit.register(self.at_exit)
-        return lease
 
     def release(self, lease: Lease) -> None:
         """Give a lease back; giving it back again is harmless."""

@@ -23,6 +23,7 @@ from sessiontree.sync.approvals import Approvals
 from sessiontree.sync.channels import CrossedChannel, QueueChannel, crossed_approver, crossed_channel
 from sessiontree.sync.crossing import Crossing
 from sessiontree.sync.handle import SessionHandle
+from sessiontree.sync.portal import PORTAL
 from sessiontree.sync.reading import ProgressReader, Pump
 from sessiontree.sync.runtime import Runtime
 
@@ -148,6 +149,7 @@ class SessionTree:
             if is_first:
                 self._crossing.close()
             raise
+        PORTAL.exit_first()  # before the backend, which has come with the first tree
         return self
 
     @classmethod
@@ -208,6 +210,7 @@ class SessionTree:
         except BaseException:
             crossing.close()
             raise
+        PORTAL.exit_first()
 
     async def _end(self) -> None:
         if self._tree is not None:

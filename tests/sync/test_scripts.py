@@ -130,7 +130,7 @@ def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> Non
     assert lines[-1] == "heard more"
 
 
-@pytest.mark.parametrize("end", ["pass", "raise SystemExit(0)", "sys.exit()"])
+@pytest.mark.parametrize("end", ["pass", pytest.param("sys.exit()", marks=pytest.mark.slow)])
 def test_the_interpreters_end_closes_what_is_open(tmp_path: Path, backend: BackendName, end: str) -> None:
     """A program that forgot to close ends at once, and its trees can be taken up by the next."""
     tree_id = run(
@@ -155,6 +155,27 @@ def test_the_interpreters_end_closes_what_is_open(tmp_path: Path, backend: Backe
         """,
     )
     assert printed == "heard hello\n"
+
+
+def test_plain_functions_run_until_the_last_tree_is_closed(tmp_path: Path) -> None:
+    """At the interpreter's end no thread can begin; what a tree has to do then is done all the same."""
+    printed = run(
+        tmp_path,
+        "local",
+        """
+        import atexit
+
+        @tool(tier=PermissionTier.READ_ONLY)
+        def plain() -> str:
+            'Say something.'
+            return "said"
+
+        if __name__ == "__main__":
+            tree = opened(tools=[plain]).start()
+            atexit.register(lambda: print(tree.main.call("plain").text))
+        """,
+    )
+    assert printed == "said\n"
 
 
 def test_a_blocked_loop_does_not_keep_the_interpreter(tmp_path: Path) -> None:
@@ -205,7 +226,7 @@ def end():
 """
 
 
-@pytest.mark.parametrize("leaves", ["exit", "at once"])
+@pytest.mark.parametrize("leaves", ["exit", pytest.param("at once", marks=pytest.mark.slow)])
 def test_a_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str) -> None:
     """The parent's tree is not the child's, under either way of leaving; nothing hangs in either process."""
     source = textwrap.dedent(
@@ -230,6 +251,29 @@ def test_a_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str
     )
     printed = run(tmp_path, "local", f"LEAVES = {leaves!r}\n{FORK}\n{source}")
     assert printed.splitlines() == ["ConfigError True"] * 4 + ["heard child", "heard parent"]
+
+
+def test_a_process_started_on_the_loop_is_left_alone(tmp_path: Path) -> None:
+    """What forks on the loop's own thread, and runs code before its program, complains of nothing."""
+    printed = run(
+        tmp_path,
+        "local",
+        """
+        import subprocess
+
+        async def start(request):
+            done = subprocess.run(["echo", "started"], preexec_fn=os.getpid, capture_output=True, text=True)
+            return done.stdout.strip()
+
+        if __name__ == "__main__":
+            import os
+
+            with opened(AsyncFunctionModel(start)) as tree:
+                print(tree.main.send("hello"))
+                print(tree.main.send("again"))
+        """,
+    )
+    assert printed == "started\nstarted\n"
 
 
 def test_a_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Path) -> None:
