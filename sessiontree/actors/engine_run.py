@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import ray_constants
+from ray._private import ray_constants, services
 from ray._private import worker as ray_worker
 from ray._raylet import (  # type: ignore[attr-defined]  # compiled: its stub leaves them out
     AuthenticationTokenLoader,
@@ -150,9 +150,10 @@ class Run:
     def _live_connected(self, address: str) -> None:
         try:
             place = _connect(address)
-        except BaseException:
+        except BaseException as error:  # noqa: BLE001 - whoever waits gets it, whatever it is
             ray.shutdown()
-            raise
+            self.ready.set_exception(_told_of(address, error))
+            return
         self.ready.set_result(place)
         self._over.wait()
         ray.shutdown()
@@ -243,13 +244,15 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
 
 def _connect(address: str) -> Place:
     if address != "auto":
-        host, _, port = address.rpartition(":")
+        # Instead of the loopback address Ray takes the node's own.
+        there = str(services.canonicalize_bootstrap_address(address))
+        host, _, port = there.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
         except OSError as error:
             raise ConfigError(
-                f"nobody answers at address {address!r} ({error}); start a node with `ray start`, correct "
-                "the address, or leave it out for a private Ray"
+                f"nobody answers at address {address!r}, tried as {there} ({error}); start a node with "
+                "`ray start`, correct the address, or leave it out for a private Ray"
             ) from error
     ray.init(address=address, **QUIET)
     return find_place(None)
@@ -288,12 +291,22 @@ def _told(error: BaseException, last_words: str) -> SessionTreeError:
         return error
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):
         return ConfigError(f"a private Ray needs a directory of its own, and that failed: {error}")
-    text = str(error)
-    if "ersion mismatch" in text:
-        return ConfigError(f"the cluster runs another Python or Ray than this program: {text}")
     return SessionTreeError(
-        f"Ray {ray.__version__} could not be started: {type(error).__name__}: {text}{last_words}; check the "
+        f"Ray {ray.__version__} could not be started: {type(error).__name__}: {error}{last_words}; check the "
         f"free room in /dev/shm and the temporary directory, or try backend='local'"
+    )
+
+
+def _told_of(address: str, error: BaseException) -> SessionTreeError:
+    """Return why a cluster can't be used, and what to do next."""
+    if isinstance(error, SessionTreeError):
+        return error
+    text = f"{type(error).__name__}: {error}"
+    if "ersion mismatch" in text:
+        return ConfigError(f"the cluster at {address} runs another Python or Ray than this program: {text}")
+    return ConfigError(
+        f"the cluster at {address} can't be used: {text}; if it asks for a token, set RAY_AUTH_MODE=token "
+        "and RAY_AUTH_TOKEN_PATH to the file that holds it, before the program starts"
     )
 
 
