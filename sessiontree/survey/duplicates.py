@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sessiontree.survey.prints import FilePrints, Print
+from sessiontree.survey.prints import WINDOW, FilePrints, Print
 from sessiontree.survey.repeats import repeats
 
 
@@ -70,7 +70,7 @@ def find_duplicates(files: Iterable[FilePrints], most: int) -> Duplicates:
 
     Contract: pure; the same for the same files in any order.
     """
-    by_digest: dict[str, list[FilePrints]] = {}
+    by_digest: dict[bytes, list[FilePrints]] = {}
     for file in sorted(files, key=lambda one: one.path):
         by_digest.setdefault(file.digest, []).append(file)
     equal = [
@@ -82,7 +82,7 @@ def find_duplicates(files: Iterable[FilePrints], most: int) -> Duplicates:
     return Duplicates(
         tuple(sorted(equal, key=_order)),
         tuple(_largest(_candidates(different), most)),
-        sum(map(_covered, _repeated(different, 1).values())),
+        sum(map(_covered, _repeated(different, WINDOW).values())),
     )
 
 

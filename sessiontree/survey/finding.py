@@ -17,7 +17,9 @@ FileKind: TypeAlias = Literal["text", "binary", "unread"]
 MAX_DEFINITIONS_PER_FILE = 2_000
 MAX_NOTES_PER_FILE = 1_000
 LARGEST_KEPT = 25
-"""Longest functions, most complex functions and largest files a group names."""
+"""Longest functions and largest files a group names."""
+COMPLEX_KEPT = 20
+"""Most complex functions a group names."""
 NOTES_KEPT = 300
 PROBLEMS_KEPT = 100
 
@@ -145,7 +147,7 @@ class GroupFindings(_Wire):
     largest_functions: tuple[LongFunction, ...] = ()
     """Longest first, ties by path, line and name; at most 25."""
     most_complex: tuple[ComplexFunction, ...] = ()
-    """Most complex first, ties by path, line and name; at most 25."""
+    """Most complex first, ties by path, line and name; at most 20."""
     complexity: dict[str, Spread] = Field(default_factory=dict)
     """By top folder with functions whose complexity is known; sorted."""
     largest_files: tuple[LargeFile, ...] = ()

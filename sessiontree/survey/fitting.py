@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sessiontree.contracts.jsonable import dump_readable
 from sessiontree.survey.finding import GroupFindings
-from sessiontree.survey.prints import MAX_WINDOW, FilePrints
+from sessiontree.survey.prints import MAX_LEVEL, WINDOW, FilePrints
 
 _LEAST_SHARE = 0.02
 
@@ -46,8 +46,8 @@ def _print_chars(prints: FilePrints) -> int:
 def _thinned(findings: GroupFindings, max_chars: int) -> GroupFindings:
     """Return findings whose prints together are at most so long."""
     kept = list(findings.prints)
-    window = min((one.window for one in kept), default=MAX_WINDOW)
-    while window < MAX_WINDOW and sum(map(_print_chars, kept)) > max_chars:
+    window = min((one.window for one in kept), default=WINDOW)
+    while window < WINDOW << MAX_LEVEL and sum(map(_print_chars, kept)) > max_chars:
         window *= 2
         kept = [one.thinned(window) for one in kept]
     # what compares least goes first

@@ -97,7 +97,7 @@ def gather_folders(talk: Conversation, leave_out: tuple[str, ...]) -> Reply | Ga
         return [
             Order(
                 "branch",
-                FolderOrder(folder=one.folder, leave_out=leave_out, roots=page.roots),
+                FolderOrder(folder=one.folder, leave_out=leave_out, roots=page.roots, window=page.window),
                 one.folder,
                 one.files,
             )
@@ -121,7 +121,12 @@ def gather_groups(talk: Conversation, order: FolderOrder) -> Reply | Gathered:
 
     def orders(text: str) -> list[Order]:
         return [
-            Order("worker", GroupOrder(paths=group, roots=order.roots), order.folder, len(group))
+            Order(
+                "worker",
+                GroupOrder(paths=group, roots=order.roots, window=order.window),
+                order.folder,
+                len(group),
+            )
             for group in GroupPage.model_validate_json(text).groups
         ]
 

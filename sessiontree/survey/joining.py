@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from sessiontree.survey.finding import (
+    COMPLEX_KEPT,
     LARGEST_KEPT,
     NOTES_KEPT,
     PROBLEMS_KEPT,
@@ -59,7 +60,7 @@ def findings_of(files: Iterable[FileFinding]) -> GroupFindings:
         languages={name: _totals(languages[name]) for name in sorted(languages)},
         folders={name: _totals(folders[name]) for name in sorted(folders)},
         largest_functions=_first(LARGEST_KEPT, _functions(files), _function_order)[0],
-        most_complex=_first(LARGEST_KEPT, _complex(files), _complex_order)[0],
+        most_complex=_first(COMPLEX_KEPT, _complex(files), _complex_order)[0],
         complexity=_spreads(folders),
         largest_files=_first(LARGEST_KEPT, _texts(files), _file_order)[0],
         notes=notes,
@@ -92,7 +93,7 @@ def merge(a: GroupFindings, b: GroupFindings) -> GroupFindings:
         languages=_sum(a.languages, b.languages),
         folders=_sum(a.folders, b.folders),
         largest_functions=_first(LARGEST_KEPT, functions, _function_order)[0],
-        most_complex=_first(LARGEST_KEPT, (*a.most_complex, *b.most_complex), _complex_order)[0],
+        most_complex=_first(COMPLEX_KEPT, (*a.most_complex, *b.most_complex), _complex_order)[0],
         complexity={
             name: a.complexity.get(name, Spread()) + b.complexity.get(name, Spread())
             for name in sorted(a.complexity.keys() | b.complexity.keys())
@@ -127,7 +128,7 @@ def _functions(files: list[FileFinding]) -> Iterable[LongFunction]:
 
 def _complex(files: list[FileFinding]) -> Iterable[ComplexFunction]:
     for file in files:
-        for one in file.most_complex_functions(LARGEST_KEPT):
+        for one in file.most_complex_functions(COMPLEX_KEPT):
             yield ComplexFunction(
                 path=file.path,
                 line=one.line,

@@ -59,7 +59,7 @@ def _branch(talk: Conversation) -> Reply:
 def _worker(talk: Conversation) -> Reply:
     if not talk.steps:
         order = GroupOrder.model_validate_json(talk.order)
-        return [call(_SURVEY, paths=list(order.paths), roots=list(order.roots))]
+        return [call(_SURVEY, paths=list(order.paths), roots=list(order.roots), window=order.window)]
     surveyed = talk.steps[-1]
     if surveyed.result.is_error:
         raise ModelError(f"{_SURVEY}: {surveyed.reason}")

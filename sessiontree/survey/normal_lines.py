@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from zlib import crc32
 
-MAX_COMPARED_LINES = 1_000_000
+MAX_COMPARED_LINES = 16_000_000
 """Lines of a file beyond these are not compared."""
 
 _IMPORT = re.compile(

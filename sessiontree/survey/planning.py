@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,7 +21,9 @@ from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
 from sessiontree.survey.finding import PROBLEMS_KEPT, Problem
 from sessiontree.survey.ground import Ground, StoppedLooking
 from sessiontree.survey.import_roots import import_roots
-from sessiontree.survey.plan import FolderPlan, plan
+from sessiontree.survey.languages import language_of
+from sessiontree.survey.plan import DEFAULT_FILE_BYTES, FolderPlan, SurveyFile, plan
+from sessiontree.survey.prints import WINDOW, window_of_tree
 from sessiontree.survey.scan import Scan, scan
 
 PAGE_ITEMS = 16
@@ -75,6 +77,8 @@ class FolderPage(BaseModel):
     problems_dropped: int
     roots: tuple[str, ...] = ()
     """Directories whose names can be imported from anywhere, see ``import_roots.py``."""
+    window: int = WINDOW
+    """Of how many prints in a row one is kept, see ``prints.py``."""
 
 
 class GroupPage(BaseModel):
@@ -98,6 +102,12 @@ def look(
     """
     found = scan(Ground(reader, None, leave_out, stop))
     return found, list(plan(found.files))
+
+
+def window_of(files: Iterable[SurveyFile]) -> int:
+    """Return of how many prints in a row one is to be kept, so that they are not too many."""
+    code = (file.size for file in files if language_of(file.path, "").role == "code")
+    return window_of_tree(sum(size for size in code if size <= DEFAULT_FILE_BYTES))
 
 
 class SurveyPlan(Tool[SurveyPlanParams]):
@@ -170,6 +180,7 @@ def _folders(found: Scan, folders: list[FolderPlan], after: str | None, max_char
         problems=found.problems[:PROBLEMS_KEPT],
         problems_dropped=max(0, len(found.problems) - PROBLEMS_KEPT),
         roots=import_roots(file.path for file in found.files),
+        window=window_of(found.files),
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sessiontree.survey.brace_definitions import brace_definitions
 from sessiontree.survey.branches import with_branches
-from sessiontree.survey.decoding import Decoded, decode
+from sessiontree.survey.decoding import decode
 from sessiontree.survey.definition_patterns import patterns_of
 from sessiontree.survey.definitions import Definition
 from sessiontree.survey.finding import MAX_DEFINITIONS_PER_FILE, MAX_NOTES_PER_FILE, FileFinding
@@ -16,7 +17,7 @@ from sessiontree.survey.indent_definitions import indent_definitions
 from sessiontree.survey.languages import BINARY, Language, is_binary_name, language_of
 from sessiontree.survey.lines import count_lines, lines_of
 from sessiontree.survey.notes import find_notes
-from sessiontree.survey.prints import FilePrints, is_generated, prints_of
+from sessiontree.survey.prints import WINDOW, FilePrints, is_generated, prints_of
 from sessiontree.survey.python_source import PythonSource, parse_python
 from sessiontree.survey.syntax import masked
 
@@ -35,13 +36,14 @@ def unread(path: str, reason: str) -> FileFinding:
     return FileFinding(path=printable_path(path), kind="unread", language="", bytes=0, problem=reason)
 
 
-def analyse(path: str, data: bytes, total_bytes: int) -> FileFinding:
+def analyse(path: str, data: bytes, total_bytes: int, window: int = WINDOW) -> FileFinding:
     """Return what a file holds.
 
     Args:
         path: Its path relative to the surveyed root, ``/`` between parts.
         data: Its bytes, or the first of them.
         total_bytes: How many the whole file has; more than ``len(data)`` means only its head was read.
+        window: Of how many prints in a row one is kept, see ``prints.py``.
 
     Returns:
         The finding; ``problem`` says what could not be read, decoded or parsed, empty when all could.
@@ -51,44 +53,58 @@ def analyse(path: str, data: bytes, total_bytes: int) -> FileFinding:
     path = printable_path(path)
     total_bytes = max(total_bytes, len(data))
     try:
-        return _analyse(path, data, total_bytes)
+        return _analyse(_File(path, data, total_bytes, window))
     except Exception as error:  # noqa: BLE001 - one odd file must not cost the findings of all others
         return unread(path, f"analysis failed: {type(error).__name__}: {error}").model_copy(
             update={"bytes": total_bytes}
         )
 
 
-def _analyse(path: str, data: bytes, total_bytes: int) -> FileFinding:
-    cut = total_bytes > len(data)
-    problems = [f"only the first {len(data):,} of {total_bytes:,} bytes were read"] if cut else []
-    decoded = decode(data, cut=cut)
-    if decoded is None or (decoded.problem and is_binary_name(path)):
-        return _binary(path, data, total_bytes, problems)
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What is analysed; members as :func:`analyse`."""
+
+    path: str
+    data: bytes
+    total_bytes: int
+    window: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether only the head was read."""
+        return self.total_bytes > len(self.data)
+
+
+def _analyse(file: _File) -> FileFinding:
+    problems = []
+    if file.is_cut:
+        problems.append(f"only the first {len(file.data):,} of {file.total_bytes:,} bytes were read")
+    decoded = decode(file.data, cut=file.is_cut)
+    if decoded is None or (decoded.problem and is_binary_name(file.path)):
+        return _binary(file, problems)
     if decoded.problem:
         problems.append(decoded.problem)
-    return _text(path, data, decoded, problems, total_bytes)
+    return _text(file, decoded.text, problems)
 
 
-def _binary(path: str, data: bytes, total_bytes: int, problems: list[str]) -> FileFinding:
-    expected = language_of(path, "")
-    if is_binary_name(path):
+def _binary(file: _File, problems: list[str]) -> FileFinding:
+    expected = language_of(file.path, "")
+    if is_binary_name(file.path):
         problems = []  # a head tells as much about it as the whole
     elif expected.role == "code":
         problems = [*problems, f"named like {expected.name} but is no text; counted as binary"]
     return FileFinding(
-        path=path, kind="binary", language=BINARY, bytes=total_bytes, problem="; ".join(problems)
+        path=file.path, kind="binary", language=BINARY, bytes=file.total_bytes, problem="; ".join(problems)
     )
 
 
-def _text(path: str, data: bytes, decoded: Decoded, problems: list[str], total_bytes: int) -> FileFinding:
-    cut = total_bytes > len(data)
-    text = decoded.text
-    language = language_of(path, text[:_HEAD_CHARS])
+def _text(file: _File, text: str, problems: list[str]) -> FileFinding:
+    language = language_of(file.path, text[:_HEAD_CHARS])
     lines = lines_of(text)
     without_comments = masked(text, language.syntax)
     masked_lines = lines if without_comments is text else lines_of(without_comments)
     python: PythonSource | None = None
-    if language.name == "Python" and not cut:
+    if language.name == "Python" and not file.is_cut:
         parsed = parse_python(text, masked_lines)
         if isinstance(parsed, str):
             problems.append(parsed)
@@ -103,18 +119,18 @@ def _text(path: str, data: bytes, decoded: Decoded, problems: list[str], total_b
         imports = references = find_imports(text, lines, masked_lines, language.name)
         if language.name in C_FAMILY:
             references = find_quoted_includes(text, lines, masked_lines)
-    notes = tuple(find_notes(path, text, lines, language, documented))
+    notes = tuple(find_notes(file.path, text, lines, language, documented))
     functions = sum(1 for definition in definitions if definition.kind == "function")
     prints: FilePrints | None = None
     # the beginning of a file tells nothing of how the file ends
-    if language.role == "code" and not cut and not is_generated(text):
+    if language.role == "code" and not file.is_cut and not is_generated(text):
         importing = _lines_in(python.importing) if python is not None else frozenset()
-        prints = prints_of(path, data, masked_lines, documented | importing)
+        prints = prints_of(file.path, file.data, masked_lines, documented | importing, file.window)
     return FileFinding(
-        path=path,
+        path=file.path,
         kind="text",
         language=language.name,
-        bytes=total_bytes,
+        bytes=file.total_bytes,
         lines=count.lines,
         code=count.code,
         comment=count.comment,

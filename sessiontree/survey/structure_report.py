@@ -6,10 +6,9 @@ from sessiontree.survey.cycles import cycles
 from sessiontree.survey.duplicates import Duplicate, find_duplicates
 from sessiontree.survey.finding import GroupFindings
 from sessiontree.survey.markdown import code, more, table
-from sessiontree.survey.prints import PRINT_LINES, WINDOW
+from sessiontree.survey.prints import PRINT_LINES
 from sessiontree.survey.spread import MOST_TOLD_APART
 
-_COMPLEX_SHOWN = 20
 _FOLDERS_SHOWN = 200
 _DUPLICATES_SHOWN = 20
 _PLACES_SHOWN = 6
@@ -30,7 +29,7 @@ def complexity_section(findings: GroupFindings) -> list[str]:
         "a tilde stands, and for functions called approximate, branching words and operators were counted.",
         "",
     ]
-    for one in findings.most_complex[:_COMPLEX_SHOWN]:
+    for one in findings.most_complex:
         sign = "~" if one.approximate else ""
         lines.append(f"- {code(f'{one.path}:{one.line}')} {code(one.name)}: {sign}{one.complexity:,}")
     if findings.most_complex:
@@ -56,6 +55,7 @@ def duplicates_section(findings: GroupFindings) -> list[str]:
     found = find_duplicates(findings.prints, _DUPLICATES_SHOWN)
     if not found.files and not found.stretches:
         return []
+    needed = sorted(PRINT_LINES + one.window - 1 for one in findings.prints)
     lines = [
         "## Likely duplicates",
         "",
@@ -63,7 +63,7 @@ def duplicates_section(findings: GroupFindings) -> list[str]:
         "Found by fingerprints (winnowing): likely, not proven; the likeness may reach some lines further.",
         "Comments, white space, imports, and what stands in quotes don't count; files that say they are",
         f"generated are left out. Fewer than {PRINT_LINES} lines that count are never found, from",
-        f"{PRINT_LINES + WINDOW - 1} on always; in the longest files from {_longest_needed(findings):,} on.",
+        f"{needed[0]:,} on always; in the longest files from {needed[-1]:,} on.",
         "",
     ]
     lines += [f"- Equal files: {_group(one)}" for one in found.files[:_DUPLICATES_SHOWN]]
@@ -72,10 +72,6 @@ def duplicates_section(findings: GroupFindings) -> list[str]:
         lines.append("")
     lines += [f"- {_group(one)}" for one in found.stretches]
     return lines + more(findings.prints_dropped, "files that could not be compared")
-
-
-def _longest_needed(findings: GroupFindings) -> int:
-    return PRINT_LINES + max(one.window for one in findings.prints) - 1
 
 
 def _group(one: Duplicate) -> str:

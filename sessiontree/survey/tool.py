@@ -24,6 +24,7 @@ from sessiontree.survey.folder_imports import FolderImports
 from sessiontree.survey.import_roots import MAX_ROOTS
 from sessiontree.survey.joining import findings_of
 from sessiontree.survey.plan import DEFAULT_FILE_BYTES, MAX_GROUP_FILES
+from sessiontree.survey.prints import MAX_LEVEL, WINDOW
 from sessiontree.survey.report import is_report
 from sessiontree.survey.source import analyse, unread
 from sessiontree.survey.whereabouts import Whereabouts
@@ -51,6 +52,12 @@ class SurveyFilesParams(BaseModel):
         default=[],
         max_length=MAX_ROOTS,
         description="Directories in which imported names are looked up, besides those around a file.",
+    )
+    window: int = Field(
+        default=WINDOW,
+        ge=WINDOW,
+        le=WINDOW << MAX_LEVEL,
+        description="Of so many fingerprints in a row one is kept; larger finds longer duplicates alone.",
     )
 
 
@@ -104,7 +111,7 @@ def _survey(
             raise ExecutionError(
                 f"can't finish the survey: stopped after {len(findings)} of {len(paths)} files"
             )
-        findings.append(survey_file(reader, path, params.max_bytes, look))
+        findings.append(survey_file(reader, path, params.max_bytes, look, params.window))
         now = time.monotonic()
         if now - reported >= _UPDATE_EVERY_S or len(findings) == len(paths):
             reported = now
@@ -112,7 +119,9 @@ def _survey(
     return findings_of(findings)
 
 
-def survey_file(reader: Reader, path: str, max_bytes: int, look: FolderImports) -> FileFinding:
+def survey_file(
+    reader: Reader, path: str, max_bytes: int, look: FolderImports, window: int = WINDOW
+) -> FileFinding:
     """Return the finding of one file; what the reader refuses becomes its problem. Blocks.
 
     Args:
@@ -120,6 +129,7 @@ def survey_file(reader: Reader, path: str, max_bytes: int, look: FolderImports) 
         path: Relative to the reader's root.
         max_bytes: Most bytes read.
         look: Says where its imports lead to.
+        window: Of how many prints in a row one is kept.
     """
     try:
         with reader.open(path) as file:
@@ -128,7 +138,7 @@ def survey_file(reader: Reader, path: str, max_bytes: int, look: FolderImports) 
             data = file.read(min(max_bytes, total_bytes))
     except (ToolError, OSError) as error:
         return unread(path, f"can't be read: {error}")
-    found = analyse(path, data, total_bytes)
+    found = analyse(path, data, total_bytes, window)
     leads_to = look.of(found.path, found.language, found.references)
     return found.model_copy(update={"imports_from": leads_to}) if leads_to else found
 

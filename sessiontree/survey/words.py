@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.result import result_schema_of
 from sessiontree.survey.finding import GroupFindings, Totals
+from sessiontree.survey.prints import WINDOW
 
 FINDINGS_SCHEMA: dict[str, JsonValue] = result_schema_of(GroupFindings)
 """What a parent asks of its children: JSON Schema of :class:`GroupFindings`."""
@@ -42,6 +43,8 @@ class FolderOrder(_Word):
     """Files that are not surveyed, such as the report itself."""
     roots: tuple[str, ...] = ()
     """Directories in which imported names are looked up, besides those around a file."""
+    window: int = WINDOW
+    """Of how many prints in a row one is kept."""
 
 
 class GroupOrder(_Word):
@@ -49,6 +52,8 @@ class GroupOrder(_Word):
 
     paths: tuple[str, ...] = Field(min_length=1)
     roots: tuple[str, ...] = ()
+    """As :class:`FolderOrder`."""
+    window: int = WINDOW
     """As :class:`FolderOrder`."""
 
 

@@ -42,6 +42,7 @@ def folder_page(*folders: str, after: str | None = None) -> dict[str, Any]:
         "problems": [{"path": "pipe", "text": "no regular file"}],
         "problems_dropped": 0,
         "roots": ["src"],
+        "window": 64,
     }
 
 
@@ -66,7 +67,7 @@ def test_main_spawns_a_branch_for_every_folder_of_every_page() -> None:
     assert [call.arguments["kind"] for call in spawns] == ["branch", "branch"]
     tasks = [FolderOrder.model_validate_json(str(call.arguments["task"])) for call in spawns]
     assert [task.folder for task in tasks] == ["a", "b"]
-    assert {task.roots for task in tasks} == {("src",)}
+    assert {(task.roots, task.window) for task in tasks} == {(("src",), 64)}
     assert len({call.arguments["label"] for call in spawns}) == 2
     asked: Any = spawns[0].arguments["result_schema"]
     assert compile_result(asked).digest == compile_result(FINDINGS_SCHEMA).digest
@@ -111,13 +112,13 @@ def test_child_that_fails_becomes_a_problem_and_its_files_still_count() -> None:
 def test_branch_hands_up_all_groups_as_findings_that_fit() -> None:
     """A Branch joins its Workers' findings; while it waits, what it says fits the schema it owes too."""
     schema = compile_result(FINDINGS_SCHEMA)
-    talk = Talk(SessionKind.BRANCH, FolderOrder(folder="a", leave_out=("a/x",), roots=("src",)))
+    talk = Talk(SessionKind.BRANCH, FolderOrder(folder="a", leave_out=("a/x",), roots=("src",), window=64))
     assert talk.only_call("survey_plan") == {"folder": "a", "leave_out": ["a/x"]}
     talk.answer({"groups": [["a/1.py"], ["a/2.py"]], "next": None})
     spawns = talk.calls()
     tasks = [GroupOrder.model_validate_json(str(call.arguments["task"])) for call in spawns]
     assert [task.paths for task in tasks] == [("a/1.py",), ("a/2.py",)]
-    assert {task.roots for task in tasks} == {("src",)}
+    assert {(task.roots, task.window) for task in tasks} == {(("src",), 64)}
     assert {call.arguments["kind"] for call in spawns} == {"worker"}
     accept(talk, "main/b1/w1", "main/b1/w2")
     assert talk.reply().text == NOTHING_YET
@@ -134,8 +135,12 @@ def test_branch_hands_up_all_groups_as_findings_that_fit() -> None:
 
 def test_worker_surveys_its_group_and_says_what_the_tool_said() -> None:
     """A Worker calls one tool once and passes its output on; where the tool fails it fails."""
-    talk = Talk(SessionKind.WORKER, GroupOrder(paths=("a/1.py", "a/2.py"), roots=("src",)))
-    assert talk.only_call("survey_files") == {"paths": ["a/1.py", "a/2.py"], "roots": ["src"]}
+    talk = Talk(SessionKind.WORKER, GroupOrder(paths=("a/1.py", "a/2.py"), roots=("src",), window=32))
+    assert talk.only_call("survey_files") == {
+        "paths": ["a/1.py", "a/2.py"],
+        "roots": ["src"],
+        "window": 32,
+    }
     output = findings("a/1.py").model_dump(mode="json")
     talk.answer(output)
     assert json.loads(talk.reply().text) == output

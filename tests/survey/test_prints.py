@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.survey.normal_lines import normal_lines
-from sessiontree.survey.prints import MAX_PRINTS, PRINT_LINES, WINDOW, FilePrints, is_generated, prints_of
+from sessiontree.survey.prints import (
+    MAX_LEVEL,
+    MAX_PRINTS,
+    PRINT_LINES,
+    WINDOW,
+    FilePrints,
+    is_generated,
+    prints_of,
+    window_of_tree,
+)
 
 LINES = st.lists(
     st.sampled_from(["a = b", "c(d)", "}", "", "# x", "e f g", "h", "import i", "j k", "l", "m", "n", "o"])
@@ -29,7 +38,7 @@ def test_prints_are_places_of_the_file(lines: list[str]) -> None:
     assert all(1 <= one.first < one.last <= len(lines) for one in places)
     assert [one.first for one in places] == sorted({one.first for one in places})
     assert FilePrints.model_validate_json(found.model_dump_json()) == found
-    for window in (1, WINDOW, 2 * WINDOW, 100_000):
+    for window in (WINDOW, 2 * WINDOW, WINDOW << MAX_LEVEL):
         thinned = found.thinned(window)
         assert set(thinned.unpacked()) <= set(places)
         assert thinned.window == max(window, found.window)
@@ -41,8 +50,26 @@ def test_prints_are_the_same_on_every_machine() -> None:
     lines = [f"call_{number}(value)" for number in range(12)]
     found = prints_of("a.py", b"data", lines, ())
     assert found is not None
-    assert (found.digest, found.window, found.lines) == ("2e6c49b7ae486fa8", WINDOW, 12)
+    assert (found.digest.hex(), found.window, found.lines) == ("2e6c49b7ae486fa8", WINDOW, 12)
     assert [one.hash.hex() for one in found.unpacked()] == ["2c4dcef52e"]
+
+
+def test_larger_trees_keep_fewer_prints() -> None:
+    """The window grows with a tree's program text, by doubling, and not without end."""
+    assert window_of_tree(0) == window_of_tree(30_000_000) == WINDOW
+    assert window_of_tree(100_000_000) == 4 * WINDOW
+    assert window_of_tree(10**15) == WINDOW << MAX_LEVEL
+
+
+def test_window_asked_for_is_the_least() -> None:
+    """Prints of a larger window are those that thinning would leave."""
+    lines = [f"call_{number}(value)" for number in range(500)]
+    found = prints_of("a.py", b"data", lines, ())
+    larger = prints_of("a.py", b"data", lines, (), 4 * WINDOW)
+    assert found is not None
+    assert larger is not None
+    assert larger == found.thinned(4 * WINDOW)
+    assert 0 < len(larger.unpacked()) < len(found.unpacked())
 
 
 def test_a_file_too_short_has_no_prints() -> None:
@@ -90,8 +117,9 @@ def test_a_file_says_itself_that_it_is_generated(text: str, expected: bool) -> N
     assert is_generated(text) is expected
 
 
-@pytest.mark.parametrize("text", ["a", "????", "AAAA"])
+@pytest.mark.parametrize("text", ["a", "????", "AAAA", "A" * 20, ""])
 def test_a_text_that_holds_no_prints_is_refused(text: str) -> None:
     """What is no base64, or no whole number of prints, is an error."""
     with pytest.raises(ValueError, match=r"."):
-        FilePrints(path="a", lines=9, digest="", window=WINDOW, prints=text).unpacked()
+        found = FilePrints(path="a", prints=text)
+        assert (found.window, found.unpacked()) == (WINDOW, [])

@@ -28,7 +28,7 @@ from sessiontree.survey.folder_imports import FolderImports
 from sessiontree.survey.import_roots import import_roots
 from sessiontree.survey.joining import findings_of
 from sessiontree.survey.model import SurveyModel
-from sessiontree.survey.planning import SurveyPlan
+from sessiontree.survey.planning import SurveyPlan, window_of
 from sessiontree.survey.report import ReportMeta, render
 from sessiontree.survey.run import Ending, begin, conduct, look_around, purpose_of, report_place
 from sessiontree.survey.scan import scan
@@ -82,7 +82,9 @@ def looked_at(root: Path) -> str:
     reader = WorkspaceReader(root)
     found = scan(reader)
     look = FolderImports(Whereabouts(reader), import_roots(file.path for file in found.files))
-    findings = findings_of([survey_file(reader, file.path, 2_000_000, look) for file in found.files])
+    findings = findings_of(
+        [survey_file(reader, file.path, 2_000_000, look, window_of(found.files)) for file in found.files]
+    )
     problems = {"problems": (*findings.problems, *found.problems)}
     return render(findings.model_copy(update=problems), ReportMeta(root.name, found.ignored))
 
