@@ -12,8 +12,6 @@ from typing import Any
 from ray import cloudpickle
 
 from sessiontree.contracts.errors import ConfigError, words_of
-from sessiontree.contracts.tool import Tool
-from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import WaitingModel
@@ -25,20 +23,17 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
     Raises:
         ConfigError: something can't travel; says what.
     """
-    tools = [entry.tool for entry in setup.table]
-    for tool in tools:
-        _packed(tool, f"tool {tool.name!r}")
+    for entry in setup.table:
+        _packed(entry.tool, f"tool {entry.name!r}")
     return Baggage(
-        _packed((tools, setup.instant, hidden), "the model"),
+        _packed((setup.table, setup.instant, hidden), "the model"),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
-    tools, instant, hidden = _opened(packed)
-    given: list[Tool[Any]] = tools
-    return HostEquipment(ToolTable(given), instant, hidden)
+    return HostEquipment(*_opened(packed))
 
 
 def open_for_gateway(packed: bytes) -> WaitingModel:

@@ -12,6 +12,18 @@ PULL_S = 20.0
 AGAIN_S = 0.2
 
 
+class _Hub(ProgressHub):
+    """A hub of one reader, which ends the pull for it when it is closed."""
+
+    pull: asyncio.Task[None] | None = None
+
+    def forget(self, reader: ProgressReader) -> None:
+        """Drop the reader."""
+        super().forget(reader)
+        if self.pull is not None:
+            self.pull.cancel()
+
+
 class Watches:
     """One pull per reader, for as long as it is open."""
 
@@ -23,9 +35,9 @@ class Watches:
     def watch(self, tree_id: str, session: str | None) -> ProgressReader:
         """Return a new reader; what happens from now on reaches it."""
         name: str = self._line.ask_now("watch", tree_id, session)
-        hub = ProgressHub()
+        hub = _Hub()
         reader = hub.watch(tree_id, session)
-        pull = asyncio.create_task(self._pull(name, hub, reader))
+        pull = hub.pull = asyncio.create_task(self._pull(name, reader))
         self._pulls.add(pull)
         pull.add_done_callback(self._pulls.discard)
         return reader
@@ -38,10 +50,10 @@ class Watches:
         if pulls:
             await asyncio.wait(pulls)
 
-    async def _pull(self, name: str, hub: ProgressHub, reader: ProgressReader) -> None:
+    async def _pull(self, name: str, reader: ProgressReader) -> None:
         dropped = 0
         try:
-            while hub.readers_of(reader.tree_id):
+            while True:
                 try:
                     news: tuple[tuple[Progress, ...], int] = await self._line.ask("progress", name, PULL_S)
                 except SessionTreeError:

@@ -92,9 +92,9 @@ class RayTransport:
         try:
             hello: Hello = await self._answer(self.actor.hello.remote(), START_S)
         except TimeoutError:
-            raise HostLost(f"the host did not start within {START_S:g} s") from None
+            raise HostLost(f"the host did not start within {START_S:g} s", served=False) from None
         if hello.failure is not None:
-            raise HostLost(hello.failure)
+            raise HostLost(hello.failure, served=False)
         self.level, self.pid = hello.level, hello.pid
 
     async def _answer(self, ref: Any, within_s: float) -> Any:

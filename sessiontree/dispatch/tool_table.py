@@ -50,6 +50,10 @@ class ToolTable:
             both = f"{_where(other.tool)} and {_where(entry.tool)}"
             raise ConfigError(f"two tools are called {spelling!r}: {both}; rename one")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as the tools alone; they are compiled again where they arrive."""
+        return type(self), ([entry.tool for entry in self],)
+
     def __iter__(self) -> Iterator[ToolEntry]:
         """Iterate over the entries, sorted by name."""
         return iter(sorted(self._by_name.values(), key=lambda entry: entry.name))

@@ -86,6 +86,8 @@ class TreeKeeper:
         """Set whenever facts became durable; who waits clears it first."""
         self.tidings = asyncio.Event()
         """Set when durable facts of the tree itself say more than what was used or taken."""
+        self.told_seq = 0
+        """Number of the newest of those."""
         self._settling: Waiters[None] = Waiters()
         self._settled = 0
         self._around = around
@@ -148,7 +150,7 @@ class TreeKeeper:
     ) -> list[TreeInstruction]:
         """Append session facts and what the tree machine makes of them as one commit."""
         tree_facts, instructions, tell = self._decide_all(seat, given, cause)
-        commit = None
+        commit, seq = None, 0
         chunks: list[tuple[str, Sequence[Packed]]] = []
         if seat is not None and session_facts:
             chunks.append((seat.session, session_facts))
@@ -156,7 +158,7 @@ class TreeKeeper:
             chunks.append(("", tree_facts))
         if chunks:
             try:
-                _, commit = self._around.journal.append(self.config.tree_id, chunks)
+                seq, commit = self._around.journal.append(self.config.tree_id, chunks)
             except JournalError as error:
                 # Another tree's commit broke the journal: this one ends here too, and its host goes on.
                 self._fail(error)
@@ -165,7 +167,7 @@ class TreeKeeper:
                 seat.commits += 1
                 seat.journaled = True
         counted = seat if seat is not None and session_facts else None
-        self._order.after(commit, partial(self._carry_out, counted, instructions, seat, local, tell))
+        self._order.after(commit, partial(self._carry_out, counted, instructions, seat, local, seq if tell else 0))
         return instructions
 
     def _decide_all(
@@ -214,12 +216,13 @@ class TreeKeeper:
         instructions: Sequence[TreeInstruction],
         seat: Seat | None,
         local: Sequence[Any],
-        tell: bool,
+        told_seq: int,
     ) -> None:
         if counted is not None:
             counted.commits -= 1
         self.news.set()
-        if tell:
+        if told_seq:
+            self.told_seq = max(self.told_seq, told_seq)
             self.tidings.set()
         if self.failure is not None:
             return  # closed here since: what follows is owed, and done by whoever resumes the tree
@@ -279,7 +282,7 @@ class TreeKeeper:
         if posts:
             given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
         if outcome.usage is not None:
-            seat.losses = 0
+            seat.losses = seat.false_starts = 0
             given.append(tree_stimuli.UsageReported(at_ms, seat.session, outcome.usage))
         local: list[Any] = []
         for instruction in outcome.instructions:
@@ -381,4 +384,4 @@ class TreeKeeper:
 
     def carry(self, instructions: Sequence[TreeInstruction]) -> None:
         """Carry out instructions whose facts are durable already, as after recovery."""
-        self._carry_out(None, instructions, None, (), True)
+        self._carry_out(None, instructions, None, (), 0)

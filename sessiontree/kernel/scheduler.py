@@ -13,6 +13,8 @@ from sessiontree.kernel.grants import Grants
 from sessiontree.kernel.link import HostLink
 from sessiontree.kernel.seat import Seat
 
+MOST_FALSE_STARTS = 4
+"""How many hosts may fail to start for a session, in a row, before it ends."""
 GRACE_S = 5.0
 """How long a call may go on past its time-out before its host counts as stuck."""
 
@@ -145,11 +147,17 @@ class Scheduler:
             seat.sent.clear()
             seat.recovered = True
             pool.restful.pop(seat, None)
-            seat.losses += 1
+            if lost.served:
+                seat.losses += 1
+            else:
+                seat.false_starts += 1
             if lost.to_blame:
                 seat.keeper.on_crash(seat, lost.reason)
             elif seat.losses > self._most_losses:
                 reason = f"lost {seat.losses} hosts in a row at the same step, the last: {lost.reason}"
+                seat.keeper.on_crash(seat, reason)
+            elif seat.false_starts > MOST_FALSE_STARTS:
+                reason = f"none of {seat.false_starts} hosts could be started, the last: {lost.reason}"
                 seat.keeper.on_crash(seat, reason)
             else:
                 self.want(seat)

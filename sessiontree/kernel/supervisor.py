@@ -150,6 +150,7 @@ class SupervisorCore:
         config, state, last_ms = load_tree(self.journal, tree_id)
         self.clock.note(last_ms)
         keeper = self._keeper(config, state, agents)
+        keeper.told_seq = self.journal.last_seq(tree_id)
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
             seat = keeper.seat_of(session)
@@ -203,10 +204,15 @@ class SupervisorCore:
         keeper = self.tree(tree_id)
         try:
             async with asyncio.timeout(wait_s):
-                await keeper.tidings.wait()
+                while keeper.failure is None:
+                    keeper.tidings.clear()
+                    if keeper.told_seq > after_seq:
+                        records = self.journal.read_session(tree_id, "", after_seq=after_seq)
+                        if records:
+                            return records
+                    await keeper.tidings.wait()
         except TimeoutError:
             return []
-        keeper.tidings.clear()
         return self.journal.read_session(tree_id, "", after_seq=after_seq)
 
     # What the creating program asks.

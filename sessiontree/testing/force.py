@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
@@ -36,6 +36,10 @@ class ForcedTable(ToolTable):
         """Take over the table's tools."""
         super().__init__(entry.tool for entry in table)
         self.forced = dict(forced)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel with what is forced."""
+        return type(self), (ToolTable(entry.tool for entry in self), self.forced)
 
     def held_by(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
         """Return what the rules give and what is forced."""

@@ -25,7 +25,7 @@ def board() -> Iterator[Switchboard]:
     switchboard.close()
 
 
-@pytest.fixture(params=(*BACKENDS, TRAVELLED))
+@pytest.fixture(params=(*BACKENDS, TRAVELLED, "ray"))
 def variant(request: pytest.FixtureRequest) -> str:
     """Name of a backend, or of the local one with doubles that travelled and a runtime for all trees."""
     name: str = request.param
@@ -37,6 +37,11 @@ async def open_tree(request: pytest.FixtureRequest, variant: str, tmp_path: Path
     """Opens trees on the backend, in an empty workspace."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
+    if variant == "ray":
+        runtime = request.getfixturevalue("ray_runtime")
+        own = request.node.get_closest_marker("own_runtime") is not None
+        yield Opener("ray", workspace, tmp_path / "state", shared=None if own else runtime)
+        return
     opener = Opener("local", workspace, tmp_path / "state", travels=variant == TRAVELLED)
     if variant != TRAVELLED or request.node.get_closest_marker("own_runtime") is not None:
         yield opener

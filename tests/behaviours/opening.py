@@ -18,7 +18,7 @@ BACKENDS: tuple[BackendName, ...] = ("local",)
 """Every backend there is; a behaviour that does not hold on one of them is a bug of that backend."""
 TRAVELLED = "local-travelled"
 """The local backend with what another one asks of tests: see :attr:`Opener.travels` and ``shared``."""
-MOMENT_S: dict[BackendName, float] = {"local": 0.1}
+MOMENT_S: dict[BackendName, float] = {"local": 0.1, "ray": 0.5}
 """See :attr:`Opener.moment_s`."""
 
 
