@@ -62,11 +62,12 @@ class Engine:
 
     @property
     def token_path(self) -> Path | None:
-        """File of the token that opens this Ray; None when it asks for none, or has it from elsewhere."""
-        home = self._there().home
-        if home is not None:
-            return home / engine_home.TOKEN
-        if not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
+        """File of the token that opens this Ray; None when it asks for none, or has it from elsewhere.
+
+        A private Ray's token lies in no file: its processes hand it down.
+        """
+        is_private = self._there().home is not None
+        if is_private or not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
             return None
         return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 

@@ -6,7 +6,7 @@ directory, so that even SIGKILL of a program leaves nothing behind. What a dead 
 next start.
 
 Who belongs to a directory: a process of this user that holds one of its log files open for writing, or that
-carries the path of its token together with the id of a raylet in its environment; and every descendant of
+carries the path of its mark together with the id of a raylet in its environment; and every descendant of
 such a process. Ray gives its processes both; nobody else gets them. Linux only: ``/proc`` and pidfds.
 """
 
@@ -29,7 +29,7 @@ from typing import NamedTuple
 PREFIX = "sessiontree-"
 RAY_FOLDER = "r"
 """Ray opens its folder to everybody (mode 0777); inside a private one that opens nothing."""
-TOKEN = "token"  # noqa: S105 - a file's name
+MARK = "mark"
 OWNER = "owner"
 MAX_PATH_BYTES = 40
 """So long may a directory's path be: what a socket's 107 leave beside Ray's names for session and socket."""
@@ -210,7 +210,7 @@ def processes_of(home: Path, known: set[Process] | None = None) -> set[Process]:
     """
     return with_descendants(
         known or set(),
-        lambda pid: _writes_logs(pid, home / RAY_FOLDER) or _carries(pid, home / TOKEN),
+        lambda pid: _writes_logs(pid, home / RAY_FOLDER) or _carries(pid, home / MARK),
     )
 
 
@@ -254,12 +254,12 @@ def _own_pids() -> Iterator[int]:
                 yield int(entry.name)
 
 
-def _carries(pid: int, token: Path) -> bool:
+def _carries(pid: int, mark: Path) -> bool:
     try:
         words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(token) in words and any(
+    return b"RAY_AUTH_TOKEN_PATH=" + os.fsencode(mark) in words and any(
         word.startswith(b"RAY_RAYLET_PID=") for word in words
     )
 

@@ -35,7 +35,6 @@ from sessiontree.actors.engine_settings import (
     environment,
     init_arguments,
     variables,
-    write_token,
 )
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 
@@ -193,9 +192,7 @@ def _at_exit() -> None:
 
 
 def _start(home: Path, wishes: Wishes) -> Place:
-    token = home / engine_home.TOKEN
-    write_token(token)
-    with variables(environment(token, wishes.insecure)), _loopback_only():
+    with variables(environment(home / engine_home.MARK, wishes.insecure)), _loopback_only():
         _forget_authentication()
         ray.init(**init_arguments(home / engine_home.RAY_FOLDER, wishes.num_cpus))
     return find_place(home)

@@ -118,22 +118,18 @@ class Wishes:
             )
 
 
-def write_token(path: Path) -> None:
-    """Write a fresh token that only this user can read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(secrets.token_hex(32))
-
-
-def environment(token: Path, insecure: bool) -> dict[str, str | None]:
+def environment(mark: Path, insecure: bool) -> dict[str, str | None]:
     """Return the variables a private Ray is started with; None takes one away.
 
-    The token's path is set without authentication too: by it Ray's processes are recognised.
+    The token is fresh and lies in no file: a file would have to be hidden from Workers, and whatever appears
+    beside a hidden place later is hidden with it. Its path is set all the same: by it Ray's processes are
+    recognised.
     """
     return {
         **dict.fromkeys(_FOREIGN),
         "RAY_AUTH_MODE": "disabled" if insecure else "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_AUTH_TOKEN_PATH": str(mark),
         "RAY_USAGE_STATS_ENABLED": "0",
     }
 

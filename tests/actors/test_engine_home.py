@@ -61,7 +61,7 @@ def logging(home: Path, flags: str) -> str:
 
 def marks(home: Path, **others: str) -> dict[str, str]:
     """Return the environment Ray gives its processes."""
-    return {"RAY_AUTH_TOKEN_PATH": str(home / engine_home.TOKEN), **others}
+    return {"RAY_AUTH_TOKEN_PATH": str(home / engine_home.MARK), **others}
 
 
 def test_who_writes_a_log_belongs_and_who_reads_it_does_not(home: Path) -> None:
@@ -73,7 +73,7 @@ def test_who_writes_a_log_belongs_and_who_reads_it_does_not(home: Path) -> None:
 
 
 def test_who_descends_from_a_raylet_of_the_directory_belongs(home: Path) -> None:
-    """Token and raylet together mark a worker's child; the token alone may be anybody's started then."""
+    """Mark and raylet together tell a worker's child; the mark alone may be anybody's started then."""
     with (
         running(env=marks(home, RAY_RAYLET_PID="7")) as (child, _),
         running(env=marks(home)) as (bystander, _),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.actors.engine_security import Listener, mode_of
-from sessiontree.actors.engine_settings import SYSTEM_CONFIG, Wishes, environment, variables, write_token
+from sessiontree.actors.engine_security import Listener
+from sessiontree.actors.engine_settings import SYSTEM_CONFIG, Wishes, environment, variables
 from sessiontree.contracts.errors import ConfigError
 
 MOST_S = 300.0
@@ -83,29 +83,21 @@ def test_variables_come_back_whatever_happens(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
     monkeypatch.delenv("PYTHONBREAKPOINT", raising=False)
     before = dict(os.environ)
-    with pytest.raises(RuntimeError), variables(environment(tmp_path / "token", insecure=False)):
+    with pytest.raises(RuntimeError), variables(environment(tmp_path / "mark", insecure=False)):
         assert "RAY_ADDRESS" not in os.environ
         assert os.environ["RAY_AUTH_MODE"] == "token"
-        assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "token")
+        assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "mark")
         os.environ["PYTHONBREAKPOINT"] = "ray.util.rpdb.set_trace"
         raise RuntimeError
     assert dict(os.environ) == before
 
 
-def test_a_token_is_for_its_owner_alone_and_never_the_same(tmp_path: Path) -> None:
-    """Mode 0600 whatever the umask; 256 bits; an existing file is not overwritten."""
-    tokens = {name: tmp_path / name for name in ("one", "other")}
-    mask = os.umask(0)
-    try:
-        for path in tokens.values():
-            write_token(path)
-    finally:
-        os.umask(mask)
-    assert [mode_of(path) for path in tokens.values()] == ["0600", "0600"]
-    assert len(tokens["one"].read_text()) == 64
-    assert tokens["one"].read_text() != tokens["other"].read_text()
-    with pytest.raises(FileExistsError):
-        write_token(tokens["one"])
+def test_a_token_is_never_the_same_and_in_no_file(tmp_path: Path) -> None:
+    """256 fresh bits each time, handed down in the environment of Ray's processes alone."""
+    tokens = {environment(tmp_path / "mark", insecure=False)["RAY_AUTH_TOKEN"] for _ in range(8)}
+    assert len(tokens) == 8
+    assert all(token is not None and len(token) == 64 for token in tokens)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_silent_raylet_is_given_time() -> None:
