@@ -137,9 +137,9 @@ class RayBackend:
             if self._watches is not None:
                 await self._watches.close()
             await _end(line)
-        await self._engine.close()
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, True)
+        await self._engine.close()
 
     async def _started(self) -> Line:
         if self._line is not None:
@@ -151,7 +151,8 @@ class RayBackend:
     async def _start(self) -> Line:
         await self._engine.start()
         key = secrets.token_hex(16)
-        self._scratch = Path(tempfile.mkdtemp(prefix="sessiontree-"))
+        # In a private Ray's own directory, which goes with it however the program ends.
+        self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
         settings = self._settings()
         actor: Any = actor_of(SupervisorShell).options(**self._options()).remote(key, settings)
         line = Line(actor, key)

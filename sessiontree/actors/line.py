@@ -17,6 +17,8 @@ from sessiontree.kernel.equipment import Baggage
 ANSWER_S = 30.0
 """How long a plain question may take."""
 RESTART_S = 0.2
+IN_ORDER = frozenset({"send", "call", "spawn"})
+"""What a program may begin several of without waiting, and means in that order."""
 AGAIN = frozenset({"send", "call"})
 """What takes a last argument that says it may have been taken before."""
 
@@ -34,6 +36,7 @@ class Line:
         self.actor = actor
         self._key = key
         self._incarnation: str | None = None
+        self._number = 0
         self._open: dict[str, tuple[Mapping[str, AgentConfig], Baggage]] = {}
         self._mending: asyncio.Future[None] | None = None
         self._closed = False
@@ -77,10 +80,9 @@ class Line:
         """
         again = False
         while True:
-            method = self.actor.command if plain else self.actor.ask
             wanted = (*given, True) if again and name in AGAIN else given
             try:
-                answer: Answer = await method.remote(self._key, name, wanted)
+                answer: Answer = await self._asked(name, wanted, plain)
             except (ActorUnavailableError, ActorDiedError) as error:
                 self._check(error)
                 await asyncio.sleep(RESTART_S)
@@ -92,6 +94,15 @@ class Line:
                     again = True
                     continue
             return answer.taken()
+
+    def _asked(self, name: str, given: tuple[Any, ...], plain: bool) -> Any:
+        if plain:
+            return self.actor.command.remote(self._key, name, given)
+        if name in IN_ORDER:
+            # Calls of an actor may overtake each other; what a program says in order is heard in order.
+            self._number += 1
+            return self.actor.ask.remote(self._key, name, given, self._number)
+        return self.actor.ask.remote(self._key, name, given)
 
     def ask_now(self, name: str, *given: Any) -> Any:
         """Ask a plain question and wait for its answer, some milliseconds, without the loop.
@@ -119,6 +130,7 @@ class Line:
         answer: Answer = await self.actor.ask.remote(self._key, "open", ())
         answer.taken()
         self._incarnation = answer.incarnation
+        self._number = 0
 
     def _check(self, error: Exception) -> None:
         if self._closed:

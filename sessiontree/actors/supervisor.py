@@ -53,10 +53,10 @@ class SupervisorShell:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transports: set[RayTransport] = set()
 
-    async def ask(self, key: str, name: str, given: tuple[Any, ...]) -> Answer:
+    async def ask(self, key: str, name: str, given: tuple[Any, ...], number: int | None = None) -> Answer:
         """Answer the creating program."""
         self._loop = asyncio.get_running_loop()
-        return await self._serving.ask(key, name, given)
+        return await self._serving.ask(key, name, given, number)
 
     @ray.method(concurrency_group="control")
     async def command(self, key: str, name: str, given: tuple[Any, ...]) -> Answer:

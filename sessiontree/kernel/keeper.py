@@ -167,7 +167,9 @@ class TreeKeeper:
                 seat.commits += 1
                 seat.journaled = True
         counted = seat if seat is not None and session_facts else None
-        self._order.after(commit, partial(self._carry_out, counted, instructions, seat, local, seq if tell else 0))
+        self._order.after(
+            commit, partial(self._carry_out, counted, instructions, seat, local, seq if tell else 0)
+        )
         return instructions
 
     def _decide_all(

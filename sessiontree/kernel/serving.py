@@ -22,6 +22,7 @@ from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
 from sessiontree.kernel.settings import ACTING, OBSERVING, Settings, pool_of
 from sessiontree.kernel.supervisor import SupervisorCore
+from sessiontree.kernel.turns import Turns
 
 RESEND_AFTER_S: Final = 3.0
 MOST_LOSSES: Final = 2
@@ -79,16 +80,22 @@ class Serving:
         self._hub = ProgressHub()
         self._clock = KernelClock()
         self._baggage: dict[str, Baggage] = {}
+        self._turns = Turns()
         self._readers: dict[str, ProgressReader] = {}
         self._core: SupervisorCore | None = None
         self._owner: Owner | None = None
 
-    async def ask(self, key: str, name: str, given: tuple[Any, ...]) -> Answer:
-        """Answer the creating program."""
+    async def ask(self, key: str, name: str, given: tuple[Any, ...], number: int | None = None) -> Answer:
+        """Answer the creating program; what it numbers is begun in that order."""
         if not hmac.compare_digest(key.encode(), self._key.encode()):
             reason = f"asked the supervisor to {name!r} without the key of the creating program"
             return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
-        return await self._answer(self._of_owner, (name, given))
+        if number is not None:
+            await self._turns.reach(number)
+        answering = asyncio.ensure_future(self._answer(self._of_owner, (name, given)))
+        if number is not None:
+            self._turns.passed(number)
+        return await answering
 
     async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> Answer:
         """Answer a host, for the session its grant names."""
