@@ -30,21 +30,37 @@ class RayTransport:
     """
 
     def __init__(self, actor: Any, on_close: Callable[[RayTransport], None]) -> None:
-        """Greet the actor."""
+        """Bind the actor."""
         self.actor = actor
         self.level = "starting"
         self.pid = 0
+        self.is_ready = False
         self._on_close = on_close
         self._buffer: list[tuple[int, Any]] = []
         self._closed = False
         self._deaf_since: float | None = None
-        self._ready = asyncio.create_task(self._greet())
 
     def submit(self, frames: Sequence[tuple[int, Any]]) -> None:
         """Send frames without waiting; all of one moment go together."""
         if not self._buffer:
             asyncio.get_running_loop().call_soon(self._flush)
         self._buffer.extend(frames)
+
+    async def ready(self) -> None:
+        """Wait until the host has said hello.
+
+        Raises:
+            HostLost: it did not start, or says why it can't serve.
+        """
+        try:
+            hello: Hello = await self._answer(self.actor.hello.remote(), START_S)
+        except TimeoutError:
+            raise HostLost(f"the host did not start within {START_S:g} s", served=False) from None
+        except HostLost as lost:
+            raise HostLost(lost.reason, served=False) from None
+        if hello.failure is not None:
+            raise HostLost(hello.failure, served=False)
+        self.level, self.pid, self.is_ready = hello.level, hello.pid, True
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
         """Return outcomes after a number.
@@ -53,7 +69,6 @@ class RayTransport:
             HostLost: the host is gone, or did not start.
             TimeoutError: it did not answer in time.
         """
-        await asyncio.shield(self._ready)
         wait_s = min(wait_s, POLL_S)
         reply: PollReply = await self._answer(self.actor.poll.remote(after, wait_s), wait_s + ANSWER_S)
         self._deaf_since = None
@@ -65,7 +80,7 @@ class RayTransport:
         Raises:
             HostLost: the host is gone for good.
         """
-        if not self._ready.done():
+        if not self.is_ready:
             return 0.0
         try:
             standing: Standing = await self._answer(self.actor.standing.remote(), ANSWER_S)
@@ -79,7 +94,6 @@ class RayTransport:
         """End the host's process."""
         if not self._closed:
             self._closed = True
-            self._ready.cancel()
             ray.kill(self.actor)
             self._on_close(self)
 
@@ -87,15 +101,6 @@ class RayTransport:
         frames, self._buffer = tuple(self._buffer), []
         if not self._closed:
             self.actor.submit.remote(frames)
-
-    async def _greet(self) -> None:
-        try:
-            hello: Hello = await self._answer(self.actor.hello.remote(), START_S)
-        except TimeoutError:
-            raise HostLost(f"the host did not start within {START_S:g} s", served=False) from None
-        if hello.failure is not None:
-            raise HostLost(hello.failure, served=False)
-        self.level, self.pid = hello.level, hello.pid
 
     async def _answer(self, ref: Any, within_s: float) -> Any:
         try:

@@ -284,7 +284,7 @@ class TreeKeeper:
         if posts:
             given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
         if outcome.usage is not None:
-            seat.losses = seat.false_starts = 0
+            seat.losses = 0
             given.append(tree_stimuli.UsageReported(at_ms, seat.session, outcome.usage))
         local: list[Any] = []
         for instruction in outcome.instructions:

@@ -27,6 +27,16 @@ class Transport(Protocol):
     """The host's process; 0 while it starts."""
     level: str
     """Confinement in force at the host, such as ``structural``."""
+    is_ready: bool
+    """Whether the host serves already."""
+
+    async def ready(self) -> None:
+        """Wait until the host serves.
+
+        Raises:
+            HostLost: it never will.
+        """
+        ...
 
     def submit(self, frames: Sequence[tuple[int, Any]]) -> None:
         """Send frames without waiting."""
@@ -62,7 +72,8 @@ class HostLink:
         transport: The way to it.
         on_outcome: Told of each outcome, in order and once.
         on_lost: Told once, when the host is gone.
-        on_free: Told when a session that had to be let go at once is known to be.
+        on_free: Told when the host can take a session: once it serves, and when one that had to be let go at
+            once is known to be.
         on_progress: Told what watched trees do.
         resend_after_s: When frames not known to be received are sent again.
     """
@@ -170,6 +181,12 @@ class HostLink:
         self._on_lost(self, lost)
 
     async def _listen(self) -> None:
+        try:
+            if not self.transport.is_ready:
+                await self.transport.ready()
+                self._on_free(self)
+        except HostLost as lost:
+            self._dead(lost)
         while not self._closed:
             try:
                 reply = await self.transport.poll(self._after, POLL_WAIT_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from sessiontree.kernel.link import HostLink
 from sessiontree.kernel.seat import Seat
 
 MOST_FALSE_STARTS = 4
-"""How many hosts may fail to start for a session, in a row, before it ends."""
+"""How many hosts of a pool may fail to start in a row before those who wait for one end."""
+GROW_AFTER_S = 0.5
+"""How long somebody waits before a pool gets one host more than usual; about what its start takes."""
 GRACE_S = 5.0
 """How long a call may go on past its time-out before its host counts as stuck."""
 
@@ -39,6 +42,12 @@ class Pool:
     free: list[HostLink] = field(default_factory=list)
     wanting: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
     restful: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
+    starting: set[HostLink] = field(default_factory=set)
+    """Hosts that do not serve yet."""
+    false_starts: int = 0
+    """Hosts in a row that never served."""
+    growing: asyncio.TimerHandle | None = None
+    """Rings when one more host is due for those who wait."""
 
 
 class Scheduler:
@@ -51,6 +60,9 @@ class Scheduler:
         grants: Where adoptions get their grants.
         most_losses: How many hosts a session may lose in a row, nothing done in between, before it ends.
     """
+
+    # A host that starts takes half a second of a processor: sessions go on through those that serve, and one
+    # more than usual is begun only after somebody has waited for about as long as that.
 
     def __init__(
         self,
@@ -81,7 +93,15 @@ class Scheduler:
         """Start a host of a pool before anybody wants it."""
         pool = self._pools[pool_name]
         if len(pool.links) < pool.size.most:
-            pool.free.append(self._start(pool))
+            link = self._start(pool)
+            if link is not None:
+                pool.free.append(link)
+
+    def close(self) -> None:
+        """Start nothing more."""
+        for pool in self._pools.values():
+            if pool.growing is not None:
+                pool.growing.cancel()
 
     def want(self, seat: Seat) -> None:
         """Bring what waits to a session, on a host it has or will get."""
@@ -124,8 +144,13 @@ class Scheduler:
             self._match(pool)
 
     def freed(self, link: HostLink) -> None:
-        """A host has let go of the session it was to let go at once."""
+        """A host serves now, or has let go of the session it was to let go at once."""
         pool = self._pools[link.pool]
+        if link in pool.starting:
+            pool.starting.discard(link)
+            pool.false_starts = 0
+        if link.seat is not None:
+            return  # it started for one session alone, which has it already
         if link.stained:
             self._end(pool, link)
         else:
@@ -136,8 +161,11 @@ class Scheduler:
         """A host is gone: its session is adopted again elsewhere and does what it owes, or ends."""
         pool = self._pools[link.pool]
         pool.links.discard(link)
+        pool.starting.discard(link)
         if link in pool.free:
             pool.free.remove(link)
+        if not lost.served:
+            self._count_false_start(pool, lost)
         seat = link.seat
         if isinstance(seat, Seat):
             self._grants.revoke(seat)
@@ -147,21 +175,23 @@ class Scheduler:
             seat.sent.clear()
             seat.recovered = True
             pool.restful.pop(seat, None)
-            if lost.served:
-                seat.losses += 1
-            else:
-                seat.false_starts += 1
-            if lost.to_blame:
+            seat.losses += lost.served
+            if lost.to_blame or (not lost.served and pool.false_starts > MOST_FALSE_STARTS):
                 seat.keeper.on_crash(seat, lost.reason)
             elif seat.losses > self._most_losses:
                 reason = f"lost {seat.losses} hosts in a row at the same step, the last: {lost.reason}"
                 seat.keeper.on_crash(seat, reason)
-            elif seat.false_starts > MOST_FALSE_STARTS:
-                reason = f"none of {seat.false_starts} hosts could be started, the last: {lost.reason}"
-                seat.keeper.on_crash(seat, reason)
             else:
                 self.want(seat)
         self._match(pool)
+
+    def _count_false_start(self, pool: Pool, lost: HostLost) -> None:
+        """Where no host can be started, those who wait for one end instead of waiting for ever."""
+        pool.false_starts += 1
+        if pool.false_starts > MOST_FALSE_STARTS and len(pool.links) == len(pool.starting):
+            reason = f"none of {pool.false_starts} hosts could be started, the last: {lost.reason}"
+            for seat in list(pool.wanting):
+                seat.keeper.on_crash(seat, reason)
 
     def _pool(self, seat: Seat) -> Pool:
         return self._pools[self._pool_of(seat.kind)]
@@ -174,7 +204,7 @@ class Scheduler:
                 # Its facts must be readable before another host gets them; its keeper asks again then.
                 del pool.wanting[seat]
                 continue
-            link = self._start(pool) if seat.dedicated else self._find_link(pool)
+            link = self._begin(pool) if seat.dedicated else self._find_link(pool)
             if link is None:
                 return
             del pool.wanting[seat]
@@ -183,8 +213,10 @@ class Scheduler:
     def _find_link(self, pool: Pool) -> HostLink | None:
         if pool.free:
             return pool.free.pop()
-        if len(pool.links) < pool.size.usual:
-            return self._start(pool)
+        if len(pool.links) < pool.size.usual and len(pool.starting) < len(pool.wanting):
+            link = self._start(pool)
+            if link is not None:
+                return link
         while pool.restful:
             seat, _ = pool.restful.popitem(last=False)
             link = seat.link
@@ -195,19 +227,33 @@ class Scheduler:
                 if not link.stained:
                     return link
                 self._end(pool, link)
-        if len(pool.links) < pool.size.most:
-            return self._start(pool)
+        if len(pool.links) < pool.size.most and not pool.starting and pool.growing is None:
+            pool.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._grow, pool)
         return None
 
-    def _start(self, pool: Pool) -> HostLink:
+    def _grow(self, pool: Pool) -> None:
+        pool.growing = None
+        if pool.wanting and not pool.starting and len(pool.links) < pool.size.most:
+            self._start(pool)
+        self._match(pool)
+
+    def _start(self, pool: Pool) -> HostLink | None:
+        """Start a host; returns it only where it serves at once."""
+        link = self._begin(pool)
+        return link if link.transport.is_ready else None
+
+    def _begin(self, pool: Pool) -> HostLink:
         link = self._make_link(pool.name)
         link.pool = pool.name
         pool.links.add(link)
+        if not link.transport.is_ready:
+            pool.starting.add(link)
         return link
 
     @staticmethod
     def _end(pool: Pool, link: HostLink) -> None:
         pool.links.discard(link)
+        pool.starting.discard(link)
         link.end()
 
     def _unseat(self, seat: Seat, link: HostLink) -> None:

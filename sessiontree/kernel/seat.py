@@ -56,8 +56,6 @@ class Seat:
     """Whether the next adoption must do again what is owed."""
     losses: int = 0
     """Hosts lost in a row since it last got anything done."""
-    false_starts: int = 0
-    """Hosts in a row that were lost before they could serve."""
     over: bool = False
 
     @property

@@ -87,6 +87,7 @@ class SupervisorCore:
         for keeper in self.trees.values():
             keeper.close()
         self.trees.clear()
+        self.scheduler.close()
         await self._gateway.close()
         for link in self.scheduler.links:
             await link.close()
@@ -204,7 +205,7 @@ class SupervisorCore:
         keeper = self.tree(tree_id)
         try:
             async with asyncio.timeout(wait_s):
-                while keeper.failure is None:
+                while True:
                     keeper.tidings.clear()
                     if keeper.told_seq > after_seq:
                         records = self.journal.read_session(tree_id, "", after_seq=after_seq)

@@ -43,6 +43,7 @@ class LocalTransport:
     pid = os.getpid()
     level = "structural"
     """Sessions share the program's own process: what confines them is what they hold."""
+    is_ready = True
 
     def __init__(
         self, host: HostCore, faults: Faults | None, on_close: Callable[[LocalTransport], None]
@@ -89,6 +90,9 @@ class LocalTransport:
         if faults.happens(faults.lose):
             raise TimeoutError
         return reply
+
+    async def ready(self) -> None:
+        """Return at once: nothing has to start."""
 
     async def lag_s(self) -> float:
         """Return 0: a host in this process is never deaf while anybody else runs."""
