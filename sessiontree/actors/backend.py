@@ -191,6 +191,7 @@ class RayBackend:
             host_bytes=self._host_bytes,
             gateway_bytes=GATEWAY_BYTES,
             enforcement=self._enforcement,
+            security=self._engine.protection(),
         )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,11 @@ import ray
 from ray._private.authentication.authentication_utils import is_token_auth_enabled
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.actors import engine_home
 from sessiontree.actors.engine_run import Place, Run, enter, find_place
-from sessiontree.actors.engine_security import listeners, mode_of
-from sessiontree.actors.engine_settings import Wishes
+from sessiontree.actors.engine_security import listening, mode_of
+from sessiontree.actors.engine_settings import Wishes, check_version
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-
-OLDEST = (2, 59)
-"""The first release of Ray that authenticates a local Ray by token of its own accord."""
+from sessiontree.contracts.jsonable import JsonValue
 
 
 class Engine:
@@ -87,7 +83,7 @@ class Engine:
         """
         if self._place is not None:
             return
-        _check_version(ray.__version__)
+        check_version(ray.__version__)
         entered = enter(self._wishes)
         while not isinstance(entered, Run):
             if entered is None:
@@ -112,16 +108,19 @@ class Engine:
         """Return the strategy that places an actor on a node and nowhere else; by default on this one."""
         return NodeAffinitySchedulingStrategy(node_id or self.node_id, soft=False)
 
-    def security_settings(self) -> dict[str, Any]:
+    def security_settings(self) -> dict[str, JsonValue]:
         """Return what protects this Ray, as JSON can hold it, for ``sessiontree doctor``.
 
         ``listening`` names every TCP socket of its processes on this machine, and of this program, that other
         machines may reach. A private Ray has none: it binds to the loopback interface. One that can form
         clusters binds to all.
         """
+        return {**self.protection(), "listening": listening(self.logs_dir)}
+
+    def protection(self) -> dict[str, JsonValue]:
+        """Return of :meth:`security_settings` what stays while this Ray runs; quicker."""
         place = self._there()
         token = self.token_path
-        pids = {os.getpid()} | {process.pid for process in _processes(place)}
         return {
             "ray_version": ray.__version__,
             "private": place.home is not None,
@@ -132,16 +131,6 @@ class Engine:
             "directory_mode": mode_of(place.home or place.session_dir),
             "dashboard": place.webui_url or "off",
             "nodes": sum(bool(node["Alive"]) for node in _nodes()),
-            "listening": [
-                {
-                    "address": listener.address,
-                    "port": listener.port,
-                    "process": listener.process,
-                    "pid": listener.pid,
-                }
-                for listener in listeners(pids)
-                if listener.is_open
-            ],
         }
 
     def _there(self) -> Place:
@@ -166,19 +155,6 @@ class Engine:
         return place
 
 
-def _processes(place: Place) -> Iterable[engine_home.Process]:
-    folder = place.session_dir if place.home is None else place.home / engine_home.RAY_FOLDER
-    return engine_home.log_writers(folder)
-
-
 def _nodes() -> list[dict[str, Any]]:
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
     return nodes
-
-
-def _check_version(version: str) -> None:
-    numbers = tuple(int(word) for word in version.split(".")[:2] if word.isdecimal())
-    if numbers < OLDEST:
-        raise ConfigError(
-            f"Ray {version} is installed; sessiontree needs {'.'.join(map(str, OLDEST))} or later: upgrade it"
-        )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import socket
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from sessiontree.actors import engine_home
+from sessiontree.contracts.jsonable import JsonValue
 
 TCP_LISTEN = "0A"
 """A listening socket's state in ``/proc/net/tcp``."""
@@ -34,6 +38,24 @@ class Listener:
     def is_open(self) -> bool:
         """Whether another machine may reach it, as far as this one is concerned."""
         return not ipaddress.ip_address(self.address).is_loopback
+
+
+def listening(logs_dir: Path) -> list[JsonValue]:
+    """Return the TCP sockets that other machines may reach: those of a Ray's processes, and of this one.
+
+    Each is an object of ``address``, ``port``, ``process`` (its name) and ``pid``, in the order of ports.
+    Seen are the processes of this user on this machine. Blocks for some 20 ms.
+
+    Args:
+        logs_dir: Where this machine's Ray writes its logs; by them its processes are known, the programs
+            that use it among them.
+    """
+    pids = {os.getpid(), *(process.pid for process in engine_home.log_writers(logs_dir.resolve()))}
+    return [
+        {"address": found.address, "port": found.port, "process": found.process, "pid": found.pid}
+        for found in listeners(pids)
+        if found.is_open
+    ]
 
 
 def listeners(pids: Iterable[int]) -> list[Listener]:

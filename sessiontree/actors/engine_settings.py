@@ -17,6 +17,8 @@ from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
 
+OLDEST = (2, 59)
+"""The first release of Ray that authenticates a local Ray by token of its own accord."""
 OBJECT_STORE_BYTES = 128 * 2**20
 """Shared memory for results over 100 kB. Big ones travel as files, so little is needed; Ray wants 75 MiB."""
 SYSTEM_CONFIG: Mapping[str, Any] = {
@@ -116,6 +118,19 @@ class Wishes:
                 "the private Ray of this process runs without authentication; close the runtime that "
                 "started it, or say insecure=True"
             )
+
+
+def check_version(version: str) -> None:
+    """Refuse a Ray that is too old.
+
+    Raises:
+        ConfigError: it is.
+    """
+    numbers = tuple(int(word) for word in version.split(".")[:2] if word.isdecimal())
+    if numbers < OLDEST:
+        raise ConfigError(
+            f"Ray {version} is installed; sessiontree needs {'.'.join(map(str, OLDEST))} or later: upgrade it"
+        )
 
 
 def environment(mark: Path, insecure: bool) -> dict[str, str | None]:

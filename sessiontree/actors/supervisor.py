@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sessiontree.actors.engine_security import listening
 from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
 from sessiontree.actors.jail import confined, victims_for
 from sessiontree.actors.transport import RayTransport
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.door.server import DoorServer
 from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.serving import Serving
@@ -49,6 +52,7 @@ class SupervisorShell:
             self._start_host,
             self._start_gateway,
             partial(DoorServer, state_dir=settings.state_dir),
+            partial(_security, settings),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transports: set[RayTransport] = set()
@@ -92,3 +96,8 @@ class SupervisorShell:
         transport = RayTransport(shell.remote(me, given), self._transports.discard)
         self._transports.add(transport)
         return transport
+
+
+def _security(settings: Settings) -> Mapping[str, JsonValue]:
+    """Return what protects this Ray: as the program found it, and what listens now."""
+    return {**settings.security, "listening": listening(settings.logs_dir)}

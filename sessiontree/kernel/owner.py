@@ -5,7 +5,8 @@ Every argument and every answer is a plain value, so that each method can be cal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from sessiontree.kernel.again import call_in, reply_in
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.reports import ActorRow, report_of
 from sessiontree.kernel.supervisor import SupervisorCore
+from sessiontree.kernel.tidings import Tiding, tidings_in
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
 
@@ -44,9 +46,12 @@ class SessionRecord:
 class Owner:
     """The creating program's side of one supervisor. Errors are the tree's typed ones; none is retried."""
 
-    def __init__(self, supervisor: SupervisorCore) -> None:
-        """Bind the supervisor."""
+    def __init__(
+        self, supervisor: SupervisorCore, security: Callable[[], Mapping[str, JsonValue]] | None = None
+    ) -> None:
+        """Bind the supervisor, and what looks up how its engine is protected; None where it has none."""
         self._supervisor = supervisor
+        self._security = security
 
     async def create(self, config: TreeConfig, agents: Mapping[str, AgentConfig]) -> None:
         """Create a tree; durable when this returns."""
@@ -151,13 +156,23 @@ class Owner:
         """Return durable facts after a number, waiting for the first."""
         return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)
 
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
-        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
-        return await self._supervisor.read_tree(tree_id, after_seq, wait_s)
+    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[Tiding]]:
+        """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
+        records = await self._supervisor.read_tree(tree_id, after_seq, wait_s)
+        if not records:
+            return after_seq, []
+        return records[-1].seq, tidings_in(records, self._supervisor.tree(tree_id).state)
 
     def actors(self) -> list[ActorRow]:
         """Return every process of the runtime, and the session it embodies."""
         return self._supervisor.actors()
+
+    async def security(self) -> Mapping[str, JsonValue] | None:
+        """Return what protects the engine the runtime runs on; None where it has none.
+
+        It is looked up beside the loop.
+        """
+        return None if self._security is None else await asyncio.to_thread(self._security)
 
     def record_of(self, tree_id: str, session: str) -> SessionRecord:
         """Return a session's durable facts.

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, TreeNotFound
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
@@ -28,8 +29,8 @@ RESEND_AFTER_S: Final = 3.0
 MOST_LOSSES: Final = 2
 FOR_OWNER: Final = frozenset(
     {
-        "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "read_tree",
-        "record_of", "last_seq", "report", "room", "pending", "shown", "receipt", "is_over", "is_open",
+        "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "tidings",
+        "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_open",
     }
 )  # fmt: skip
 """What the creating program may ask of the kernel."""
@@ -58,6 +59,7 @@ class Serving:
         start_host: Starts a host of a pool, which shows a key of its own for baggage.
         start_gateway: Starts the gateway, likewise.
         beside: What else stands beside the supervisor while it is open, such as a door for other processes.
+        security: Looks up what protects the engine all of this runs on.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Serving:
         start_host: Callable[[str, str], Transport],
         start_gateway: Callable[[str], Transport],
         beside: Callable[[Owner], Beside],
+        security: Callable[[], Mapping[str, JsonValue]],
     ) -> None:
         """Begin with nothing open."""
         self.incarnation = secrets.token_hex(8)
@@ -76,6 +79,7 @@ class Serving:
         self._start_host = start_host
         self._start_gateway = start_gateway
         self._stand_beside = beside
+        self._security = security
         self._beside: Beside | None = None
         self._hub = ProgressHub()
         self._clock = KernelClock()
@@ -155,7 +159,7 @@ class Serving:
             resend_after_s=RESEND_AFTER_S,
             most_losses=MOST_LOSSES,
         )
-        self._owner = Owner(self._core)
+        self._owner = Owner(self._core, self._security)
         self._beside = self._stand_beside(self._owner)
         self._beside.start()
         for _ in range(self._settings.warm):

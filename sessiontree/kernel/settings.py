@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.kernel.scheduler import PoolSize
 
@@ -43,3 +45,5 @@ class Settings:
     """Most memory the gateway may hold."""
     enforcement: Literal["required", "best_effort"]
     """Whether Workers run where the kernel can't confine them."""
+    security: Mapping[str, JsonValue]
+    """What protects this Ray, as the creating program found it; told to people, never acted on."""
