@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sessiontree.kernel.owner import SessionRecord
     from sessiontree.kernel.progress import ProgressReader
     from sessiontree.kernel.replies import CallReply, Reply
+    from sessiontree.kernel.tidings import Tiding
     from sessiontree.tree.receipt import ReceiptLine
     from sessiontree.tree.stimuli import SpawnAsked
 
@@ -61,8 +62,8 @@ class OwnerPort(Protocol):
         """Return durable facts after a number, waiting for the first."""
         ...
 
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
-        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
+    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[Tiding]]:
+        """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
         ...
 
     def record_of(self, tree_id: str, session: str) -> SessionRecord:
@@ -83,10 +84,6 @@ class OwnerPort(Protocol):
 
     def pending(self, tree_id: str) -> list[ApprovalRequest]:
         """Return the requests that wait for a person, oldest first."""
-        ...
-
-    def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
-        """Return a request that waits for a person, None where it does not or no more."""
         ...
 
     def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:

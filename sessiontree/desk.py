@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError, words_of
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
-from sessiontree.kernel.replay import fact_of
+from sessiontree.kernel.tidings import Decided, Shown, Tiding
 
 READ_WAIT_S = 20.0
 
@@ -93,22 +91,19 @@ class ApprovalDesk:
 
     async def _follow(self, after: int) -> None:
         while True:
-            for record in await self._backend.owner.read_tree(self._tree_id, after, READ_WAIT_S):
-                after = record.seq
-                await self._note(record.text)
+            after, tidings = await self._backend.owner.tidings(self._tree_id, after, READ_WAIT_S)
+            for tiding in tidings:
+                await self._note(tiding)
 
-    async def _note(self, text: str) -> None:
-        fact: Any = fact_of(text)
-        if isinstance(fact, ApprovalWaiting) and fact.how == "show":
-            request = self._backend.owner.shown(self._tree_id, fact.request_id)
-            if request is not None:
-                self._show(request)
-        elif isinstance(fact, ApprovalDecided):
-            task = self._asking.pop(fact.request_id, None)
+    async def _note(self, tiding: Tiding) -> None:
+        if isinstance(tiding, Shown):
+            self._show(tiding.request)
+        elif isinstance(tiding, Decided):
+            task = self._asking.pop(tiding.request_id, None)
             if task is not None:
                 task.cancel()
-        elif isinstance(fact, ChannelSaid):
-            await self._say(fact.channel, fact.text)
+        else:
+            await self._say(tiding.channel, tiding.text)
 
     async def _say(self, session: str, text: str) -> None:
         channel = self._channels.get(session)

@@ -6,6 +6,7 @@ from typing import Any
 
 import ray
 
+from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.kernel.answers import Answer
 
@@ -51,8 +52,8 @@ class RemoteServices:
 
     def last_words(self, grant: str, reason: str) -> None:
         """Say, from a thread, why this process is about to end."""
-        ray.get(self._supervisor.serve.remote(grant, "last_words", (reason,)), timeout=LAST_WORDS_S)
+        ray.get(self._supervisor.serve.remote(grant, "last_words", packed((reason,))), timeout=LAST_WORDS_S)
 
     async def _ask(self, token: str, name: str, *given: Any) -> Any:
-        answer: Answer = await self._supervisor.serve.remote(token, name, given)
+        answer: Answer = opened(await self._supervisor.serve.remote(token, name, packed(given)))
         return answer.taken()

@@ -10,9 +10,9 @@ import ray
 from sessiontree.actors.baggage import open_for_gateway
 from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.host import HostSettings
+from sessiontree.actors.wire import opened, packed
 from sessiontree.kernel.answers import Hello, Standing
 from sessiontree.kernel.equipping import Equipping
-from sessiontree.kernel.frames import PollReply
 from sessiontree.kernel.gateway_frames import GatewayFrame
 from sessiontree.kernel.gateway_host import GatewayHost
 from sessiontree.kernel.host_process import OwnProcess, resident_bytes
@@ -36,14 +36,15 @@ class GatewayShell:
         return Hello(os.getpid(), "structural")
 
     @ray.method(num_returns=0)
-    async def submit(self, frames: tuple[tuple[int, GatewayFrame], ...]) -> None:
+    async def submit(self, data: bytes) -> None:
         """Take frames in, once everything they need is here."""
+        frames: tuple[tuple[int, GatewayFrame], ...] = opened(data)
         await self._equipping.fetch(frames)
         self._core.receive(frames)
 
-    async def poll(self, after: int, wait_s: float) -> PollReply:
+    async def poll(self, after: int, wait_s: float) -> bytes:
         """Return answers after a number."""
-        return await self._core.poll(after, wait_s)
+        return packed(await self._core.poll(after, wait_s))
 
     @ray.method(concurrency_group="control")
     async def standing(self) -> Standing:

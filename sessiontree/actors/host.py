@@ -13,10 +13,11 @@ import ray
 
 from sessiontree.actors.baggage import open_for_host
 from sessiontree.actors.calling import RemoteServices
+from sessiontree.actors.wire import opened, packed
 from sessiontree.kernel.answers import Hello, Standing
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipping import Equipping
-from sessiontree.kernel.frames import Frame, PollReply
+from sessiontree.kernel.frames import Frame
 from sessiontree.kernel.host import HostCore, HostEquipment
 from sessiontree.kernel.host_process import OwnProcess, resident_bytes
 from sessiontree.kernel.progress import ProgressHub
@@ -66,14 +67,15 @@ class HostShell:
         self._core = HostCore(self._equipping.of, self._services, ProgressHub(), clock.now_ms, self._process)
 
     @ray.method(num_returns=0)
-    async def submit(self, frames: tuple[tuple[int, Frame], ...]) -> None:
+    async def submit(self, data: bytes) -> None:
         """Take frames in, once everything they need is here."""
+        frames: tuple[tuple[int, Frame], ...] = opened(data)
         await self._equipping.fetch(frames)
         self._core.receive(frames)
 
-    async def poll(self, after: int, wait_s: float) -> PollReply:
+    async def poll(self, after: int, wait_s: float) -> bytes:
         """Return outcomes after a number."""
-        return await self._core.poll(after, wait_s)
+        return packed(await self._core.poll(after, wait_s))
 
     @ray.method(concurrency_group="control")
     async def standing(self) -> Standing:

@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
 
+from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import SessionClosed, SessionTreeError, TreeNotFound
 from sessiontree.kernel.answers import Answer
@@ -60,12 +61,12 @@ class Line:
 
     async def end(self) -> None:
         """Let the supervisor end its hosts and close its journal."""
-        await self.actor.ask.remote(self._key, "close", ())
+        await self.actor.ask.remote(self._key, "close", packed(()))
 
     def tell(self, name: str, *given: Any) -> None:
         """Say something without waiting for an answer."""
         if not self._closed:
-            self.actor.command.remote(self._key, name, given)
+            self.actor.command.remote(self._key, name, packed(given))
 
     async def ask(self, name: str, *given: Any, plain: bool = False) -> Any:
         """Ask the supervisor, as often as it is lost meanwhile.
@@ -82,7 +83,7 @@ class Line:
         while True:
             wanted = (*given, True) if again and name in AGAIN else given
             try:
-                answer: Answer = await self._asked(name, wanted, plain)
+                answer: Answer = opened(await self._asked(name, wanted, plain))
             except (ActorUnavailableError, ActorDiedError) as error:
                 self._check(error)
                 await asyncio.sleep(RESTART_S)
@@ -97,12 +98,12 @@ class Line:
 
     def _asked(self, name: str, given: tuple[Any, ...], plain: bool) -> Any:
         if plain:
-            return self.actor.command.remote(self._key, name, given)
+            return self.actor.command.remote(self._key, name, packed(given))
         if name in IN_ORDER:
             # Calls of an actor may overtake each other; what a program says in order is heard in order.
             self._number += 1
-            return self.actor.ask.remote(self._key, name, given, self._number)
-        return self.actor.ask.remote(self._key, name, given)
+            return self.actor.ask.remote(self._key, name, packed(given), self._number)
+        return self.actor.ask.remote(self._key, name, packed(given))
 
     def ask_now(self, name: str, *given: Any) -> Any:
         """Ask a plain question and wait for its answer, some milliseconds, without the loop.
@@ -111,12 +112,13 @@ class Line:
             SessionTreeError: as the supervisor says, or that it does not answer now.
         """
         try:
-            answer: Answer = ray.get(self.actor.command.remote(self._key, name, given), timeout=ANSWER_S)
+            data = ray.get(self.actor.command.remote(self._key, name, packed(given)), timeout=ANSWER_S)
         except (ActorUnavailableError, ActorDiedError, GetTimeoutError) as error:
             self._check(error)
             raise SessionTreeError(
                 f"asked the supervisor to {name}: it is starting again; try again"
             ) from error
+        answer: Answer = opened(data)
         if answer.incarnation != self._incarnation and isinstance(answer.error, TreeNotFound):
             raise SessionTreeError(f"asked the supervisor to {name}: it is starting again; try again")
         return answer.taken()
@@ -127,7 +129,7 @@ class Line:
         Raises:
             JournalError: its state directory can't be used.
         """
-        answer: Answer = await self.actor.ask.remote(self._key, "open", ())
+        answer: Answer = opened(await self.actor.ask.remote(self._key, "open", packed(())))
         answer.taken()
         self._incarnation = answer.incarnation
         self._number = 0
@@ -153,5 +155,6 @@ class Line:
             return
         await self.begin()
         for tree_id, (agents, baggage) in list(self._open.items()):
-            answer: Answer = await self.actor.ask.remote(self._key, "resume", (tree_id, agents, baggage))
+            given = packed((tree_id, agents, baggage))
+            answer: Answer = opened(await self.actor.ask.remote(self._key, "resume", given))
             answer.taken()

@@ -15,6 +15,7 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.journal.record import Record
 from sessiontree.kernel.owner import SessionRecord
 from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.kernel.tidings import Tiding
 from sessiontree.tree.receipt import ReceiptLine
 from sessiontree.tree.stimuli import SpawnAsked
 
@@ -66,10 +67,10 @@ class RemoteOwner:
         records: list[Record] = await self._line.ask("read", tree_id, after_seq, max_n, wait_s)
         return records
 
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
-        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
-        records: list[Record] = await self._line.ask("read_tree", tree_id, after_seq, wait_s)
-        return records
+    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[Tiding]]:
+        """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
+        found: tuple[int, list[Tiding]] = await self._line.ask("tidings", tree_id, after_seq, wait_s)
+        return found
 
     def record_of(self, tree_id: str, session: str) -> SessionRecord:
         """Return a session's durable facts."""
@@ -95,11 +96,6 @@ class RemoteOwner:
         """Return the requests that wait for a person, oldest first."""
         requests: list[ApprovalRequest] = self._line.ask_now("pending", tree_id)
         return requests
-
-    def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
-        """Return a request that waits for a person, None where it does not or no more."""
-        request: ApprovalRequest | None = self._line.ask_now("shown", tree_id, request_id)
-        return request
 
     def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
         """Return every session of a tree and how it stands."""

@@ -17,9 +17,9 @@ from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
 from sessiontree.actors.jail import confined, victims_for
 from sessiontree.actors.transport import RayTransport
+from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.door.server import DoorServer
-from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.serving import Serving
 from sessiontree.kernel.settings import OBSERVING, Settings
 
@@ -57,22 +57,22 @@ class SupervisorShell:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transports: set[RayTransport] = set()
 
-    async def ask(self, key: str, name: str, given: tuple[Any, ...], number: int | None = None) -> Answer:
+    async def ask(self, key: str, name: str, given: bytes, number: int | None = None) -> bytes:
         """Answer the creating program."""
         self._loop = asyncio.get_running_loop()
-        return await self._serving.ask(key, name, given, number)
+        return packed(await self._serving.ask(key, name, opened(given), number))
 
     @ray.method(concurrency_group="control")
-    async def command(self, key: str, name: str, given: tuple[Any, ...]) -> Answer:
+    async def command(self, key: str, name: str, given: bytes) -> bytes:
         """Answer the creating program, however many calls wait in the other group."""
+        asking = self._serving.ask(key, name, opened(given))
         if self._loop is None:
-            return await self._serving.ask(key, name, given)
-        answer = asyncio.run_coroutine_threadsafe(self._serving.ask(key, name, given), self._loop)
-        return await asyncio.wrap_future(answer)
+            return packed(await asking)
+        return packed(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop)))
 
-    async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> Answer:
+    async def serve(self, token: str, name: str, given: bytes) -> bytes:
         """Answer a host."""
-        return await self._serving.serve(token, name, given)
+        return packed(await self._serving.serve(token, name, opened(given)))
 
     def _start_host(self, pool: str, name: str) -> RayTransport:
         settings, victims = self._settings, None

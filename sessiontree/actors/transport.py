@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.errors import words_of
 from sessiontree.kernel.answers import Hello, Standing
 from sessiontree.kernel.errors import HostLost
@@ -70,8 +71,9 @@ class RayTransport:
             TimeoutError: it did not answer in time.
         """
         wait_s = min(wait_s, POLL_S)
-        reply: PollReply = await self._answer(self.actor.poll.remote(after, wait_s), wait_s + ANSWER_S)
+        data = await self._answer(self.actor.poll.remote(after, wait_s), wait_s + ANSWER_S)
         self._deaf_since = None
+        reply: PollReply = opened(data)
         return reply
 
     async def lag_s(self) -> float:
@@ -100,7 +102,7 @@ class RayTransport:
     def _flush(self) -> None:
         frames, self._buffer = tuple(self._buffer), []
         if not self._closed:
-            self.actor.submit.remote(frames)
+            self.actor.submit.remote(packed(frames))
 
     async def _answer(self, ref: Any, within_s: float) -> Any:
         try:

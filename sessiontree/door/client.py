@@ -19,6 +19,7 @@ from sessiontree.door.asking import Asking
 from sessiontree.journal.record import Record
 from sessiontree.kernel.owner import SessionRecord
 from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.kernel.reports import ActorRow
 from sessiontree.tree.receipt import ReceiptLine
 from sessiontree.version import VERSION
 
@@ -80,6 +81,11 @@ class DoorClient:
     def is_connected(self) -> bool:
         """Whether the runtime can still be asked."""
         return self._asking.is_open
+
+    @property
+    def release(self) -> str:
+        """The runtime's release."""
+        return self._asking.release
 
     async def open_trees(self) -> list[str]:
         """Return the ids of all trees open there, the one opened first first."""
@@ -182,6 +188,16 @@ class DoorClient:
     async def is_open(self, tree_id: str) -> bool:
         """Whether a tree is kept there."""
         return bool((await self._asking.ask("is_open", tree_id=tree_id)).value)
+
+    async def actors(self) -> list[ActorRow]:
+        """Return every process of the runtime, and the session it embodies."""
+        return [
+            self._made(values.actor_from_wire, actor) for actor in (await self._asking.ask("actors")).items
+        ]
+
+    async def security(self) -> dict[str, JsonValue] | None:
+        """Return what protects the engine the runtime runs on, now; None where it has none."""
+        return self._made(values.security_from_wire, (await self._asking.ask("security")).value)
 
     def _made(self, make: Callable[[Any], T], wire: Any) -> T:
         try:

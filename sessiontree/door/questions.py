@@ -133,6 +133,15 @@ async def _is_open(owner: Owner, given: Given, who: str) -> Told:
     return Told(owner.is_open(given.text("tree_id")))
 
 
+async def _actors(owner: Owner, given: Given, who: str) -> Told:
+    return Told(items=map(values.actor_to_wire, owner.actors()))
+
+
+async def _security(owner: Owner, given: Given, who: str) -> Told:
+    security = await owner.security()
+    return Told(None if security is None else dict(security))
+
+
 QUESTIONS: Mapping[str, Question] = {
     "open_trees": _open_trees,
     "report": _report,
@@ -151,5 +160,7 @@ QUESTIONS: Mapping[str, Question] = {
     "room": _room,
     "is_over": _is_over,
     "is_open": _is_open,
+    "actors": _actors,
+    "security": _security,
 }
 """What can be asked; creating, resuming, spawning and letting go are the creating program's alone."""

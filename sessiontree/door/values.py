@@ -8,6 +8,7 @@ from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.codec import from_wire, to_wire
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
@@ -16,6 +17,7 @@ from sessiontree.contracts.usage import Usage
 from sessiontree.journal.record import Record
 from sessiontree.kernel.owner import SessionRecord
 from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.kernel.reports import ActorRow
 from sessiontree.tree.receipt import ReceiptLine
 
 
@@ -111,6 +113,25 @@ def call_from_wire(wire: Mapping[str, Any]) -> CallReply:
     if not isinstance(message, ToolResultMessage):
         raise ValueError("the result of a call is no tool's message")
     return CallReply(wire["outcome"], message)
+
+
+def actor_to_wire(actor: ActorRow) -> dict[str, Any]:
+    """Return a process of the runtime under the names of its members."""
+    return _members(actor)
+
+
+def actor_from_wire(wire: Mapping[str, Any]) -> ActorRow:
+    """Return the process of a wire object."""
+    return ActorRow(**wire)
+
+
+def security_from_wire(wire: Mapping[str, Any] | None) -> dict[str, JsonValue] | None:
+    """Return what protects a runtime's engine.
+
+    Raises:
+        TypeError, ValueError: it is no object.
+    """
+    return None if wire is None else dict(wire)
 
 
 def _members(value: Any) -> dict[str, Any]:

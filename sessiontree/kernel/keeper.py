@@ -19,13 +19,7 @@ from sessiontree.contracts.errors import JournalError, SessionClosed, words_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import (
-    Posted,
-    PostsTaken,
-    ResultHeld,
-    SessionStirred,
-    UsageCharged,
-)
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid, TreeFact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.kernel.carrying import Carrier
@@ -50,8 +44,6 @@ from sessiontree.tree.stimuli import TreeStimulus
 
 METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
 """Members of a budget that a reply uses up."""
-_ROUTINE = frozenset({UsageCharged, PostsTaken, SessionStirred, ResultHeld, Posted})
-"""Facts of a tree that nobody needs to be woken for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +77,8 @@ class TreeKeeper:
         self.news = asyncio.Event()
         """Set whenever facts became durable; who waits clears it first."""
         self.tidings = asyncio.Event()
-        """Set when durable facts of the tree itself say more than what was used or taken."""
+        """Set when durable facts are there that a desk acts on: shown, decided, said."""
+        self._shown = {name for name, request in state.requests.items() if request.how == "show"}
         self.told_seq = 0
         """Number of the newest of those."""
         self._settling: Waiters[None] = Waiters()
@@ -210,7 +203,22 @@ class TreeKeeper:
         for fact in new_facts:
             evolve(self.state, fact)
         instructions.extend(new_instructions)
-        return any(type(fact) not in _ROUTINE for fact in new_facts)
+        tells = [self._is_tidings(fact) for fact in new_facts]  # each is looked at: they are counted
+        return any(tells)
+
+    def _is_tidings(self, fact: TreeFact) -> bool:
+        """Whether somebody at a channel is to be shown something, or to have it taken away."""
+        if isinstance(fact, ApprovalWaiting):
+            if fact.how == "show":
+                self._shown.add(fact.request_id)
+                return True
+        elif isinstance(fact, ApprovalDecided):
+            if fact.request_id in self._shown:
+                self._shown.remove(fact.request_id)
+                return True
+        else:
+            return isinstance(fact, ChannelSaid)
+        return False
 
     def _carry_out(
         self,
@@ -222,12 +230,21 @@ class TreeKeeper:
     ) -> None:
         if counted is not None:
             counted.commits -= 1
+        if self.failure is None:
+            self._do(seat, local, instructions, counted)
+        # Else closed here since: what follows is owed, and done by whoever resumes the tree.
         self.news.set()
         if told_seq:
             self.told_seq = max(self.told_seq, told_seq)
             self.tidings.set()
-        if self.failure is not None:
-            return  # closed here since: what follows is owed, and done by whoever resumes the tree
+
+    def _do(
+        self,
+        seat: Seat | None,
+        local: Sequence[Any],
+        instructions: Sequence[TreeInstruction],
+        counted: Seat | None,
+    ) -> None:
         if seat is not None:
             for each in local:
                 self._carrier.for_session(seat, each)

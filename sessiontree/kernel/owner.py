@@ -28,6 +28,7 @@ from sessiontree.kernel.again import call_in, reply_in
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.reports import ActorRow, report_of
 from sessiontree.kernel.supervisor import SupervisorCore
+from sessiontree.kernel.tidings import Tiding, tidings_in
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
 
@@ -155,9 +156,12 @@ class Owner:
         """Return durable facts after a number, waiting for the first."""
         return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)
 
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
-        """Return the tree's own durable facts after a number, waiting for news that matter to people."""
-        return await self._supervisor.read_tree(tree_id, after_seq, wait_s)
+    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[Tiding]]:
+        """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
+        records = await self._supervisor.read_tree(tree_id, after_seq, wait_s)
+        if not records:
+            return after_seq, []
+        return records[-1].seq, tidings_in(records, self._supervisor.tree(tree_id).state)
 
     def actors(self) -> list[ActorRow]:
         """Return every process of the runtime, and the session it embodies."""

@@ -29,8 +29,8 @@ RESEND_AFTER_S: Final = 3.0
 MOST_LOSSES: Final = 2
 FOR_OWNER: Final = frozenset(
     {
-        "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "read_tree",
-        "record_of", "last_seq", "report", "room", "pending", "shown", "receipt", "is_over", "is_open",
+        "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "tidings",
+        "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_open",
     }
 )  # fmt: skip
 """What the creating program may ask of the kernel."""

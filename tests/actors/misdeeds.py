@@ -25,6 +25,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
+from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolResultMessage
@@ -146,9 +147,9 @@ async def forge(ctx: ToolContext) -> JsonValue:
             except SessionTreeError as error:
                 outcomes.append(type(error).__name__)
     for name, given in (("stop", ("main", "x")), ("decide", ()), ("create", ()), ("open", ())):
-        answer = await supervisor.ask.remote(link.grant, name, given)
+        answer = opened(await supervisor.ask.remote(link.grant, name, packed(given)))
         outcomes.append("taken" if answer.error is None else type(answer.error).__name__)
-    answer = await supervisor.serve.remote(link.grant, "baggage", ("t#1",))
+    answer = opened(await supervisor.serve.remote(link.grant, "baggage", packed(("t#1",))))
     outcomes.append("taken" if answer.error is None else type(answer.error).__name__)
     return " ".join(outcomes)
 

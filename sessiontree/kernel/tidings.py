@@ -1,0 +1,55 @@
+"""What a desk acts on, read from a tree's facts: requests to show, requests decided, messages for channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
+from sessiontree.journal.record import Record
+from sessiontree.kernel.replay import fact_of
+from sessiontree.tree.receipt import request_of
+from sessiontree.tree.state import TreeState
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A request waits for a person."""
+
+    request: ApprovalRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A request waits no more."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something was said on a session's channel."""
+
+    channel: str
+    text: str
+
+
+Tiding: TypeAlias = Shown | Decided | Said
+
+
+def tidings_in(records: Iterable[Record], state: TreeState) -> list[Tiding]:
+    """Return what of a tree's facts concerns a desk, in their order; a request decided since is not shown."""
+    tidings: list[Tiding] = []
+    for record in records:
+        fact: Any = fact_of(record.text)
+        if isinstance(fact, ApprovalWaiting) and fact.how == "show":
+            request = request_of(state, fact.request_id)
+            if request is not None:
+                tidings.append(Shown(request))
+        elif isinstance(fact, ApprovalDecided):
+            tidings.append(Decided(fact.request_id))
+        elif isinstance(fact, ChannelSaid):
+            tidings.append(Said(fact.channel, fact.text))
+    return tidings
