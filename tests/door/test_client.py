@@ -21,13 +21,16 @@ from sessiontree.contracts.errors import (
     SessionNotFound,
     TreeNotFound,
 )
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import ApprovalDecided
 from sessiontree.door.client import DoorClient
 from sessiontree.door.place import open_door
+from sessiontree.door.server import DoorServer
 from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import Reply
+from sessiontree.version import VERSION
 from tests.door.errands import errands
 
 LONGEST_S = 20.0
@@ -56,6 +59,8 @@ async def test_what_is_answered_is_what_the_owner_says(tree: SessionTree, client
     assert await client.last_seq(tree_id) == owner.last_seq(tree_id)
     assert await client.room(tree_id, "main") == owner.room(tree_id, "main")
     assert await client.read(tree_id, 2, 3, 0.0) == await owner.read(tree_id, 2, 3, 0.0)
+    assert await client.actors() == owner.actors()
+    assert await client.security() is None
     assert await client.is_open(tree_id)
     assert not await client.is_open("t0")
     assert not await client.is_over(tree_id)
@@ -63,10 +68,28 @@ async def test_what_is_answered_is_what_the_owner_says(tree: SessionTree, client
     assert (reply.outcome, reply.message.is_error) == ("ok", False)
 
 
+async def test_what_protects_an_engine_is_told(tree: SessionTree, tmp_path: Path) -> None:
+    """It is looked up for each question, and comes as it is."""
+    backend: Any = tree._backend
+    told: list[dict[str, JsonValue]] = [
+        {"listening": []},
+        {"listening": [{"port": 8265}], "auth_mode": "token"},
+    ]
+    looked_up = iter(told)
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    server = DoorServer(Owner(backend.supervisor, lambda: next(looked_up)), place)
+    server.start()
+    async with await DoorClient.connect(place) as client:
+        assert [await client.security(), await client.security()] == told
+        assert client.release == VERSION
+    await server.close()
+
+
 def test_the_client_is_an_owner_from_afar() -> None:
     """Every method of the port but spawning is there, with the same leading parameters."""
     for name, method in vars(OwnerPort).items():
-        if name.startswith("_") or name == "spawn":
+        if name.startswith("_") or name in {"spawn", "tidings"}:
             continue
         wanted = list(inspect.signature(method).parameters)
         found = list(inspect.signature(getattr(DoorClient, name)).parameters)

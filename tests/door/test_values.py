@@ -21,6 +21,7 @@ from sessiontree.door import values
 from sessiontree.journal.record import Record
 from sessiontree.kernel.owner import SessionRecord
 from sessiontree.kernel.replies import CallReply, Reply
+from sessiontree.kernel.reports import ActorRow
 from sessiontree.testing.strategies import floats, instances_of, texts, tool_results
 from sessiontree.tree.receipt import ReceiptLine
 
@@ -39,13 +40,14 @@ CASES: list[tuple[SearchStrategy[Any], Callable[[Any], Any], Callable[[Any], Any
     (instances_of(Record), values.record_to_wire, values.record_from_wire),
     (instances_of(Reply), values.reply_to_wire, values.reply_from_wire),
     (st.builds(CallReply, texts, tool_results), values.call_to_wire, values.call_from_wire),
+    (instances_of(ActorRow), values.actor_to_wire, values.actor_from_wire),
     (
         instances_of(SessionRecord),
         lambda record: [values.history_to_wire(record), list(record.facts)],
         lambda wire: values.history_from_wire(*wire),
     ),
 ]
-NAMES = ["report", "request", "receipt", "record", "reply", "call", "history"]
+NAMES = ["report", "request", "receipt", "record", "reply", "call", "actor", "history"]
 
 
 def comes_back(to_wire: Callable[[Any], Any], from_wire: Callable[[Any], Any], value: Any) -> None:
