@@ -19,9 +19,9 @@ from sessiontree.contracts.errors import JournalError, SessionClosed, words_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid, TreeFact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
+from sessiontree.kernel.bell import Bell
 from sessiontree.kernel.carrying import Carrier
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.frames import Adopt, Outcome, Watch
@@ -76,11 +76,7 @@ class TreeKeeper:
         """How many watch the tree's progress."""
         self.news = asyncio.Event()
         """Set whenever facts became durable; who waits clears it first."""
-        self.tidings = asyncio.Event()
-        """Set when durable facts are there that a desk acts on: shown, decided, said."""
-        self._shown = {name for name, request in state.requests.items() if request.how == "show"}
-        self.told_seq = 0
-        """Number of the newest of those."""
+        self.bell = Bell(name for name, request in state.requests.items() if request.how == "show")
         self._settling: Waiters[None] = Waiters()
         self._settled = 0
         self._around = around
@@ -203,22 +199,7 @@ class TreeKeeper:
         for fact in new_facts:
             evolve(self.state, fact)
         instructions.extend(new_instructions)
-        tells = [self._is_tidings(fact) for fact in new_facts]  # each is looked at: they are counted
-        return any(tells)
-
-    def _is_tidings(self, fact: TreeFact) -> bool:
-        """Whether somebody at a channel is to be shown something, or to have it taken away."""
-        if isinstance(fact, ApprovalWaiting):
-            if fact.how == "show":
-                self._shown.add(fact.request_id)
-                return True
-        elif isinstance(fact, ApprovalDecided):
-            if fact.request_id in self._shown:
-                self._shown.remove(fact.request_id)
-                return True
-        else:
-            return isinstance(fact, ChannelSaid)
-        return False
+        return self.bell.concerns(new_facts)
 
     def _carry_out(
         self,
@@ -235,8 +216,7 @@ class TreeKeeper:
         # Else closed here since: what follows is owed, and done by whoever resumes the tree.
         self.news.set()
         if told_seq:
-            self.told_seq = max(self.told_seq, told_seq)
-            self.tidings.set()
+            self.bell.ring(told_seq)
 
     def _do(
         self,
@@ -267,7 +247,7 @@ class TreeKeeper:
         for waiters in (self.replies, self.calls, self.results, self._settling):
             waiters.fail_all(self.failure)
         self.news.set()
-        self.tidings.set()
+        self.bell.ring(0)
 
     def watch(self, change: int) -> None:
         """Count those who watch the tree; hosts hear when the first comes and when the last goes."""

@@ -151,7 +151,7 @@ class SupervisorCore:
         config, state, last_ms = load_tree(self.journal, tree_id)
         self.clock.note(last_ms)
         keeper = self._keeper(config, state, agents)
-        keeper.told_seq = self.journal.last_seq(tree_id)
+        keeper.bell.told_seq = self.journal.last_seq(tree_id)
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
             seat = keeper.seat_of(session)
@@ -206,12 +206,11 @@ class SupervisorCore:
         try:
             async with asyncio.timeout(wait_s):
                 while True:
-                    keeper.tidings.clear()
-                    if keeper.told_seq > after_seq:
+                    if keeper.bell.told_seq > after_seq:
                         records = self.journal.read_session(tree_id, "", after_seq=after_seq)
                         if records:
                             return records
-                    await keeper.tidings.wait()
+                    await keeper.bell.wait()
         except TimeoutError:
             return []
         return self.journal.read_session(tree_id, "", after_seq=after_seq)

@@ -1,0 +1,47 @@
+"""Waking whoever waits at a desk: only for facts that a desk acts on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid, TreeFact
+
+
+class Bell:
+    """Knows which requests are shown and up to which fact was told.
+
+    Args:
+        shown: Ids of the requests that wait for a person already.
+    """
+
+    def __init__(self, shown: Iterable[str]) -> None:
+        """Begin with nothing told."""
+        self.told_seq = 0
+        """Number of the newest fact a desk acts on."""
+        self._shown = set(shown)
+        self._rang = asyncio.Event()
+
+    def concerns(self, facts: Iterable[TreeFact]) -> bool:
+        """Take facts in, each once and in order; returns whether a desk acts on any."""
+        found = [self._concerns(fact) for fact in facts]
+        return any(found)
+
+    def _concerns(self, fact: TreeFact) -> bool:
+        if isinstance(fact, ApprovalWaiting) and fact.how == "show":
+            self._shown.add(fact.request_id)
+            return True
+        if isinstance(fact, ApprovalDecided) and fact.request_id in self._shown:
+            self._shown.remove(fact.request_id)
+            return True
+        return isinstance(fact, ChannelSaid)
+
+    def ring(self, seq: int) -> None:
+        """Wake everybody: facts up to a number are durable."""
+        self.told_seq = max(self.told_seq, seq)
+        self._rang.set()
+
+    async def wait(self) -> None:
+        """Wait for the next ring; whoever asks looks at ``told_seq`` first, without waiting in between."""
+        self._rang.clear()
+        await self._rang.wait()
