@@ -12,6 +12,7 @@ from sessiontree.runtime import BackendName
 from sessiontree.sync.portal import PORTAL
 from tests.behaviours.opening import BACKENDS
 from tests.behaviours.switchboard import Switchboard
+from tests.sync.gated import Gated
 from tests.sync.opening import PATIENCE_S, Opener
 
 
@@ -38,6 +39,12 @@ def open_tree(backend: BackendName, tmp_path: Path) -> Opener:
     return Opener(backend, workspace, tmp_path / "state")
 
 
+@pytest.fixture
+def gated(board: Switchboard) -> Gated:
+    """A model that answers when it is let."""
+    return Gated(board)
+
+
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
     """The portal has ended with the test's last tree, and so has every thread of the package."""
@@ -50,5 +57,10 @@ def nothing_left() -> Iterator[None]:
 
 
 def ours() -> list[threading.Thread]:
-    """Return the threads of the package that live."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith("sessiontree")]
+    """Return the threads of the package that live, but for the engine's: other tests' Ray may be running."""
+    names = {thread: thread.name for thread in threading.enumerate()}
+    return [
+        thread
+        for thread, name in names.items()
+        if name.startswith("sessiontree") and name != "sessiontree-engine"
+    ]

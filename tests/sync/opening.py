@@ -25,16 +25,22 @@ class Opener:
     backend: BackendName
     workspace: Path
     state_dir: Path
+    shared: Runtime | None = None
+    """Serves the trees; None where each has a runtime of its own."""
 
     def __call__(self, model: Model, **options: Any) -> SessionTree:
         """Return a tree that is not open yet."""
-        given = {"state_dir": self.state_dir, "backend": self.backend, **options}
+        given = self._served(options)
         return SessionTree(given.pop("workspace", self.workspace), model=model, **given)
 
     def resume(self, tree_id: str, model: Model, **options: Any) -> SessionTree:
         """Return a tree taken up from the journal, open."""
-        given = {"state_dir": self.state_dir, "backend": self.backend, **options}
-        return SessionTree.resume(tree_id, model=model, **given)
+        return SessionTree.resume(tree_id, model=model, **self._served(options))
+
+    def _served(self, options: dict[str, Any]) -> dict[str, Any]:
+        if self.shared is None:
+            return {"state_dir": self.state_dir, "backend": self.backend, **options}
+        return {"runtime": self.shared, **options}
 
     def runtime(self) -> Runtime:
         """Return a runtime over the state directory."""

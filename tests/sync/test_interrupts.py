@@ -6,41 +6,13 @@ import threading
 
 import pytest
 
-from sessiontree import ApprovalRequest, AsyncFunctionModel, Limits, ModelRequest, ScriptedModel, call
-from sessiontree.models.answers import Answer
+from sessiontree import ApprovalRequest, Limits, ScriptedModel, call
 from sessiontree.sync import SessionTree
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.signals import Flag, Turnstile
-from tests.behaviours.switchboard import Switchboard
+from tests.sync.gated import Gated
 from tests.sync.opening import PATIENCE_S, Caller, Opener, blocked_in, interrupted_when
 
 PATIENT = Limits(approval_patience_s=None)
-
-
-class Gated:
-    """A model that answers when it is let."""
-
-    def __init__(self, board: Switchboard) -> None:
-        self.asked = Flag(board)
-        self.gate = Turnstile(board)
-        asked, gate = self.asked, self.gate
-
-        async def reply(request: ModelRequest) -> Answer:
-            asked.set()
-            await gate.acquire()
-            return f"heard {request.messages[-1].text}"
-
-        self.model = AsyncFunctionModel(reply)
-
-    def is_asked(self) -> bool:
-        """Block until the model was asked."""
-        return self.asked.wait_blocking(PATIENCE_S)
-
-
-@pytest.fixture
-def gated(board: Switchboard) -> Gated:
-    """A model that answers when it is let."""
-    return Gated(board)
 
 
 def test_a_message_survives_the_interrupt_of_its_send(open_tree: Opener, gated: Gated) -> None:

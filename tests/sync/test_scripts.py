@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -38,22 +39,36 @@ def opened(model=MODEL, **options):
 """
 
 
-def run(place: Path, backend: str, source: str, typed: str = "", complains: str = "") -> str:
-    """Run a program in an interpreter of its own and return what it printed; it must end well and in time."""
+def begin(place: Path, backend: str, source: str) -> subprocess.Popen[str]:
+    """Start a program in an interpreter and a process group of its own, as a shell does."""
     program = place / "program.py"
     program.write_text(OPENING + textwrap.dedent(source))
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-W", "ignore::DeprecationWarning", str(program), str(place), backend],
-        input=typed,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=6 * PATIENCE_S,
+        start_new_session=True,
         env={**os.environ, "PYTHONASYNCIODEBUG": ""},
     )
-    assert done.returncode == 0, done.stderr
-    assert complains in done.stderr if complains else done.stderr == "", done.stderr
-    return done.stdout
+
+
+def finish(program: subprocess.Popen[str], typed: str = "", complains: str = "") -> str:
+    """Return what a program printed; it must end well and in time, and never outlives its test."""
+    with program:
+        try:
+            printed, complaints = program.communicate(typed, 6 * PATIENCE_S)
+        finally:
+            program.kill()
+    assert program.returncode == 0, complaints
+    assert complains in complaints if complains else complaints == "", complaints
+    return printed
+
+
+def run(place: Path, backend: str, source: str, typed: str = "", complains: str = "") -> str:
+    """Run a program and return what it printed."""
+    return finish(begin(place, backend, source), typed, complains)
 
 
 def test_a_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: BackendName) -> None:
@@ -130,9 +145,50 @@ def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> Non
     assert lines[-1] == "heard more"
 
 
-@pytest.mark.parametrize("end", ["pass", pytest.param("sys.exit()", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+def test_an_interrupt_from_the_terminal_leaves_the_tree(tmp_path: Path, backend: BackendName) -> None:
+    """Ctrl-C reaches every process of the group: the waiting ends, sessions and their processes go on."""
+    program = begin(
+        tmp_path,
+        backend,
+        """
+        import asyncio
+
+        async def think(request):
+            if request.session_id == "main/b1":
+                await asyncio.Event().wait()
+            return reply(request)
+
+        if __name__ == "__main__":
+            with opened(AsyncFunctionModel(think)) as tree:
+                print(tree.main.send("hello"))
+                branch = tree.main.spawn("branch", "think")
+                try:
+                    print("waiting", flush=True)
+                    branch.result()
+                except KeyboardInterrupt:
+                    print("interrupted")
+                print(tree.main.send("again"))
+                print(*(str(line.status) for line in branch.cancel()))
+        """,
+    )
+    assert program.stdout is not None
+    printed = [program.stdout.readline() for _ in range(2)]
+    assert printed == ["heard hello\n", "waiting\n"], program.communicate()[1]
+    os.killpg(program.pid, signal.SIGINT)
+    assert finish(program) == "interrupted\nheard again\ncancelled\n"
+
+
+ENDS = [
+    ("local", "pass"),
+    pytest.param("local", "sys.exit()", marks=pytest.mark.slow),
+    pytest.param("ray", "pass", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("backend", "end"), ENDS)
 def test_the_interpreters_end_closes_what_is_open(tmp_path: Path, backend: BackendName, end: str) -> None:
-    """A program that forgot to close ends at once, and its trees can be taken up by the next."""
+    """A program that forgot to close ends at once, and its trees can be taken up by the next, anywhere."""
     tree_id = run(
         tmp_path,
         backend,
@@ -147,7 +203,7 @@ def test_the_interpreters_end_closes_what_is_open(tmp_path: Path, backend: Backe
     ).strip()
     printed = run(
         tmp_path,
-        backend,
+        "local",
         f"""
         if __name__ == "__main__":
             with SessionTree.resume("{tree_id}", model=MODEL, state_dir=STATE, backend=BACKEND) as tree:
