@@ -34,6 +34,7 @@ class Mailbox:
         self._outbox: deque[tuple[int, Any]] = deque()
         self._sent = 0
         self._news = asyncio.Event()
+        self._telling: asyncio.TimerHandle | None = None
         self.closed = False
 
     def receive(self, frames: Sequence[tuple[int, Any]]) -> None:
@@ -43,9 +44,14 @@ class Mailbox:
         for number, frame in frames:
             if number > self._received:
                 self._early[number] = frame
+            else:
+                self._told = min(self._told, number - 1)  # sent again: what was told of it did not arrive
         while self._received + 1 in self._early:
             self._received += 1
             self._take(self._early.pop(self._received))
+        if self._telling is None and self._received > self._told and not self.closed:
+            # A poll may wait already, and what was taken may never have an answer.
+            self._telling = asyncio.get_running_loop().call_later(ACK_AFTER_S, self._tell)
 
     def put(self, answer: Any) -> None:
         """Keep an answer for the next poll."""
@@ -68,9 +74,8 @@ class Mailbox:
             outbox.popleft()
         if not outbox and not self.closed:
             self._news.clear()
-            untold = self._received > self._told
             try:
-                async with asyncio.timeout(min(wait_s, ACK_AFTER_S) if untold else wait_s):
+                async with asyncio.timeout(wait_s):
                     await self._news.wait()
             except TimeoutError:
                 self._told = self._received
@@ -83,4 +88,11 @@ class Mailbox:
     def close(self) -> None:
         """Take nothing more; whoever polls learns of it."""
         self.closed = True
+        if self._telling is not None:
+            self._telling.cancel()
         self._news.set()
+
+    def _tell(self) -> None:
+        self._telling = None
+        if self._received > self._told:
+            self._news.set()
