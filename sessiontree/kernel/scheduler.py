@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.kernel.errors import HostLost
 from sessiontree.kernel.frames import Feed, Kill, Release
@@ -27,7 +28,7 @@ class PoolSize:
     """How many hosts a pool has."""
 
     most: int
-    """At most."""
+    """At most, besides those that dedicated sessions keep for life."""
     usual: int
     """Started before anybody is passivated; more only where every session there is busy."""
 
@@ -42,12 +43,25 @@ class Pool:
     free: list[HostLink] = field(default_factory=list)
     wanting: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
     restful: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
+    kept: set[HostLink] = field(default_factory=set)
+    """Those of dedicated sessions: nobody else ever gets them."""
     starting: set[HostLink] = field(default_factory=set)
     """Hosts that do not serve yet."""
     false_starts: int = 0
     """Hosts in a row that never served."""
     growing: asyncio.TimerHandle | None = None
     """Rings when one more host is due for those who wait."""
+
+    @property
+    def shared(self) -> int:
+        """How many hosts everybody may get, sooner or later."""
+        return len(self.links) - len(self.kept)
+
+    def forget(self, link: HostLink) -> None:
+        """Strike out a host that is gone."""
+        self.links.discard(link)
+        self.kept.discard(link)
+        self.starting.discard(link)
 
 
 class Scheduler:
@@ -78,6 +92,7 @@ class Scheduler:
         self._pool_of = pool_of
         self._grants = grants
         self._most_losses = most_losses
+        self._epochs = 0
         self.passivations = 0
 
     @property
@@ -92,7 +107,7 @@ class Scheduler:
     def warm(self, pool_name: str) -> None:
         """Start a host of a pool before anybody wants it."""
         pool = self._pools[pool_name]
-        if len(pool.links) < pool.size.most:
+        if pool.shared < pool.size.most:
             link = self._start(pool)
             if link is not None:
                 pool.free.append(link)
@@ -107,12 +122,14 @@ class Scheduler:
         """Bring what waits to a session, on a host it has or will get."""
         if seat.over:
             return
+        pool = self._pool(seat)
         if seat.link is not None:
             self._send_waiting(seat)
-        else:
-            pool = self._pool(seat)
+        elif not seat.dedicated:
             pool.wanting[seat] = None
             self._match(pool)
+        elif not seat.commits:
+            self._seat_on(pool, seat, self._keep)
 
     def settle(self, seat: Seat) -> None:
         """Note whether a session could be passivated now."""
@@ -160,8 +177,7 @@ class Scheduler:
     def lost(self, link: HostLink, lost: HostLost) -> None:
         """A host is gone: its session is adopted again elsewhere and does what it owes, or ends."""
         pool = self._pools[link.pool]
-        pool.links.discard(link)
-        pool.starting.discard(link)
+        pool.forget(link)
         if link in pool.free:
             pool.free.remove(link)
         if not lost.served:
@@ -188,7 +204,7 @@ class Scheduler:
     def _count_false_start(self, pool: Pool, lost: HostLost) -> None:
         """Where no host can be started, those who wait for one end instead of waiting for ever."""
         pool.false_starts += 1
-        if pool.false_starts > MOST_FALSE_STARTS and len(pool.links) == len(pool.starting):
+        if pool.false_starts > MOST_FALSE_STARTS and pool.starting >= pool.links - pool.kept:
             reason = f"none of {pool.false_starts} hosts could be started, the last: {lost.reason}"
             for seat in list(pool.wanting):
                 seat.keeper.on_crash(seat, reason)
@@ -204,37 +220,57 @@ class Scheduler:
                 # Its facts must be readable before another host gets them; its keeper asks again then.
                 del pool.wanting[seat]
                 continue
-            link = self._begin(pool) if seat.dedicated else self._find_link(pool)
-            if link is None:
+            if not self._seat_on(pool, seat, self._find_link):
                 return
-            del pool.wanting[seat]
-            self._seat(seat, link)
 
-    def _find_link(self, pool: Pool) -> HostLink | None:
-        if pool.free:
-            return pool.free.pop()
-        if len(pool.links) < pool.size.usual and len(pool.starting) < len(pool.wanting):
-            link = self._start(pool)
+    def _seat_on(self, pool: Pool, seat: Seat, find: Callable[[Pool, Seat], HostLink | None]) -> bool:
+        """Seat a session on the host that is found for it; False where there is none now.
+
+        One that can't be seated ends, typed, and only it: whoever wanted it may be anybody.
+        """
+        link = None
+        try:
+            link = find(pool, seat)
+            if link is None:
+                return False
+            pool.wanting.pop(seat, None)
+            self._seat(seat, link)
+        except Exception as error:  # noqa: BLE001 - a journal that can't be read, a process that can't be made
+            pool.wanting.pop(seat, None)
+            self._grants.revoke(seat)
             if link is not None:
-                return link
+                self._end(pool, link)
+            seat.keeper.on_crash(seat, f"can't be embodied: {words_of(error)}")
+        return True
+
+    def _find_link(self, pool: Pool, seat: Seat) -> HostLink | None:
+        while pool.free:
+            free = pool.free.pop()
+            if not free.stained and free.born > seat.misfit_until:
+                return free
+            self._end(pool, free)
+        if pool.shared < pool.size.usual and len(pool.starting) < len(pool.wanting):
+            started = self._start(pool)
+            if started is not None:
+                return started
         while pool.restful:
-            seat, _ = pool.restful.popitem(last=False)
-            link = seat.link
-            if link is not None and seat.restful:
-                link.send(Release(seat.session, seat.epoch))
-                self._unseat(seat, link)
+            rested, _ = pool.restful.popitem(last=False)
+            link = rested.link
+            if link is not None and rested.restful:
+                link.send(Release(rested.session, rested.epoch))
+                self._unseat(rested, link)
                 self.passivations += 1
-                if not link.stained:
+                if not link.stained and link.born > seat.misfit_until:
                     return link
                 self._end(pool, link)
-        if len(pool.links) < pool.size.most and not pool.starting and pool.growing is None:
+        if pool.shared < pool.size.most and not pool.starting and pool.growing is None:
             pool.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._grow, pool)
         return None
 
     def _grow(self, pool: Pool) -> None:
         pool.growing = None
-        if pool.wanting and not pool.starting and len(pool.links) < pool.size.most:
-            self._start(pool)
+        if pool.wanting and not pool.starting and pool.shared < pool.size.most:
+            self.warm(pool.name)
         self._match(pool)
 
     def _start(self, pool: Pool) -> HostLink | None:
@@ -250,10 +286,15 @@ class Scheduler:
             pool.starting.add(link)
         return link
 
+    def _keep(self, pool: Pool, seat: Seat) -> HostLink:
+        """Start a host for a session alone, which waits for it there."""
+        link = self._begin(pool)
+        pool.kept.add(link)
+        return link
+
     @staticmethod
     def _end(pool: Pool, link: HostLink) -> None:
-        pool.links.discard(link)
-        pool.starting.discard(link)
+        pool.forget(link)
         link.end()
 
     def _unseat(self, seat: Seat, link: HostLink) -> None:
@@ -263,11 +304,12 @@ class Scheduler:
         link.seat = None
 
     def _seat(self, seat: Seat, link: HostLink) -> None:
-        seat.epoch += 1
+        self._epochs += 1
+        seat.epoch = self._epochs
         seat.taken = 0
-        seat.idle = False
         self._grants.issue(seat, seat.kind)
         adopt = seat.keeper.adoption(seat)
+        seat.idle = False
         seat.recovered = False
         seat.link = link
         link.seat = seat

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import Stimulus
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Seat:
     dedicated: bool
     """Whether it keeps its host for life."""
     epoch: int = 0
-    """Counts adoptions; an outcome of another epoch is ignored."""
+    """Names its adoption, no other of this supervisor; an outcome of another epoch is ignored."""
     grant: str = ""
     """What its host shows to be heard as this session; empty = no host embodies it."""
     link: HostLink | None = None
@@ -54,8 +55,12 @@ class Seat:
     """Whether the journal holds facts of it."""
     recovered: bool = False
     """Whether the next adoption must do again what is owed."""
+    asked: dict[str, CallIntended] = field(default_factory=dict)
+    """Intents by open request, to be made durable with its approval while a host embodies the session."""
     losses: int = 0
     """Hosts lost in a row since it last got anything done."""
+    misfit_until: float = float("-inf")
+    """Hosts started by then can't embody it: they were confined too early."""
     over: bool = False
 
     @property

@@ -108,10 +108,13 @@ class SupervisorCore:
     @staticmethod
     def _on_outcome(link: HostLink, outcome: Outcome | Unfit) -> None:
         seat = link.seat
+        if not isinstance(seat, Seat) or (seat.session, seat.epoch) != (outcome.session, outcome.epoch):
+            return
         if isinstance(outcome, Unfit):
             # Started before the workspace was there: a host started now sees it, or nobody does.
+            seat.misfit_until = asyncio.get_running_loop().time()
             link.condemn(outcome.reason, to_blame=False)
-        elif isinstance(seat, Seat) and seat.session == outcome.session and seat.epoch == outcome.epoch:
+        else:
             seat.keeper.on_outcome(seat, outcome)
 
     def _on_progress(self, progress: Progress) -> None:
