@@ -19,6 +19,7 @@ BODIES = {
     "approvals": "sessiontree.cli.approvals:approvals",
     "cancel": "sessiontree.cli.cancel:cancel",
     "chat": "sessiontree.cli.chat:chat",
+    "doctor": "sessiontree.cli.doctor:doctor",
 }
 """What each command does: a function of a screen and its options that returns the exit code."""
 
@@ -205,3 +206,13 @@ def chat(
 ) -> None:
     """Talk to a session of a live tree; requests that wait for a person are asked in between."""
     _run("chat", path=path, state_dir=state_dir, tree_id=tree_id, session=session)
+
+
+@app.command()
+def doctor(path: Workspace = None, state_dir: StateDir = None, as_json: AsJson = False) -> None:
+    """Check this installation, its kernel and state; show which session each actor embodies.
+
+    Starts nothing but one short confined process. Exit codes: 0 sessions can run, 1 something keeps them from
+    it, 2 can't begin.
+    """
+    _run("doctor", path=path, state_dir=state_dir, as_json=as_json)

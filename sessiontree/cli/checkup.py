@@ -1,0 +1,213 @@
+"""Checkup: what ``sessiontree doctor`` looks at. Nothing is judged here, nothing is started or written."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+import resource
+import shutil
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sessiontree.contracts.errors import JournalCorrupt, JournalError, SessionTreeError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.door.client import DoorClient
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.place import Place
+from sessiontree.journal.tables import log_of
+from sessiontree.kernel.reports import ActorRow
+from sessiontree.version import VERSION
+
+ANSWER_S = 3.0
+"""How long a live runtime may take to answer everything it is asked."""
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the system's own place, only measured
+_LOCKS = Path("/proc/locks")
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What is installed, and where."""
+
+    version: str
+    python: str
+    executable: str
+    ray: str | None
+    """Its release; None = not installed. Ray itself is not loaded to find out."""
+    system: str
+    kernel: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the system leaves this user."""
+
+    shared_memory_bytes: int | None
+    """Free in shared memory; None where there is none."""
+    descriptors: int | None
+    """Most open files of one process, as far as a program may raise it; None = no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state directory, as far as a quick look tells."""
+
+    directory: Path
+    mode: int | None
+    """Its permission bits; None where it does not exist."""
+    is_usable: bool
+    """Whether this user may write there, or make it."""
+    journal_bytes: int
+    """Size of the database, its log and its blobs."""
+    trees: int | None
+    """None where there is no journal, or it can't be read."""
+    damaged_trees: tuple[str, ...]
+    """Ids of trees whose first row is altered; the rest of a tree is not looked at."""
+    failure: Exception | None
+    """Why the journal can't be read."""
+    writer: int | None
+    """The process that holds its lock, where it can be seen."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "directory": str(self.directory),
+            "mode": None if self.mode is None else f"{self.mode:04o}",
+            "usable": self.is_usable,
+            "journal_bytes": self.journal_bytes,
+            "trees": self.trees,
+            "damaged_trees": list(self.damaged_trees),
+            "failure": None if self.failure is None else str(self.failure),
+            "writer": self.writer,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A runtime at work."""
+
+    release: str
+    trees: tuple[str, ...]
+    """Ids of those that are open."""
+    actors: tuple[ActorRow, ...]
+    security: Mapping[str, JsonValue] | None
+    """What protects its Ray; None: it runs in one process, without Ray."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "release": self.release,
+            "backend": "local" if self.security is None else "ray",
+            "trees": list(self.trees),
+            "actors": [asdict(actor) for actor in self.actors],
+            "ray": None if self.security is None else dict(self.security),
+        }
+
+
+def look_at_installation() -> Installation:
+    """Return what is installed."""
+    try:
+        ray = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        ray = None
+    here = platform.uname()
+    return Installation(
+        VERSION, platform.python_version(), sys.executable, ray, here.system, here.release, here.machine
+    )
+
+
+def look_at_room() -> Room:
+    """Return what the system leaves this user."""
+    try:
+        shared = shutil.disk_usage(SHARED_MEMORY).free
+    except OSError:
+        shared = None
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Room(shared, None if most == resource.RLIM_INFINITY else most)
+
+
+def look_at_state(directory: Path) -> State:
+    """Return what stands in a state directory; its journal is opened to read, and no tree is checked."""
+    place = Place(directory)
+    mode, trees, size = None, None, 0
+    damaged: tuple[str, ...] = ()
+    failure: Exception | None = None
+    try:
+        if directory.exists():
+            mode = stat.S_IMODE(directory.stat().st_mode)
+            size = _size_of(place)
+        if place.database.exists():
+            with Journal.open(directory, read_only=True) as journal:
+                rows = journal.trees()
+            trees, damaged = len(rows), tuple(row.tree_id for row in rows if row.row0 is None)
+        elif log_of(place.database).exists():
+            raise JournalCorrupt(str(place.database), "the file is gone but its log remains; restore both")
+    except (SessionTreeError, OSError) as error:
+        failure = error
+    return State(
+        directory, mode, _is_usable(directory), size, trees, damaged, failure, _writer_of(place.lock)
+    )
+
+
+async def look_at_runtime(directory: Path) -> Live | None:
+    """Return what a runtime tells of itself, None where none is at work there.
+
+    Raises:
+        JournalError: it does not answer, or not in time.
+        PermissionDenied: this process may not ask.
+        SessionTreeError: it is of another release and can't tell.
+    """
+    client = await DoorClient.find(directory, timeout_s=ANSWER_S)
+    if client is None:
+        return None
+    async with client:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return Live(
+                    client.release,
+                    tuple(await client.open_trees()),
+                    tuple(await client.actors()),
+                    await client.security(),
+                )
+        except TimeoutError as error:
+            reason = f"its runtime does not answer within {ANSWER_S:g} s: it is stopped, or very busy"
+            raise JournalError(str(directory), f"{reason}; try again") from error
+
+
+def _size_of(place: Place) -> int:
+    files = [place.database, log_of(place.database)]
+    if place.blobs.is_dir():
+        files += place.blobs.iterdir()
+    return sum(path.stat().st_size for path in files if path.exists())
+
+
+def _is_usable(directory: Path) -> bool:
+    """Whether this user may write in a directory, or make it where it is missing."""
+    nearest = directory
+    try:
+        while not nearest.exists() and nearest != nearest.parent:
+            nearest = nearest.parent
+        return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    except OSError:
+        return False
+
+
+def _writer_of(lock: Path) -> int | None:
+    """Return who holds a lock file locked, without touching the lock: who starts just now may want it."""
+    try:
+        inode = lock.stat().st_ino
+        for line in _LOCKS.read_text("ascii", "replace").splitlines():
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+                pid = int(fields[4])
+                # the file names its writer: another disk's file may have the same number
+                return pid if pid == int(lock.read_text("ascii", "replace")) else None
+    except (OSError, ValueError, IndexError):
+        pass
+    return None

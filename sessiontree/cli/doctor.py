@@ -1,0 +1,204 @@
+"""Doctor: what ``sessiontree doctor`` shows: the installation, its confinement, and who embodies whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sessiontree.cli import findings
+from sessiontree.cli.checkup import (
+    SHARED_MEMORY,
+    Installation,
+    Live,
+    Room,
+    State,
+    look_at_installation,
+    look_at_room,
+    look_at_runtime,
+    look_at_state,
+)
+from sessiontree.cli.confinement import Confinement, try_confinement
+from sessiontree.cli.findings import Finding
+from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree import state_dir_of
+from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.jsonable import dump_json
+
+FINE, ILL = 0, 1
+"""Exit codes: sessions can run here; something keeps them from it."""
+
+
+def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_json: bool) -> int:
+    """Look at everything sessions need, show it with what is wrong, and return the exit code.
+
+    With ``as_json`` one object is printed: ``installation`` (``version``, ``python``, ``executable``,
+    ``ray``, ``system``, ``kernel``, ``machine``), ``room`` (``shared_memory_bytes``, ``descriptors``; null =
+    none, no limit), ``confinement`` (``offered``, ``full``, ``tried``, ``trial_ms``, ``failure``, ``holds``,
+    ``leaves``), ``state`` (``directory``, ``mode``, ``usable``, ``journal_bytes``, ``trees``,
+    ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null where none is at work; else ``release``,
+    ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``,
+    ``session``, ``epoch``; ``ray``: its security settings, null on the local backend), ``findings`` (each
+    ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
+
+    Args:
+        screen: Where it is shown.
+        path: The workspace; None = this directory.
+        state_dir: Where the journal lies; None = the workspace's own place.
+        as_json: Whether a program reads it.
+
+    Raises:
+        ConfigError: the workspace is none.
+    """
+    directory = state_dir_of(path, state_dir)
+    installation, room = look_at_installation(), look_at_room()
+    confinement, state = try_confinement(directory), look_at_state(directory)
+    found = [
+        *findings.of_installation(installation),
+        *findings.of_room(room),
+        *findings.of_confinement(confinement),
+    ]
+    found += findings.of_state(state)
+    live: Live | None = None
+    try:
+        live = asyncio.run(look_at_runtime(directory))
+    except SessionTreeError as error:
+        found.append(Finding.of("wrong", error))
+    else:
+        found += findings.of_absence(state) if live is None else findings.of_live(live)
+    is_fine = all(finding.mark != "wrong" for finding in found)
+    if as_json:
+        told = {
+            "installation": asdict(installation),
+            "room": asdict(room),
+            "confinement": confinement.to_json(),
+            "state": state.to_json(),
+            "runtime": None if live is None else live.to_json(),
+            "findings": [asdict(finding) for finding in found],
+            "fine": is_fine,
+        }
+        screen.raw(dump_json(told))
+    else:
+        _show_machine(screen, installation, room, confinement)
+        _show_state(screen, state)
+        _show_live(screen, live)
+        _show_findings(screen, found)
+    return FINE if is_fine else ILL
+
+
+def _show_machine(
+    screen: RichScreen, installation: Installation, room: Room, confinement: Confinement
+) -> None:
+    ray = "no Ray" if installation.ray is None else f"Ray {installation.ray}"
+    screen.line(
+        f"sessiontree {installation.version}, {ray}, Python {installation.python} ({installation.executable})"
+    )
+    shared = "no shared memory" if room.shared_memory_bytes is None else _size(room.shared_memory_bytes)
+    files = "any number of" if room.descriptors is None else f"{room.descriptors:,}"
+    screen.line(
+        f"system: {installation.system} {installation.kernel}, {installation.machine}; {shared} free in "
+        f"{SHARED_MEMORY}, {files} open files a process"
+    )
+    tried = "failed" if confinement.tried is None else f"gave {confinement.tried}"
+    screen.line(
+        f"confinement: the kernel offers {confinement.offered}; a trial {tried} in {confinement.trial_ms} ms"
+    )
+    if confinement.holds():
+        screen.line(f"  on Ray a Worker's process can't: {'; '.join(confinement.holds())}")
+    screen.line(f"  it can: {'; '.join(confinement.leaves())}")
+    screen.line("  Main, Branches and the local backend: no confinement; what their context holds decides")
+
+
+def _show_state(screen: RichScreen, state: State) -> None:
+    screen.line(f"state: {state.directory}")
+    if state.mode is None:
+        screen.line("  not there yet; the first tree makes it")
+    elif state.trees is None:
+        screen.line(f"  mode {state.mode:04o}, {'no' if state.failure is None else 'unreadable'} journal")
+    else:
+        whole = "altered first rows" if state.damaged_trees else "whole at a quick look"
+        size = _size(state.journal_bytes)
+        screen.line(f"  mode {state.mode:04o}, journal of {size}, {_count(state.trees, 'tree')}, {whole}")
+
+
+def _show_live(screen: RichScreen, live: Live | None) -> None:
+    if live is None:
+        screen.line("runtime: none is at work here")
+        return
+    trees = ", ".join(live.trees) or "none"
+    screen.line(f"runtime: release {live.release}, open trees: {trees}")
+    screen.table(
+        ("actor", "role", "pid", "confinement", "session", "tree", "epoch"),
+        [
+            (
+                actor.name,
+                actor.role,
+                str(actor.pid) if actor.pid else "",
+                actor.confinement,
+                actor.session or "",
+                actor.tree_id or "",
+                str(actor.epoch) if actor.session else "",
+            )
+            for actor in live.actors
+        ],
+    )
+    if live.security is None:
+        screen.line("ray: none; structural: all sessions share one process")
+    else:
+        _show_ray(screen, live.security)
+
+
+def _show_ray(screen: RichScreen, security: Mapping[str, Any]) -> None:
+    kind = "private" if security.get("private") else "joined"
+    screen.line(
+        f"ray: {security.get('ray_version')}, {kind}, {_count(security.get('nodes'), 'node')}, "
+        f"dashboard {security.get('dashboard')}"
+    )
+    screen.line(f"  authentication: {_authentication(security)}")
+    screen.line(f"  directory: {security.get('directory')}, mode {security.get('directory_mode')}")
+    listening = security.get("listening") or []
+    if not listening:
+        screen.line("  other machines may reach: nothing")
+        return
+    screen.line("  other machines may reach:")
+    screen.table(
+        ("  address", "port", "process", "pid"),
+        [
+            (f"  {each['address']}", str(each["port"]), str(each["process"]), str(each["pid"]))
+            for each in listening
+        ],
+    )
+
+
+def _authentication(security: Mapping[str, Any]) -> str:
+    if security.get("auth_mode") != "token":
+        return "none"
+    path = security.get("token_path")
+    if path is None:
+        return "token, in no file: its processes hand it down"
+    return f"token in {path}, mode {security.get('token_mode')}"
+
+
+def _show_findings(screen: RichScreen, found: Sequence[Finding]) -> None:
+    for finding in found:
+        screen.line(str(finding))
+    wrong = sum(finding.mark == "wrong" for finding in found)
+    if wrong:
+        screen.line(f"{wrong} wrong, {len(found) - wrong} to beware of")
+    else:
+        screen.line(f"fine: sessions can run here; {len(found) or 'nothing'} to beware of")
+
+
+def _count(count: Any, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} TB"
