@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,23 @@ def test_house_keeps_its_floors(checkout: Path, cache: Path) -> None:
     assert "0 broken" in report
 
 
+def rooms_of(checkout: Path) -> set[str]:
+    """Return every folder and module right beneath the package, as imports name them."""
+    return {
+        f"sessiontree.{path.stem}"
+        for path in (checkout / "sessiontree").iterdir()
+        if (path.is_dir() or path.suffix == ".py") and not path.name.startswith(("_", "."))
+    }
+
+
+def contract_of(checkout: Path, name: str) -> dict[str, Any]:
+    """Return one of the linter's contracts."""
+    configuration = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))
+    (found,) = [one for one in configuration["tool"]["importlinter"]["contracts"] if one["id"] == name]
+    contract: dict[str, Any] = found
+    return contract
+
+
 FAULTS = [
     ("floors", "sessiontree/contracts/planted.py", "import sessiontree.session"),
     ("floors", "sessiontree/session/planted.py", "from sessiontree.kernel import __doc__"),
@@ -57,7 +75,11 @@ FAULTS = [
     ("floors", "sessiontree/journal/planted.py", "import sessiontree.models"),
     ("floors", "sessiontree/cli/planted.py", "import sessiontree.survey"),
     ("floors", "sessiontree/kernel/planted.py", "import sessiontree.testing"),
+    ("floors", "sessiontree/kernel/planted.py", "import sessiontree.door"),
+    ("floors", "sessiontree/sandbox/planted.py", "import sessiontree.workspace"),
+    ("floors", "sessiontree/actors/planted.py", "import sessiontree.local"),
     ("floors", "sessiontree/local/planted.py", "import sessiontree.plugins"),
+    ("floors", "sessiontree/sync/planted.py", "import sessiontree.cli"),
     ("floors", "sessiontree/kernel/planted.py", "from sessiontree import SessionTree"),
     ("floors", "sessiontree/attic/__init__.py", '"""A room without a floor."""'),
     ("fakes", "sessiontree/testing/planted.py", "import sessiontree.runtime"),
@@ -65,7 +87,8 @@ FAULTS = [
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.kernel"),
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.schema"),
     ("unnamed-tools", "sessiontree/survey/planted.py", "import sessiontree_tools"),
-    ("light", "sessiontree/kernel/planted.py", "import ray"),
+    ("engine", "sessiontree/kernel/planted.py", "import ray"),
+    ("engine", "sessiontree/door/planted.py", "from ray import cloudpickle"),
     ("light", "sessiontree/models/planted.py", "import httpx"),
     ("light", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
     ("pure", "sessiontree/session/planted.py", "import time"),
@@ -89,17 +112,16 @@ def test_planted_import_breaks_its_contract(
 
 def test_every_room_but_the_contracts_is_closed_to_tools(checkout: Path) -> None:
     """A new room is named in the contract that keeps the built-in tools out of it."""
-    rooms = {
-        f"sessiontree.{path.stem}"
-        for path in (checkout / "sessiontree").iterdir()
-        if (path.is_dir() or path.suffix == ".py") and not path.name.startswith(("_", "."))
-    }
-    configuration = tomllib.loads((checkout / "pyproject.toml").read_text("utf-8"))
-    contracts = configuration["tool"]["importlinter"]["contracts"]
-    (layers,) = [contract["layers"] for contract in contracts if contract["id"] == "tools"]
+    layers = contract_of(checkout, "tools")["layers"]
     closed = {name.strip(" ()") for name in layers[0].split(":")}
-    assert rooms - {"sessiontree.contracts"} <= closed
+    assert rooms_of(checkout) - {"sessiontree.contracts"} <= closed
     assert layers[1:] == ["sessiontree_tools", "sessiontree.contracts"]
+
+
+def test_every_room_but_actors_is_kept_from_the_engine(checkout: Path) -> None:
+    """A new room is named in the contract that leaves the engine to one room."""
+    kept = set(contract_of(checkout, "engine")["source_modules"])
+    assert kept == rooms_of(checkout) - {"sessiontree.actors"} | {"sessiontree_tools"}
 
 
 def test_no_contract_has_exceptions(checkout: Path) -> None:
