@@ -91,7 +91,7 @@ class Kernel:
         """Return the kernel."""
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """End it."""
         complaints = self.close()
-        assert (self._process.returncode, complaints) == (0, "")
+        assert kind is not None or (self._process.returncode, complaints) == (0, "")

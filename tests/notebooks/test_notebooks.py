@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pytest
+
+from tests.notebooks.cells import Kernel
 
 NOTEBOOKS = sorted(Path(__file__).parents[2].joinpath("notebooks").glob("*.ipynb"))
 
@@ -17,20 +16,6 @@ NOTEBOOKS = sorted(Path(__file__).parents[2].joinpath("notebooks").glob("*.ipynb
 def code_cells(path: Path) -> list[dict[str, Any]]:
     """Return a notebook's code cells."""
     return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-
-
-async def run(path: Path) -> dict[str, Any]:
-    """Run all code cells in one namespace, with ``await`` allowed at their top level."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for number, cell in enumerate(code_cells(path)):
-        source = "".join(cell["source"])
-        made = compile(source, f"{path.name}[{number}]", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        assert isinstance(made, CodeType)
-        if made.co_flags & inspect.CO_COROUTINE:
-            await eval(made, names)  # noqa: S307 - a cell of our own notebook
-        else:
-            exec(made, names)  # noqa: S102 - a cell of our own notebook
-    return names
 
 
 def test_there_is_a_notebook() -> None:
@@ -44,16 +29,29 @@ def test_notebook_is_stored_without_outputs(path: Path) -> None:
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code_cells(path))
 
 
-async def test_first_tree_counts_lines_and_ends_every_session() -> None:
-    """The first notebook's own claims hold: counts by Workers, a file by Main, a receipt of all sessions."""
-    names = await run(next(path for path in NOTEBOOKS if path.stem == "01_first_tree"))
-    assert names["reply"] == "main heard: hello"
-    assert names["counts"] == [3, 5]
-    assert names["written"] == "[3, 5]"
-    statuses = {line.session_id: str(line.status) for line in names["receipt"]}
-    assert statuses == {
-        "main": "cancelled",
-        "main/b1": "completed",
-        "main/w1": "completed",
-        "main/w2": "completed",
-    }
+@pytest.mark.slow
+def test_first_tree_counts_lines_and_ends_every_session() -> None:
+    """The first notebook's own claims hold, in a kernel of its own and on Ray."""
+    (path,) = [path for path in NOTEBOOKS if path.stem == "01_first_tree"]
+    with Kernel() as kernel:
+        outcomes = [kernel.run("".join(cell["source"])) for cell in code_cells(path)]
+        loaded = kernel.value(
+            "import sys\n['ray' in sys.modules, 'sessiontree.local.backend' in sys.modules]"
+        )
+    _, reply, counts, written, asked, published, replies, receipt = outcomes
+    assert loaded == [True, False]
+    assert reply.value == "main heard: hello"
+    assert counts.value == [3, 5]
+    assert counts.printed.count("tool_execution_end") == 2
+    assert {line.split()[0] for line in counts.printed.splitlines()} >= {"main/w1", "main/w2"}
+    assert written.value == "[3, 5]"
+    assert asked.value == "main wants to publish counts.txt"
+    assert published.value == "main heard: counts.txt is published"
+    assert replies.value[0] == "main heard: counts.txt is published"
+    assert "denied" in replies.value[1]
+    assert receipt.value == [
+        ("main", "cancelled"),
+        ("main/b1", "completed"),
+        ("main/w1", "completed"),
+        ("main/w2", "completed"),
+    ]
