@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -98,23 +100,29 @@ class RayBackend:
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
-        baggage = pack(setup, hidden=(self._state_dir,))
-        line = await self._started()
-        await line.ask("create", config, setup.agents, baggage)
-        line.opened(config.tree_id, setup.agents, baggage)
+        await self._open_tree("create", config.tree_id, config, setup)
 
     async def resume(self, tree_id: str, setup: TreeSetup) -> None:
         """Take up a tree from the journal."""
+        await self._open_tree("resume", tree_id, tree_id, setup)
+
+    async def _open_tree(self, how: str, tree_id: str, what: TreeConfig | str, setup: TreeSetup) -> None:
         baggage = pack(setup, hidden=(self._state_dir,))
         line = await self._started()
-        await line.ask("resume", tree_id, setup.agents, baggage)
+        opening = asyncio.ensure_future(line.ask(how, what, setup.agents, baggage))
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(partial(_take_back, line, tree_id))
+            raise
         line.opened(tree_id, setup.agents, baggage)
 
     def release(self, tree_id: str) -> None:
         """Let a tree go; it stays in the journal."""
         if self._line is not None:
             self._line.released(tree_id)
-            self._line.ask_now("release", tree_id)
+            with contextlib.suppress(SessionTreeError):  # a supervisor that is gone keeps no tree
+                self._line.ask_now("release", tree_id)
 
     def watch(self, tree_id: str, session: str | None) -> ProgressReader:
         """Return a reader of progress."""
@@ -195,6 +203,12 @@ class RayBackend:
         )
 
 
+def _take_back(line: Line, tree_id: str, opening: asyncio.Future[Any]) -> None:
+    """Let a tree go that was opened for somebody who no longer waited for it."""
+    if not opening.cancelled() and opening.exception() is None:
+        line.tell("release", tree_id)
+
+
 async def _end(line: Line) -> None:
     """Let the supervisor end in order, and make sure that it ends."""
     try:
@@ -202,4 +216,5 @@ async def _end(line: Line) -> None:
             await line.end()
     except (RayError, TimeoutError, SessionTreeError):
         pass  # it is gone already, or will be at once
-    ray.kill(line.actor)
+    if ray.is_initialized():
+        ray.kill(line.actor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ray
@@ -18,10 +18,14 @@ from sessiontree.kernel.equipment import Baggage
 ANSWER_S = 30.0
 """How long a plain question may take."""
 RESTART_S = 0.2
+MOST_DEATHS = 25
+"""How often in a row Ray may say that the supervisor will not be started again before it is believed."""
 IN_ORDER = frozenset({"send", "call", "spawn"})
 """What a program may begin several of without waiting, and means in that order."""
-AGAIN = frozenset({"send", "call"})
+AGAIN = frozenset({"send", "call", "decide", "create", "resume"})
 """What takes a last argument that says it may have been taken before."""
+WAITING = frozenset({"result", "read", "tidings", "progress"})
+"""What does nothing but wait: given up here, it is given up there."""
 
 
 class Line:
@@ -30,25 +34,30 @@ class Line:
     Args:
         actor: The supervisor's actor.
         key: What the program shows.
+        is_up: Whether there is a Ray to ask through.
     """
 
-    def __init__(self, actor: Any, key: str) -> None:
+    def __init__(self, actor: Any, key: str, is_up: Callable[[], bool] = ray.is_initialized) -> None:
         """Begin with no tree open."""
         self.actor = actor
         self._key = key
+        self._is_up = is_up
         self._incarnation: str | None = None
         self._number = 0
         self._open: dict[str, tuple[Mapping[str, AgentConfig], Baggage]] = {}
+        self._given_up: dict[str, Exception] = {}
         self._mending: asyncio.Future[None] | None = None
         self._closed = False
 
     def opened(self, tree_id: str, agents: Mapping[str, AgentConfig], baggage: Baggage) -> None:
         """Note a tree that is to be taken up again after a restart."""
         self._open[tree_id] = (agents, baggage)
+        self._given_up.pop(tree_id, None)
 
     def released(self, tree_id: str) -> None:
         """Note that a tree is not."""
         self._open.pop(tree_id, None)
+        self._given_up.pop(tree_id, None)
 
     def holds(self, tree_id: str) -> bool:
         """Whether a tree is open."""
@@ -61,11 +70,12 @@ class Line:
 
     async def end(self) -> None:
         """Let the supervisor end its hosts and close its journal."""
-        await self.actor.ask.remote(self._key, "close", packed(()))
+        if self._is_up():
+            await self.actor.ask.remote(self._key, "close", packed(()))
 
     def tell(self, name: str, *given: Any) -> None:
         """Say something without waiting for an answer."""
-        if not self._closed:
+        if not self._closed and self._is_up():
             self.actor.command.remote(self._key, name, packed(given))
 
     async def ask(self, name: str, *given: Any, plain: bool = False) -> Any:
@@ -79,31 +89,48 @@ class Line:
         Raises:
             SessionTreeError: as the supervisor says, or because this runtime was closed.
         """
-        again = False
+        again, deaths = False, 0
         while True:
+            self._check()
             wanted = (*given, True) if again and name in AGAIN else given
             try:
-                answer: Answer = opened(await self._asked(name, wanted, plain))
-            except (ActorUnavailableError, ActorDiedError) as error:
-                self._check(error)
-                await asyncio.sleep(RESTART_S)
-                again = True
-                continue
-            if name != "open" and answer.incarnation != self._incarnation:
+                answer: Answer = opened(await self._heard(name, self._asked(name, wanted, plain)))
+                is_refused = isinstance(answer.error, SessionTreeError) and not self._closed
+                if answer.incarnation == self._incarnation or not is_refused:
+                    return self._taken(answer, given)
                 await self._mend(answer.incarnation)
-                if isinstance(answer.error, SessionTreeError) and not self._closed:
-                    again = True
-                    continue
-            return answer.taken()
+                deaths = 0
+            except (ActorUnavailableError, ActorDiedError) as error:
+                deaths = deaths + 1 if isinstance(error, ActorDiedError) else 0
+                if deaths > MOST_DEATHS:
+                    raise self._gone(name) from error
+                await asyncio.sleep(RESTART_S)
+            again = True
 
     def _asked(self, name: str, given: tuple[Any, ...], plain: bool) -> Any:
+        data = packed(given)
         if plain:
-            return self.actor.command.remote(self._key, name, packed(given))
+            return self.actor.command.remote(self._key, name, data)
         if name in IN_ORDER:
             # Calls of an actor may overtake each other; what a program says in order is heard in order.
             self._number += 1
-            return self.actor.ask.remote(self._key, name, packed(given), self._number)
-        return self.actor.ask.remote(self._key, name, packed(given))
+            return self.actor.ask.remote(self._key, name, data, (self._incarnation, self._number))
+        return self.actor.ask.remote(self._key, name, data)
+
+    @staticmethod
+    async def _heard(name: str, asked: Any) -> Any:
+        try:
+            return await asked
+        except asyncio.CancelledError:
+            if name in WAITING:
+                ray.cancel(asked)
+            raise
+
+    def _taken(self, answer: Answer, given: tuple[Any, ...]) -> Any:
+        """Return an answer's value, or raise its error; a tree that could not be taken up again says why."""
+        if isinstance(answer.error, TreeNotFound) and given and given[0] in self._given_up:
+            raise self._given_up[given[0]]
+        return answer.taken()
 
     def ask_now(self, name: str, *given: Any) -> Any:
         """Ask a plain question and wait for its answer, some milliseconds, without the loop.
@@ -111,17 +138,21 @@ class Line:
         Raises:
             SessionTreeError: as the supervisor says, or that it does not answer now.
         """
+        self._check()
         try:
             data = ray.get(self.actor.command.remote(self._key, name, packed(given)), timeout=ANSWER_S)
-        except (ActorUnavailableError, ActorDiedError, GetTimeoutError) as error:
-            self._check(error)
+        except ActorDiedError as error:
+            self._check()
+            raise self._gone(name) from error
+        except (ActorUnavailableError, GetTimeoutError) as error:
+            self._check()
             raise SessionTreeError(
                 f"asked the supervisor to {name}: it is starting again; try again"
             ) from error
         answer: Answer = opened(data)
-        if answer.incarnation != self._incarnation and isinstance(answer.error, TreeNotFound):
+        if answer.incarnation != self._incarnation and isinstance(answer.error, SessionTreeError):
             raise SessionTreeError(f"asked the supervisor to {name}: it is starting again; try again")
-        return answer.taken()
+        return self._taken(answer, given)
 
     async def begin(self) -> None:
         """Open the supervisor.
@@ -129,16 +160,33 @@ class Line:
         Raises:
             JournalError: its state directory can't be used.
         """
-        answer: Answer = opened(await self.actor.ask.remote(self._key, "open", packed(())))
-        answer.taken()
-        self._incarnation = answer.incarnation
+        opening = await self._told("open")
+        opening.taken()
+        self._note(opening.incarnation)
+
+    async def _told(self, name: str, *given: Any) -> Answer:
+        """Return what one supervisor says to something, be it lost or not."""
+        answer: Answer = opened(await self.actor.ask.remote(self._key, name, packed(given)))
+        return answer
+
+    def _note(self, incarnation: str) -> None:
+        """Note whom the program asks from now on, and count anew what is said to it."""
+        self._incarnation = incarnation
         self._number = 0
 
-    def _check(self, error: Exception) -> None:
+    def _check(self) -> None:
+        """Raise why nothing more can be asked; a call to an actor would start another Ray then."""
         if self._closed:
             raise SessionClosed("main", "the runtime was closed in this process; resume the tree to go on")
-        if not ray.is_initialized():
-            raise SessionTreeError("Ray was shut down under the runtime; resume the tree to go on") from error
+        if not self._is_up():
+            raise SessionTreeError("Ray was shut down under the runtime; resume the tree to go on")
+
+    @staticmethod
+    def _gone(name: str) -> SessionTreeError:
+        return SessionTreeError(
+            f"asked the supervisor to {name}: it has ended for good, as if somebody had killed it; close the "
+            "runtime and resume the tree to go on"
+        )
 
     async def _mend(self, incarnation: str) -> None:
         """Open a supervisor that knows nothing again, once for all who notice."""
@@ -153,8 +201,18 @@ class Line:
     async def _open_again(self, incarnation: str) -> None:
         if incarnation == self._incarnation or self._closed:
             return
-        await self.begin()
+        opening = await self._told("open")
+        opening.taken()
+        if opening.incarnation == self._incarnation:
+            return  # who answered late is gone by now
         for tree_id, (agents, baggage) in list(self._open.items()):
-            given = packed((tree_id, agents, baggage))
-            answer: Answer = opened(await self.actor.ask.remote(self._key, "resume", given))
-            answer.taken()
+            resumed = await self._told("resume", tree_id, agents, baggage, True)
+            if tree_id not in self._open:
+                self.tell("release", tree_id)  # let go meanwhile
+            if resumed.incarnation != opening.incarnation:
+                return  # lost again meanwhile; whoever asks next notices
+            if resumed.error is not None:
+                # One tree that can't be read is no reason to give up the others.
+                self._given_up[tree_id] = resumed.error
+        # Only now: until every tree is there again, an answer that it is not there means nothing.
+        self._note(opening.incarnation)

@@ -57,10 +57,10 @@ class SupervisorShell:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._transports: set[RayTransport] = set()
 
-    async def ask(self, key: str, name: str, given: bytes, number: int | None = None) -> bytes:
+    async def ask(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
         """Answer the creating program."""
         self._loop = asyncio.get_running_loop()
-        return packed(await self._serving.ask(key, name, opened(given), number))
+        return packed(await self._serving.ask(key, name, opened(given), turn))
 
     @ray.method(concurrency_group="control")
     async def command(self, key: str, name: str, given: bytes) -> bytes:
@@ -84,7 +84,7 @@ class SupervisorShell:
         return self._transport(actor_of(HostShell).options(**options), given)
 
     def _start_gateway(self, name: str) -> RayTransport:
-        given = HostSettings(self._serving.host_key, os.getpid(), self._settings.gateway_bytes, None)
+        given = HostSettings(self._serving.gateway_key, os.getpid(), self._settings.gateway_bytes, None)
         return self._transport(actor_of(GatewayShell).options(**self._options()), given)
 
     def _options(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checkup: what ``sessiontree doctor`` looks at. Nothing is judged here, nothing is started or written."""
+"""Checkup: what ``sessiontree doctor`` looks at. Nothing is judged here, nothing is started."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.door.client import DoorClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import Place
-from sessiontree.journal.tables import log_of
+from sessiontree.journal.tables import check_header, log_of
 from sessiontree.kernel.reports import ActorRow
 from sessiontree.version import VERSION
 
 ANSWER_S = 3.0
 """How long a live runtime may take to answer everything it is asked."""
+HEADER_BYTES = 100
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the system's own place, only measured
+_ANOTHER = "give another one with --state-dir"
 _LOCKS = Path("/proc/locks")
 
 
@@ -61,6 +63,8 @@ class State:
     directory: Path
     mode: int | None
     """Its permission bits; None where it does not exist."""
+    journal_mode: int | None
+    """Those of its database."""
     is_usable: bool
     """Whether this user may write there, or make it."""
     journal_bytes: int
@@ -69,7 +73,7 @@ class State:
     """None where there is no journal, or it can't be read."""
     damaged_trees: tuple[str, ...]
     """Ids of trees whose first row is altered; the rest of a tree is not looked at."""
-    failure: Exception | None
+    failure: SessionTreeError | None
     """Why the journal can't be read."""
     writer: int | None
     """The process that holds its lock, where it can be seen."""
@@ -78,7 +82,8 @@ class State:
         """Return it as a JSON object."""
         return {
             "directory": str(self.directory),
-            "mode": None if self.mode is None else f"{self.mode:04o}",
+            "mode": _digits(self.mode),
+            "journal_mode": _digits(self.journal_mode),
             "usable": self.is_usable,
             "journal_bytes": self.journal_bytes,
             "trees": self.trees,
@@ -135,23 +140,37 @@ def look_at_room() -> Room:
 def look_at_state(directory: Path) -> State:
     """Return what stands in a state directory; its journal is opened to read, and no tree is checked."""
     place = Place(directory)
-    mode, trees, size = None, None, 0
+    mode, journal_mode, trees, size = None, None, None, 0
     damaged: tuple[str, ...] = ()
-    failure: Exception | None = None
+    failure: SessionTreeError | None = None
     try:
-        if directory.exists():
-            mode = stat.S_IMODE(directory.stat().st_mode)
-            size = _size_of(place)
+        if directory.exists() and not directory.is_dir():
+            raise JournalError(str(directory), f"it is no directory; {_ANOTHER}")
+        mode, journal_mode = _mode_of(directory), _mode_of(place.database)
+        size = _size_of(place)
         if place.database.exists():
+            # a header that is damaged must be found before SQLite looks at the log
+            with place.database.open("rb") as file:
+                check_header(file.read(HEADER_BYTES), place.database)
             with Journal.open(directory, read_only=True) as journal:
                 rows = journal.trees()
             trees, damaged = len(rows), tuple(row.tree_id for row in rows if row.row0 is None)
         elif log_of(place.database).exists():
             raise JournalCorrupt(str(place.database), "the file is gone but its log remains; restore both")
-    except (SessionTreeError, OSError) as error:
+    except SessionTreeError as error:
         failure = error
+    except OSError as error:
+        failure = JournalError(str(directory), f"{error.strerror}; let this user in, or {_ANOTHER}")
     return State(
-        directory, mode, _is_usable(directory), size, trees, damaged, failure, _writer_of(place.lock)
+        directory,
+        mode,
+        journal_mode,
+        _is_usable(directory),
+        size,
+        trees,
+        damaged,
+        failure,
+        _writer_of(place.lock),
     )
 
 
@@ -178,6 +197,18 @@ async def look_at_runtime(directory: Path) -> Live | None:
         except TimeoutError as error:
             reason = f"its runtime does not answer within {ANSWER_S:g} s: it is stopped, or very busy"
             raise JournalError(str(directory), f"{reason}; try again") from error
+        except JournalError:
+            if client.is_connected:
+                raise
+            return None  # it ended meanwhile
+
+
+def _mode_of(path: Path) -> int | None:
+    return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+
+
+def _digits(mode: int | None) -> str | None:
+    return None if mode is None else f"{mode:04o}"
 
 
 def _size_of(place: Place) -> int:

@@ -37,11 +37,11 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
     With ``as_json`` one object is printed: ``installation`` (``version``, ``python``, ``executable``,
     ``ray``, ``system``, ``kernel``, ``machine``), ``room`` (``shared_memory_bytes``, ``descriptors``; null =
     none, no limit), ``confinement`` (``offered``, ``full``, ``tried``, ``trial_ms``, ``failure``, ``holds``,
-    ``leaves``), ``state`` (``directory``, ``mode``, ``usable``, ``journal_bytes``, ``trees``,
-    ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null where none is at work; else ``release``,
-    ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``, ``tree_id``,
-    ``session``, ``epoch``; ``ray``: its security settings, null on the local backend), ``findings`` (each
-    ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
+    ``leaves``), ``state`` (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``,
+    ``trees``, ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null where none is at work; else
+    ``release``, ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
+    ``tree_id``, ``session``, ``epoch``; ``ray``: its security settings, null on the local backend),
+    ``findings`` (each ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
 
     Args:
         screen: Where it is shown.
@@ -113,10 +113,12 @@ def _show_machine(
 
 def _show_state(screen: RichScreen, state: State) -> None:
     screen.line(f"state: {state.directory}")
-    if state.mode is None:
+    if state.failure is not None:
+        screen.line("  it can't be read")
+    elif state.mode is None:
         screen.line("  not there yet; the first tree makes it")
     elif state.trees is None:
-        screen.line(f"  mode {state.mode:04o}, {'no' if state.failure is None else 'unreadable'} journal")
+        screen.line(f"  mode {state.mode:04o}, no journal yet")
     else:
         whole = "altered first rows" if state.damaged_trees else "whole at a quick look"
         size = _size(state.journal_bytes)

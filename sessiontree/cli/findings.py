@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
@@ -21,7 +22,7 @@ LEAST_DESCRIPTORS = 64
 ENOUGH_DESCRIPTORS = 4096
 """Below this Ray itself warns; its raylet opens three more for each host."""
 MIB = 2**20
-_OTHERS = 0o077
+_OTHERS, _OTHERS_WRITE = 0o077, 0o022
 _LOCAL = "or run with backend='local'"
 
 
@@ -97,18 +98,23 @@ def of_confinement(confinement: Confinement) -> Iterator[Finding]:
 def of_state(state: State) -> Iterator[Finding]:
     """Yield what is wrong with a state directory."""
     place = repr(str(state.directory))
-    if not state.is_usable:
+    if not state.is_usable and state.failure is None:
         yield Finding(
             "wrong",
             f"the state directory {place} can't be written by this user",
             "give another one with --state-dir, or give it to this user",
         )
-    if state.mode is not None and state.mode & _OTHERS:
+    mode, journal_mode = state.mode or 0, state.journal_mode or 0
+    if mode & _OTHERS:
+        may = "see what lies"
+        if mode & _OTHERS_WRITE:
+            may = "replace or remove what lies"
+        elif journal_mode & _OTHERS:
+            may = "read the journal"
         yield Finding(
             "beware",
-            f"other users can get into the state directory {place}, mode {state.mode:04o}: the journal holds "
-            "everything that was said",
-            f"chmod 700 {state.directory}",
+            f"other users can {may} in the state directory {place}, mode {mode:04o}",
+            f"chmod 700 {shlex.quote(str(state.directory))}",
         )
     if state.failure is not None:
         yield Finding.of("wrong", state.failure)
@@ -160,7 +166,7 @@ def _of_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(
             "beware",
             f"the file {path} of Ray's token has mode {mode}: whoever reads it gets into this Ray",
-            f"chmod 600 {path}",
+            f"chmod 600 {shlex.quote(str(path))}",
         )
     listening = security.get("listening") or []
     if listening:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sessiontree.contracts.codec import Outcome, recorded
+from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, Origin, ToolResultMessage
 from sessiontree.contracts.results import Artifact
@@ -136,6 +136,8 @@ class ApprovalAnswered:
     by: str
     """Who or what answered."""
     reason: str
+    intended: bool = added(False)
+    """Whether the call's intent is durable with the answer, so that it runs without another commit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from sessiontree.kernel.carrying import Carrier
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.frames import Adopt, Outcome, Watch
 from sessiontree.kernel.gateway import Gateway
+from sessiontree.kernel.intending import intended_with
 from sessiontree.kernel.order import InOrder
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.kernel.replies import CallReply, Reply
@@ -139,10 +140,20 @@ class TreeKeeper:
     ) -> list[TreeInstruction]:
         """Append session facts and what the tree machine makes of them as one commit."""
         tree_facts, instructions, tell = self._decide_all(seat, given, cause)
+        instructions, intents = intended_with(instructions, self.seats, cause)
         commit, seq = None, 0
+        own = list(session_facts)
         chunks: list[tuple[str, Sequence[Packed]]] = []
-        if seat is not None and session_facts:
-            chunks.append((seat.session, session_facts))
+        counted: list[Seat] = []
+        if seat is not None and own:
+            chunks.append((seat.session, own))
+            counted.append(seat)
+        for asker, intent in intents:
+            if asker is seat and own:
+                own.append(intent)
+            else:
+                chunks.append((asker.session, (intent,)))
+                counted.append(asker)
         if tree_facts:
             chunks.append(("", tree_facts))
         if chunks:
@@ -152,10 +163,9 @@ class TreeKeeper:
                 # Another tree's commit broke the journal: this one ends here too, and its host goes on.
                 self._fail(error)
                 return instructions
-            if seat is not None and session_facts:
-                seat.commits += 1
-                seat.journaled = True
-        counted = seat if seat is not None and session_facts else None
+            for each in counted:
+                each.commits += 1
+                each.journaled = True
         self._order.after(
             commit, partial(self._carry_out, counted, instructions, seat, local, seq if tell else 0)
         )
@@ -203,14 +213,14 @@ class TreeKeeper:
 
     def _carry_out(
         self,
-        counted: Seat | None,
+        counted: Sequence[Seat],
         instructions: Sequence[TreeInstruction],
         seat: Seat | None,
         local: Sequence[Any],
         told_seq: int,
     ) -> None:
-        if counted is not None:
-            counted.commits -= 1
+        for each in counted:
+            each.commits -= 1
         if self.failure is None:
             self._do(seat, local, instructions, counted)
         # Else closed here since: what follows is owed, and done by whoever resumes the tree.
@@ -223,17 +233,18 @@ class TreeKeeper:
         seat: Seat | None,
         local: Sequence[Any],
         instructions: Sequence[TreeInstruction],
-        counted: Seat | None,
+        counted: Sequence[Seat],
     ) -> None:
         if seat is not None:
             for each in local:
                 self._carrier.for_session(seat, each)
         for instruction in instructions:
             self._carrier.for_tree(instruction)
-        if counted is not None and not counted.over:
-            if counted.link is None and (counted.waiting or counted.recovered):
-                self._around.scheduler.want(counted)
-            self._around.scheduler.settle(counted)
+        for each in counted:
+            if not each.over:
+                if each.link is None and (each.waiting or each.recovered):
+                    self._around.scheduler.want(each)
+                self._around.scheduler.settle(each)
 
     def _fail(self, error: Exception) -> None:
         """The journal takes no more, or the tree is closed: nothing goes on, everybody is told."""
@@ -383,4 +394,4 @@ class TreeKeeper:
 
     def carry(self, instructions: Sequence[TreeInstruction]) -> None:
         """Carry out instructions whose facts are durable already, as after recovery."""
-        self._carry_out(None, instructions, None, (), 0)
+        self._carry_out((), instructions, None, (), 0)

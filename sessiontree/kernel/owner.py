@@ -14,7 +14,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.codec import from_wire
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.errors import ApprovalClosed, ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Limits
@@ -142,15 +142,21 @@ class Owner:
             await ended
         return receipt(keeper.state, session)
 
-    async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
-        """Answer an approval request.
+    async def decide(
+        self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str, again: bool = False
+    ) -> None:
+        """Answer an approval request; ``again`` as in :meth:`send`.
 
         Raises:
             ApprovalClosed: it was decided before.
         """
         now_ms = self._supervisor.clock.now_ms()
         decided = tree_stimuli.Decided(now_ms, request_id, answer.approve, answer.always, by, answer.reason)
-        await self._supervisor.decide(tree_id, decided)
+        try:
+            await self._supervisor.decide(tree_id, decided)
+        except ApprovalClosed as closed:
+            if not again or closed.state != ("approved" if answer.approve else "denied"):
+                raise
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""

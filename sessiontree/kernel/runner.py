@@ -16,6 +16,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.envelopes import error_message
 from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.dispatcher import Dispatcher
@@ -218,6 +219,9 @@ class SessionRunner:
                 return
             facts, instructions = react(self.state, stimulus)
             at_ms = stimulus.at_ms
+            if type(stimulus) is stimuli.ApprovalAnswered and stimulus.intended:
+                # Its intent came with the answer: it is in the journal already.
+                facts = [fact for fact in facts if type(fact) is not CallIntended]
             for fact in facts:
                 self._facts.append(Packed(cause, at_ms, pack(fact)))
             if self._readers:

@@ -75,6 +75,7 @@ class Serving:
         self.incarnation = secrets.token_hex(8)
         self._key = key
         self._host_key = secrets.token_hex(16)
+        self._gateway_key = secrets.token_hex(16)
         self._settings = settings
         self._start_host = start_host
         self._start_gateway = start_gateway
@@ -89,11 +90,14 @@ class Serving:
         self._core: SupervisorCore | None = None
         self._owner: Owner | None = None
 
-    async def ask(self, key: str, name: str, given: tuple[Any, ...], number: int | None = None) -> Answer:
-        """Answer the creating program; what it numbers is begun in that order."""
+    async def ask(
+        self, key: str, name: str, given: tuple[Any, ...], turn: tuple[str, int] | None = None
+    ) -> Answer:
+        """Answer the creating program; what it numbers for this incarnation is begun in that order."""
         if not hmac.compare_digest(key.encode(), self._key.encode()):
             reason = f"asked the supervisor to {name!r} without the key of the creating program"
             return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
+        number = turn[1] if turn is not None and turn[0] == self.incarnation else None
         if number is not None:
             await self._turns.reach(number)
         answering = asyncio.ensure_future(self._answer(self._of_owner, (name, given)))
@@ -105,7 +109,9 @@ class Serving:
         """Answer a host, for the session its grant names."""
         if name in FOR_GRANTS and self._core is not None:
             return await self._answer(getattr(self._core, name), (token, *given))
-        if hmac.compare_digest(token.encode(), self._host_key.encode()) and name in {"baggage", "model"}:
+        # Models, with the keys they hold, are for the gateway alone; tools are for hosts.
+        key = {"baggage": self._host_key, "model": self._gateway_key}.get(name)
+        if key is not None and hmac.compare_digest(token.encode(), key.encode()):
             return await self._answer(self._of_baggage, (name, *given))
         reason = f"asked the supervisor to {name!r} without a grant for it"
         return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
@@ -168,24 +174,50 @@ class Serving:
 
     @property
     def host_key(self) -> str:
-        """What hosts and gateway show for baggage."""
+        """What hosts show for a tree's tools."""
         return self._host_key
+
+    @property
+    def gateway_key(self) -> str:
+        """What the gateway shows for a tree's model."""
+        return self._gateway_key
 
     def _opened(self) -> tuple[SupervisorCore, Owner]:
         if self._core is None or self._owner is None:
             raise SessionTreeError("the supervisor is not open yet")
         return self._core, self._owner
 
-    async def _create(self, config: TreeConfig, agents: Mapping[str, AgentConfig], baggage: Baggage) -> None:
-        _, owner = self._opened()
+    async def _create(
+        self, config: TreeConfig, agents: Mapping[str, AgentConfig], baggage: Baggage, again: bool = False
+    ) -> None:
+        """Create a tree; asked ``again``, take up the one that was created, if it was."""
+        core, owner = self._opened()
+        if again and any(row.tree_id == config.tree_id for row in core.journal.trees()):
+            await self._resume(config.tree_id, agents, baggage, again)
+            return
         self._baggage[config.tree_id] = baggage
-        await owner.create(config, agents)
+        try:
+            await owner.create(config, agents)
+        except BaseException:
+            self._release(config.tree_id)
+            raise
 
-    async def _resume(self, tree_id: str, agents: Mapping[str, AgentConfig], baggage: Baggage) -> None:
+    async def _resume(
+        self, tree_id: str, agents: Mapping[str, AgentConfig], baggage: Baggage, again: bool = False
+    ) -> None:
+        """Take up a tree; asked ``again``, one that is open was taken up then."""
         _, owner = self._opened()
-        if not owner.is_open(tree_id):
+        was_open = owner.is_open(tree_id)
+        if again and was_open:
+            return
+        if not was_open:
             self._baggage[tree_id] = baggage
-        await owner.resume(tree_id, agents)
+        try:
+            await owner.resume(tree_id, agents)
+        except BaseException:
+            if not was_open:
+                self._release(tree_id)
+            raise
 
     def _release(self, tree_id: str) -> None:
         _, owner = self._opened()

@@ -1,4 +1,4 @@
-"""What a desk acts on, read from a tree's facts: requests to show, requests decided, messages for channels."""
+"""What a desk acts on, read from the facts of a tree: requests to show, requests decided, messages to say."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> T
 
 
 def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
+    if instruction.intent is not None:
+        seat.asked[instruction.request_id] = instruction.intent
     return tree_stimuli.ApprovalAsked(
         at_ms,
         seat.session,

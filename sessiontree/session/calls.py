@@ -101,8 +101,23 @@ def _want_approval(
     )
     decision.instructions.append(
         todo.AskApproval(
-            request_id, call.key, stimulus.tool, stimulus.arguments, stimulus.digest, stimulus.tier
+            request_id,
+            call.key,
+            stimulus.tool,
+            stimulus.arguments,
+            stimulus.digest,
+            stimulus.tier,
+            _intent_of(call, stimulus),
         )
+    )
+
+
+def _intent_of(call: CallState, checked: stimuli.CallPrepared) -> facts.CallIntended | None:
+    """Return the intent of a call that runs as soon as it is allowed; one from outside may have to wait."""
+    if call.outside:
+        return None
+    return facts.CallIntended(
+        call.key, checked.tool, checked.arguments, checked.digest, checked.tier, checked.repeatable
     )
 
 
@@ -257,7 +272,9 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
         facts.ApprovalSettled(call.key, stimulus.request_id, stimulus.decision, stimulus.by, stimulus.reason)
     )
     if stimulus.decision == "approved":
-        if not (call.outside and state.in_turn):
+        if stimulus.intended:
+            _run_intended(state, decision, call)
+        elif not (call.outside and state.in_turn):
             intend(decision, call)
     else:
         reason = f"{call.tool} was {stimulus.decision} by {stimulus.by}"
@@ -267,6 +284,15 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
         message = error_message(call.call.id, call.tool, error, stimulus.at_ms)
         resolve(decision, call, "denied", message)
     return decision
+
+
+def _run_intended(state: SessionState, decision: Decision, call: CallState) -> None:
+    """Let a call run whose intent was made durable with its approval."""
+    decision.facts.append(
+        facts.CallIntended(call.key, call.tool, call.arguments, call.digest, call.tier, call.repeatable)
+    )
+    if state.stopping is None:
+        decision.instructions.append(_execute(state, call))
 
 
 def intend(decision: Decision, call: CallState) -> None:

@@ -123,8 +123,8 @@ def _approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
 
 def _approval_settled(state: SessionState, fact: facts.ApprovalSettled) -> None:
     call = state.calls.get(fact.key)
-    if call is not None and fact.decision == "approved":
-        call.phase = "approved"
+    if call is not None and fact.decision == "approved" and call.phase == "asking":
+        call.phase = "approved"  # else its intent was made durable with the answer, before this
 
 
 def _call_parked(state: SessionState, fact: facts.CallParked) -> None:

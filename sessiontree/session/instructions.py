@@ -10,6 +10,7 @@ from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.session_facts import CallIntended
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,11 @@ class AwaitCommit:
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Let a request climb; answer ApprovalAnswered."""
+    """Let a request climb; answer ApprovalAnswered.
+
+    Where it is answered while the session is embodied, ``intent`` may be made durable with the answer, which
+    then says so. None = it depends on what the session does then.
+    """
 
     request_id: str
     key: str
@@ -72,6 +77,7 @@ class AskApproval:
     arguments: Mapping[str, JsonValue]
     digest: str
     tier: int
+    intent: CallIntended | None = None
 
 
 @dataclass(frozen=True, slots=True)

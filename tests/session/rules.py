@@ -161,12 +161,13 @@ class SessionRules(RuleBasedStateMachine):
         running = [*self.world.running]
         self.world.finish(running[pick % len(running)], outcome)
 
-    @rule(pick=picks, decision=decisions, twice=seldom, moves=moves)
-    def approval_is_decided(self, pick: int, decision: str, twice: bool, moves: Moves) -> None:
-        """A request reaches its end; now and then that is told twice."""
+    @rule(pick=picks, decision=decisions, at_once=st.booleans(), twice=seldom, moves=moves)
+    def approval_is_decided(self, pick: int, decision: str, at_once: bool, twice: bool, moves: Moves) -> None:
+        """A request reaches its end, its intent durable with it or not; now and then that is told twice."""
         self.world.report()
         if self.world.requests:
-            self.world.decide(self.world.requests[pick % len(self.world.requests)], decision)
+            request_id = self.world.requests[pick % len(self.world.requests)]
+            self.world.decide(request_id, decision, at_once=at_once)
             if twice:
                 self.world.again(0)
         self.go_on(moves)

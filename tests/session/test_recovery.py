@@ -49,6 +49,29 @@ def test_begun_effect_is_unknown_and_never_repeated() -> None:
     assert not world.found(ExecuteCall)
 
 
+def test_call_whose_intent_came_with_the_approval_runs_at_once() -> None:
+    """The answer is all it waits for; nothing of its intent is written again."""
+    world = opened()
+    world.runs(call("wipe"))
+    world.decide(world.requests[0], "approved", at_once=True)
+    assert [each.key for each in world.found(ExecuteCall)] == ["1.0"]
+    assert [type(fact).__name__ for fact in world.unreported] == ["ApprovalSettled"]
+    world.finish("1.0")
+    assert world.result_of("1.0") == "ok"
+
+
+def test_effect_intended_with_its_approval_is_unknown_after_a_loss() -> None:
+    """S42: the lost host had the answer or not; either way the call may have run, and is not repeated."""
+    world = opened()
+    world.runs(call("wipe"))
+    world.decide(world.requests[0], "approved", at_once=True)
+    lost(world)
+    told = json.loads(world.live.transcript[-1].text)
+    assert (told["status"], told["may_have_run"]) == ("unknown", True)
+    assert world.watcher.effects.begun["1.0"] == 1
+    assert not world.found(ExecuteCall)
+
+
 def test_repeatable_effect_is_repeated_under_the_same_id() -> None:
     """A tool that says repeating changes nothing more is run again, with the call id it had."""
     world = opened()

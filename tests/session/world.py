@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_facts import SessionFact
+from sessiontree.contracts.session_facts import CallIntended, SessionFact
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.session import instructions as todo
@@ -92,6 +92,7 @@ class World:
         """Last words by message, None where the run stopped short."""
         self.troubles: list[str] = []
         self.decided: dict[str, str] = {}
+        self.intents: dict[str, CallIntended] = {}
         """Approval requests that reached their end."""
         self.returned: dict[str, str] = {}
         """Answers of approver functions."""
@@ -147,7 +148,10 @@ class World:
         self.watcher.begin(stimulus, repeats=repeats)
         new_facts, told = self.machine.react(self.live, stimulus)
         self.watcher.end(self.live, stimulus, new_facts, told)
-        self.unreported += new_facts
+        came_with_it = isinstance(stimulus, stimuli.ApprovalAnswered) and stimulus.intended
+        self.unreported += [
+            fact for fact in new_facts if not (came_with_it and isinstance(fact, CallIntended))
+        ]
         for instruction in told:
             carry = self._host.get(type(instruction))
             if carry is None:
@@ -262,6 +266,8 @@ class World:
     def _ask(self, ask: todo.AskApproval) -> None:
         if ask.request_id not in self.requests and ask.request_id not in self.decided:
             self.requests.append(ask.request_id)
+        if ask.intent is not None:
+            self.intents[ask.request_id] = ask.intent
 
     def _last_word(self, answer: todo.AnswerMessages) -> None:
         for message_id in answer.message_ids:
@@ -271,11 +277,17 @@ class World:
         """Tell that intents are durable."""
         self.give(stimuli.IntentsCommitted(self.at_ms, self.committing.pop(index)))
 
-    def decide(self, request_id: str, decision: str, by: str = "ada") -> None:
-        """Answer an approval request."""
+    def decide(self, request_id: str, decision: str, by: str = "ada", *, at_once: bool = False) -> None:
+        """Answer an approval request; ``at_once``: the intent is made durable with it."""
         self.requests.remove(request_id)
         self.decided[request_id] = decision
-        self.give(stimuli.ApprovalAnswered(self.at_ms, request_id, decision, by, "because"))
+        intent = self.intents.pop(request_id, None)
+        intended = at_once and decision == "approved" and intent is not None
+        if intent is not None and intended:
+            self.durable.append(intent)
+            self.watcher.effects.reported(self.durable)
+            self.watcher.effects.committed([intent.key])
+        self.give(stimuli.ApprovalAnswered(self.at_ms, request_id, decision, by, "because", intended))
 
     def hear(
         self, message_id: str, text: str = "hello", mode: Any = "follow_up", origin: Any = "user"
