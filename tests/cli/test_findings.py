@@ -1,0 +1,219 @@
+"""What a doctor finds wrong with machines and runtimes that this one is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree.cli import findings
+from sessiontree.cli.checkup import Installation, Live, Room, State, look_at_installation, look_at_room
+from sessiontree.cli.confinement import Confinement
+from sessiontree.cli.findings import Finding
+from sessiontree.contracts.errors import ConfigError, JournalCorrupt
+from sessiontree.kernel.reports import ActorRow
+from sessiontree.sandbox import Level
+
+GOOD = Installation("0.1.0", "3.12.1", "/usr/bin/python", "2.60.0", "Linux", "6.8.0", "x86_64")
+FULL = Confinement(Level(7, True), Level(7, True), None, 40)
+QUIET_RAY: dict[str, Any] = {
+    "ray_version": "2.60.0",
+    "private": True,
+    "auth_mode": "token",
+    "token_path": None,
+    "token_mode": None,
+    "directory": "/tmp/sessiontree-1",
+    "directory_mode": "0700",
+    "dashboard": "off",
+    "nodes": 1,
+    "listening": [],
+}
+RAYLET = {"address": "0.0.0.0", "port": 34567, "process": "raylet", "pid": 12}  # noqa: S104 - what must be told
+SERVER = {"address": "::", "port": 6379, "process": "gcs_server", "pid": 11}
+SUPERVISOR = ActorRow("supervisor", "supervisor", 20, "structural")
+
+
+def live(*hosts: ActorRow, **security: Any) -> Live:
+    """Return a runtime on Ray, in order but for what is given."""
+    return Live("0.1.0", ("t1",), (SUPERVISOR, *hosts), {**QUIET_RAY, **security})
+
+
+def state(**members: Any) -> State:
+    """Return a state directory, in order but for what is given."""
+    good = State(Path("/state/of mine"), 0o700, 0o600, True, 4096, 1, (), None, None)
+    return replace(good, **members)
+
+
+def only(found: Any, mark: str) -> Finding:
+    """Return the one finding there is."""
+    (finding,) = found
+    assert isinstance(finding, Finding)
+    assert finding.mark == mark
+    assert finding.what
+    assert finding.do, "what is wrong without what to do helps nobody"
+    assert str(finding) == f"{mark}: {finding.what}; {finding.do}"
+    return finding
+
+
+def test_a_machine_in_order_has_no_findings() -> None:
+    """Nothing is said of what is as it should be."""
+    assert list(findings.of_installation(GOOD)) == []
+    assert list(findings.of_room(Room(2**30, None))) == []
+    assert list(findings.of_room(Room(None, 4096))) == []
+    assert list(findings.of_confinement(FULL)) == []
+    assert list(findings.of_state(state())) == []
+    assert list(findings.of_absence(state())) == []
+    confined = ActorRow("observing2", "observing", 30, "landlock-7+seccomp", "t1", "main/w1", 1)
+    starting = ActorRow("observing3", "observing", 0, "starting")
+    acting = ActorRow("acting1", "acting", 29, "structural", "t1", "main", 1)
+    assert list(findings.of_live(live(acting, confined, starting))) == []
+    assert list(findings.of_live(Live("0.1.0", (), (SUPERVISOR,), None))) == []
+
+
+def test_this_machine_is_seen() -> None:
+    """What is installed here is found without loading it."""
+    here = look_at_installation()
+    assert here.ray is not None
+    assert here.ray.startswith("2.")
+    assert here.executable
+    room = look_at_room()
+    assert room.descriptors is None or room.descriptors > 0
+
+
+@pytest.mark.parametrize(("ray", "says"), [(None, "not installed"), ("2.58.1", "Ray 2.58.1 is installed")])
+def test_a_ray_that_is_missing_or_old_is_wrong(ray: str | None, says: str) -> None:
+    """Nothing runs by default; the local backend does."""
+    finding = only(findings.of_installation(replace(GOOD, ray=ray)), "wrong")
+    assert says in finding.what
+    assert finding.do.endswith("or run with backend='local'")
+
+
+@pytest.mark.parametrize(
+    ("level", "says"),
+    [
+        (Level(0, False), "as none,"),
+        (Level(2, True), "as landlock-2+seccomp,"),
+        (Level(4, False), "landlock-4,"),
+    ],
+)
+def test_a_kernel_that_confines_too_little_is_wrong(level: Level, says: str) -> None:
+    """What would run Workers all the same is named."""
+    finding = only(findings.of_confinement(Confinement(level, level, None, 40)), "wrong")
+    assert says in finding.what
+    assert "kernel_enforcement='best_effort'" in finding.do
+
+
+def test_a_launcher_that_does_not_start_is_wrong() -> None:
+    """Its reason is told."""
+    error = ConfigError("can't start a confined process: no room; make some")
+    finding = only(findings.of_confinement(replace(FULL, tried=None, failure=error)), "wrong")
+    assert (finding.what, finding.do) == ("can't start a confined process: no room", "make some")
+
+
+@pytest.mark.parametrize(
+    ("level", "held", "left"),
+    [
+        (Level(7, True), ["make, change", "shorten", "signal", "modes"], ["TCP"]),
+        (Level(3, True), ["make, change", "shorten", "modes"], ["TCP", "signal"]),
+        (Level(2, True), ["make, change", "modes"], ["TCP", "shorten", "signal"]),
+        (Level(7, False), ["make, change", "shorten", "signal"], ["TCP", "modes"]),
+        (Level(0, False), [], ["anything"]),
+    ],
+)
+def test_each_level_says_what_holds_and_what_does_not(level: Level, held: list[str], left: list[str]) -> None:
+    """No level is promised more than its ABI keeps."""
+    confinement = Confinement(level, level, None, 1)
+    for words in ("make, change", "shorten", "signal", "modes", "TCP", "anything"):
+        assert any(words in line for line in confinement.holds()) == (words in held), words
+        assert any(words in line for line in confinement.leaves()) == (words in left), words
+
+
+def test_a_trial_that_got_less_than_was_offered_counts() -> None:
+    """What is told to hold is what a process really had."""
+    assert Confinement(Level(7, True), Level(0, False), None, 1).holds() == []
+
+
+def test_little_shared_memory_is_slow_not_wrong() -> None:
+    """Ray then takes the temporary directory."""
+    assert "64 MiB" in only(findings.of_room(Room(64 * 2**20, None)), "beware").what
+
+
+@pytest.mark.parametrize(("most", "mark"), [(4095, "beware"), (64, "beware"), (63, "wrong")])
+def test_few_descriptors_are_told(most: int, mark: str) -> None:
+    """Few mean few hosts; too few mean no Ray at all."""
+    assert f"may open {most:,} files" in only(findings.of_room(Room(None, most)), mark).what
+
+
+@pytest.mark.parametrize(
+    ("mode", "journal_mode", "may"),
+    [
+        (0o755, 0o600, "see what lies"),
+        (0o750, 0o640, "read the journal"),
+        (0o777, 0o600, "replace or remove"),
+    ],
+)
+def test_an_open_directory_says_what_others_may(mode: int, journal_mode: int, may: str) -> None:
+    """The command that closes it can be pasted."""
+    finding = only(findings.of_state(state(mode=mode, journal_mode=journal_mode)), "beware")
+    assert may in finding.what
+    assert finding.do == "chmod 700 '/state/of mine'"
+
+
+def test_a_directory_nobody_can_use_is_wrong() -> None:
+    """Another one is asked for."""
+    assert "--state-dir" in only(findings.of_state(state(is_usable=False)), "wrong").do
+
+
+def test_damage_is_wrong_and_a_damaged_tree_is_not() -> None:
+    """A journal that can't be read keeps everybody from running; one tree of it only itself."""
+    error = JournalCorrupt("journal.db", "its header is damaged; restore it from an export")
+    finding = only(findings.of_state(state(failure=error, trees=None)), "wrong")
+    assert finding.do == "restore it from an export"
+    names = tuple(f"t{number}" for number in range(7))
+    finding = only(findings.of_state(state(damaged_trees=names)), "beware")
+    assert finding.what.endswith("t0, t1, t2, t3, t4 and 2 more")
+
+
+def test_a_lock_without_a_door_is_wrong() -> None:
+    """Whoever holds the journal is named."""
+    assert "process 77 holds" in only(findings.of_absence(state(writer=77)), "wrong").what
+
+
+@pytest.mark.parametrize("confinement", ["none", "landlock-2+seccomp", "landlock-7", "structural"])
+def test_a_worker_that_is_confined_too_little_is_told(confinement: str) -> None:
+    """Best effort is seen where it happens."""
+    host = ActorRow("observing2", "observing", 30, confinement, "t1", "main/w1", 1)
+    assert f"only as far as {confinement}" in only(findings.of_live(live(host)), "beware").what
+
+
+@pytest.mark.parametrize(("is_private", "does"), [(True, "insecure=True"), (False, "RAY_AUTH_MODE=token")])
+def test_a_ray_without_authentication_is_told(is_private: bool, does: str) -> None:
+    """Who started it decides what to change."""
+    found = findings.of_live(live(private=is_private, auth_mode="disabled"))
+    assert does in only(found, "beware").do
+
+
+def test_a_token_that_others_can_read_is_told() -> None:
+    """Its file and mode are named."""
+    found = findings.of_live(live(token_path="/home of mine/auth_token", token_mode="0644"))
+    finding = only(found, "beware")
+    assert "mode 0644" in finding.what
+    assert finding.do == "chmod 600 '/home of mine/auth_token'"
+    assert list(findings.of_live(live(token_path="/auth_token", token_mode="0600"))) == []
+
+
+def test_what_listens_is_told_with_the_rule_against_it() -> None:
+    """Process, address and port, and a firewall's rule for all ports."""
+    finding = only(findings.of_live(live(private=False, listening=[SERVER, RAYLET])), "beware")
+    assert "gcs_server (pid 11) on [::]:6379, raylet (pid 12) on 0.0.0.0:34567" in finding.what
+    assert 'iifname != "lo" tcp dport { 6379, 34567 } drop; } }' in finding.do
+    assert "private Ray listens to this machine alone" in finding.do
+
+
+def test_a_cluster_lets_its_own_machines_in() -> None:
+    """A rule that cut the cluster apart would be no help."""
+    finding = only(findings.of_live(live(private=False, nodes=3, listening=[RAYLET])), "beware")
+    assert "ip saddr != { their addresses } tcp dport { 34567 } drop" in finding.do
+    assert "private Ray" not in finding.do
