@@ -14,7 +14,7 @@ from sessiontree.kernel.progress import ProgressHub
 from sessiontree.kernel.reports import ActorRow
 
 MOST_LOSSES = 3
-"""How often in a row a gateway may be lost before its questions fail."""
+"""How often a gateway may be lost over a session's question before that fails."""
 
 
 class GatewayLink:
@@ -42,7 +42,7 @@ class GatewayLink:
         self._resend_after_s = resend_after_s
         self._link: HostLink | None = None
         self._starts = 0
-        self._losses = 0
+        self._losses: dict[tuple[str, str], int] = {}
         self._ticket = 0
         self._asked: dict[int, Asker] = {}
         self._tickets: dict[tuple[str, str], int] = {}
@@ -72,6 +72,7 @@ class GatewayLink:
     def forget(self, tree_id: str, session: str) -> None:
         """Drop a session's question and conversation."""
         self._drop_ticket((tree_id, session))
+        self._losses.pop((tree_id, session), None)
         if (tree_id, session) in self._known and self._link is not None:
             self._known.discard((tree_id, session))
             self._link.send(Forget(tree_id, session, keep_conversation=False))
@@ -128,8 +129,10 @@ class GatewayLink:
         asker = self._asked.pop(answer.ticket, None)
         if asker is None:
             return
-        self._tickets.pop((asker.tree_id, asker.session), None)
-        self._losses = 0
+        place = (asker.tree_id, asker.session)
+        self._tickets.pop(place, None)
+        if not isinstance(answer, AskWhole):
+            self._losses.pop(place, None)
         if isinstance(answer, Answered):
             asker.answered(answer.message)
         elif isinstance(answer, NotAnswered):
@@ -139,15 +142,20 @@ class GatewayLink:
             asker.reask()
 
     def _on_lost(self, link: HostLink, lost: HostLost) -> None:
-        """Every open question is asked again, whole: the next gateway holds no conversation."""
+        """Every open question is asked again, whole: the next gateway holds no conversation.
+
+        One that was open each time fails in the end, however many others were answered in between.
+        """
         self._link = None
         self._known.clear()
-        self._losses += 1
         asked = list(self._asked.values())
         self._asked.clear()
         self._tickets.clear()
         for asker in asked:
-            if self._losses > MOST_LOSSES:
-                asker.failed(f"the model gateway was lost {self._losses} times in a row: {lost}")
+            place = (asker.tree_id, asker.session)
+            losses = self._losses[place] = self._losses.get(place, 0) + 1
+            if losses > MOST_LOSSES:
+                del self._losses[place]
+                asker.failed(f"the model gateway was lost {losses} times over this question: {lost}")
             else:
                 asker.reask()
