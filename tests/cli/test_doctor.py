@@ -372,17 +372,17 @@ async def test_an_actor_of_ray_is_told_with_the_session_it_embodies(
         await worker.result()
     runtime, ray = told["runtime"], told["runtime"]["ray"]
     assert runtime["backend"] == "ray"
-    (actor,) = [actor for actor in runtime["actors"] if actor["tree_id"] == tree.tree_id]
-    assert (actor["session"], actor["role"]) == (worker.session_id, "observing")
+    embodied = {actor["session"]: actor for actor in runtime["actors"] if actor["tree_id"] == tree.tree_id}
+    actor = embodied[worker.session_id]
+    assert actor["role"] == "observing"
+    assert actor["epoch"] >= 1
     assert re.fullmatch(r"landlock-\d+\+seccomp", actor["confinement"])
     supervisor = runtime["actors"][0]
     assert (supervisor["role"], supervisor["confinement"]) == ("supervisor", "structural")
     assert len({actor["pid"], supervisor["pid"], os.getpid()}) == 3
     assert (ray["private"], ray["auth_mode"], ray["directory_mode"]) == (True, "token", "0700")
     assert (ray["listening"], ray["dashboard"], ray["token_path"]) == ([], "off", None)
-    row = (
-        rf"^{actor['name']} +observing +{actor['pid']} +landlock-\d+\+seccomp +main/w1 +{tree.tree_id} +1 *$"
-    )
+    row = rf"^{actor['name']} +observing +{actor['pid']} +landlock-\d+\+seccomp +main/w1 +{tree.tree_id} +{actor['epoch']} *$"
     assert re.search(row, shown.out, re.MULTILINE)
     assert "  authentication: token, in no file: its processes hand it down" in shown.lines
     assert "  other machines may reach: nothing" in shown.lines
