@@ -382,8 +382,9 @@ async def test_an_actor_of_ray_is_told_with_the_session_it_embodies(
     assert len({actor["pid"], supervisor["pid"], os.getpid()}) == 3
     assert (ray["private"], ray["auth_mode"], ray["directory_mode"]) == (True, "token", "0700")
     assert (ray["listening"], ray["dashboard"], ray["token_path"]) == ([], "off", None)
-    row = rf"^{actor['name']} +observing +{actor['pid']} +landlock-\d+\+seccomp +main/w1 +{tree.tree_id} +{actor['epoch']} *$"
-    assert re.search(row, shown.out, re.MULTILINE)
+    cells = [actor["name"], "observing", str(actor["pid"]), re.escape(actor["confinement"])]
+    row = " +".join([*cells, worker.session_id, tree.tree_id, str(actor["epoch"])])
+    assert re.search(f"^{row} *$", shown.out, re.MULTILINE)
     assert "  authentication: token, in no file: its processes hand it down" in shown.lines
     assert "  other machines may reach: nothing" in shown.lines
     assert told["findings"] == []
