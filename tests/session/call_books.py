@@ -49,6 +49,8 @@ class CallBook:
     @property
     def is_asking(self) -> bool:
         """Whether it only waits for an approval."""
+        if self.intended is not None:
+            return False  # its intent came with the approval, and the answer itself was lost
         return self.wanted is not None and self.decision is None and self.resolved is None
 
     @property

@@ -29,6 +29,8 @@ class EffectBooks:
         """Calls begun on this host."""
         self._durable: set[str] = set()
         self._committed: set[str] = set()
+        self.approved: set[str] = set()
+        """Calls whose intent was made durable with their approval, whether or not the session told of that."""
         self.inherited: set[str] = set()
         """Calls whose intent was durable before this host; it may hear so late, when they run again."""
 
@@ -60,7 +62,7 @@ class EffectBooks:
         if card is not None and card.tier and key not in self.here:
             durable = call.intended is not None and key in self._durable & self._committed
             self.judge.require(durable, "S43", f"{key} runs and its intent is not durable")
-            allowed = not card.needs_approval or call.decision == "approved"
+            allowed = not card.needs_approval or call.decision == "approved" or key in self.approved
             self.judge.require(allowed and execute.digest == digest(asked), "S16", f"{key} was not allowed")
             once = card.repeatable or not self.begun[key]
             self.judge.require(once, "S42", f"{key} may not be repeated and runs again")

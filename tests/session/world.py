@@ -287,6 +287,7 @@ class World:
             self.durable.append(intent)
             self.watcher.effects.reported(self.durable)
             self.watcher.effects.committed([intent.key])
+            self.watcher.effects.approved.add(intent.key)
         self.give(stimuli.ApprovalAnswered(self.at_ms, request_id, decision, by, "because", intended))
 
     def hear(
