@@ -94,6 +94,7 @@ class HostCore:
         self._runner: SessionRunner | None = None
         self._watch: CallWatch | None = None
         self._left_behind = 0
+        self._leaving: list[SessionRunner] = []
         self._link: Link | None = None
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
@@ -130,7 +131,10 @@ class HostCore:
     def _is_stained(self, process: HostProcess) -> bool:
         abandoned = 0 if self._watch is None else self._watch.abandoned
         calling = self._runner is not None and self._runner.is_calling
-        return self._left_behind + abandoned > 0 or (not calling and process.is_busy())
+        self._leaving = [runner for runner in self._leaving if runner.lingers]
+        if self._left_behind + abandoned > 0 or self._leaving:
+            return True
+        return not calling and process.is_busy()
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Adopt):
@@ -156,6 +160,7 @@ class HostCore:
     def _drop(self) -> None:
         if self._runner is not None:
             self._runner.stop()
+            self._leaving.append(self._runner)
             self._runner = None
         if self._link is not None:
             self._link.cut()

@@ -118,15 +118,18 @@ class SessionRunner:
         """Let the session go at once: running work is cancelled, nothing more is reported."""
         self._over = True
         self._running.close()
-        for task in self._tasks:
+        for task in (*self._tasks, *([] if self._driver is None else [self._driver])):
             task.cancel()
-        if self._driver is not None:
-            self._driver.cancel()
 
     @property
     def is_calling(self) -> bool:
         """Whether a call runs, or anything else beside the machine."""
         return bool(self._in_call or self._running or self._tasks)
+
+    @property
+    def lingers(self) -> bool:
+        """Whether anything runs: what was let go may not heed it."""
+        return bool(self._tasks or self._driver)
 
     def reask(self, turn: int) -> None:
         """Ask the model of an open turn again, with everything it needs."""
