@@ -94,6 +94,7 @@ class ApprovalDesk:
             after, tidings = await self._backend.owner.tidings(self._tree_id, after, READ_WAIT_S)
             for tiding in tidings:
                 await self._note(tiding)
+            await asyncio.sleep(0)  # who answers at once is heard before the next question
 
     async def _note(self, tiding: Tiding) -> None:
         if isinstance(tiding, Shown):

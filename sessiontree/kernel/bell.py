@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid, TreeFact
 
+LATER_S = 0.05
+"""How long a desk may go on showing what was decided elsewhere."""
+
 
 class Bell:
     """Knows which requests are shown and up to which fact was told.
@@ -21,6 +24,8 @@ class Bell:
         """Number of the newest fact a desk acts on."""
         self._shown = set(shown)
         self._rang = asyncio.Event()
+        self._is_urgent = False
+        self._later: asyncio.TimerHandle | None = None
 
     def concerns(self, facts: Iterable[TreeFact]) -> bool:
         """Take facts in, each once and in order; returns whether a desk acts on any."""
@@ -30,15 +35,36 @@ class Bell:
     def _concerns(self, fact: TreeFact) -> bool:
         if isinstance(fact, ApprovalWaiting) and fact.how == "show":
             self._shown.add(fact.request_id)
+            self._is_urgent = True
             return True
         if isinstance(fact, ApprovalDecided) and fact.request_id in self._shown:
             self._shown.remove(fact.request_id)
             return True
-        return isinstance(fact, ChannelSaid)
+        said = isinstance(fact, ChannelSaid)
+        self._is_urgent = self._is_urgent or said
+        return said
 
     def ring(self, seq: int) -> None:
-        """Wake everybody: facts up to a number are durable."""
+        """Wake everybody, soon: facts up to a number are durable.
+
+        Not at once where nothing new is to be shown: what is only taken away must not keep processors from
+        the call that the decision lets run.
+        """
         self.told_seq = max(self.told_seq, seq)
+        if self._is_urgent:
+            self._is_urgent = False
+            self._rang.set()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(LATER_S, self._ring_later)
+
+    def close(self) -> None:
+        """Wake everybody for the last time."""
+        if self._later is not None:
+            self._later.cancel()
+        self._rang.set()
+
+    def _ring_later(self) -> None:
+        self._later = None
         self._rang.set()
 
     async def wait(self) -> None:

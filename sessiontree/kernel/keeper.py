@@ -258,7 +258,7 @@ class TreeKeeper:
         for waiters in (self.replies, self.calls, self.results, self._settling):
             waiters.fail_all(self.failure)
         self.news.set()
-        self.bell.ring(0)
+        self.bell.close()
 
     def watch(self, change: int) -> None:
         """Count those who watch the tree; hosts hear when the first comes and when the last goes."""
