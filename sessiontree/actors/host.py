@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import ray
 
@@ -34,6 +34,8 @@ class HostSettings:
     most_bytes: int
     victims: Path | None
     """Files it must fail to change before it serves; None = a host that may write."""
+    enforcement: Literal["required", "best_effort"] = "required"
+    """Whether it serves where the kernel offers less than full confinement."""
 
 
 class HostShell:
@@ -51,8 +53,9 @@ class HostShell:
         victims, level = self._settings.victims, "structural"
         try:
             if victims is not None:
-                level = str(level_in_force())
-                if level != "none":
+                in_force = level_in_force()
+                level = str(in_force)
+                if in_force.is_full or self._settings.enforcement == "required":
                     self_test(victims, self._ready).require()
             self._begin()
         except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor is told and asks nobody else

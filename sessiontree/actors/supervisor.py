@@ -80,7 +80,9 @@ class SupervisorShell:
         if pool == OBSERVING:
             victims = victims_for(settings, name)
             options["runtime_env"] = confined(settings)
-        given = HostSettings(self._serving.host_key, os.getpid(), settings.host_bytes, victims)
+        given = HostSettings(
+            self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
+        )
         return self._transport(actor_of(HostShell).options(**options), given)
 
     def _start_gateway(self, name: str) -> RayTransport:
