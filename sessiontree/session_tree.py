@@ -174,10 +174,10 @@ class SessionTree:
         backend = self._open_runtime().backend
         try:
             await backend.create(self._config, self._setup)
+            self._open_desk(backend)
         except BaseException:
             await self._close_runtime()
             raise
-        self._open_desk(backend)
         return self
 
     @classmethod
@@ -226,11 +226,11 @@ class SessionTree:
             if missing:
                 raise ConfigError(f"tree {tree_id} has agents that are not given: {', '.join(missing)}")
             await serving.backend.resume(tree_id, tree._setup)
+            tree._open_desk(serving.backend)
         except BaseException:
             if private:
                 await serving.close()
             raise
-        tree._open_desk(serving.backend)
         return tree
 
     def _open_runtime(self) -> Runtime:
@@ -260,11 +260,13 @@ class SessionTree:
         """Let the tree go in this process; it can be resumed."""
         if self._desk is not None:
             desk, self._desk = self._desk, None
-            await desk.close()
-            if self._owns_runtime:
-                await self._close_runtime()
-            else:
-                self._backend.release(self.tree_id)
+            try:
+                await desk.close()
+            finally:
+                if self._owns_runtime:
+                    await self._close_runtime()
+                else:
+                    self._backend.release(self.tree_id)
 
     async def _close_runtime(self) -> None:
         if self._owns_runtime and self._runtime is not None:

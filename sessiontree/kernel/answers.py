@@ -31,11 +31,10 @@ class Answer:
 
 def portable(error: Exception) -> Exception:
     """Return an error that survives the way to another process."""
-    if not isinstance(error, SessionTreeError):
-        try:
-            pickle.dumps(error)
-        except Exception:  # noqa: BLE001 - whatever it holds, its words are what matters
-            return SessionTreeError(words_of(error))
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - what was packed just before
+    except Exception:  # noqa: BLE001 - whatever it holds, its words are what matters
+        return SessionTreeError(words_of(error))
     return error
 
 

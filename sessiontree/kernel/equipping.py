@@ -12,6 +12,7 @@ from sessiontree.kernel.gateway_frames import Ask
 
 T = TypeVar("T")
 MOST_TREES = 64
+_LET_GO = LookupError("they were let go for those of other trees; try again")
 
 
 class Equipping(Generic[T]):
@@ -34,25 +35,29 @@ class Equipping(Generic[T]):
         Raises:
             SessionTreeError: it could not be fetched or opened here.
         """
-        held = self._held[name]
-        self._held.move_to_end(name)
+        held = self._held.get(name, _LET_GO)
         if isinstance(held, Exception):
-            del self._held[name]
+            self._held.pop(name, None)
             raise SessionTreeError(f"its tools and models can't be had here: {words_of(held)}") from held
         return held
 
     async def fetch(self, frames: Sequence[tuple[int, Any]]) -> None:
-        """Fetch what frames need; what fails is raised when it is used."""
-        for _, frame in frames:
-            if isinstance(frame, Adopt | Ask) and frame.equipment not in self._held:
-                await self._fetch_one(frame.equipment)
+        """Fetch what frames need; what fails is raised when it is used.
 
-    async def _fetch_one(self, name: str) -> None:
-        held: T | Exception
-        try:
-            held = self._unpack(await self._fetch(name))
-        except Exception as error:  # noqa: BLE001 - opening runs the program's own code; its session is told
-            held = error
-        self._held[name] = held
-        while len(self._held) > MOST_TREES:
+        The frames are to be taken at once when this returns: what they need is held until then at least.
+        """
+        needed = dict.fromkeys(frame.equipment for _, frame in frames if isinstance(frame, Adopt | Ask))
+        while missing := [name for name in needed if name not in self._held]:
+            # Others may be fetched meanwhile, and let go what was here before.
+            for name in missing:
+                self._held[name] = await self._fetched(name)
+        for name in needed:
+            self._held.move_to_end(name)
+        while len(self._held) > max(MOST_TREES, len(needed)):
             self._held.popitem(last=False)
+
+    async def _fetched(self, name: str) -> T | Exception:
+        try:
+            return self._unpack(await self._fetch(name))
+        except Exception as error:  # noqa: BLE001 - opening runs the program's own code; its session is told
+            return error

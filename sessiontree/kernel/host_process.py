@@ -37,17 +37,16 @@ class CountingExecutor(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run a function in a thread."""
-
-        def run() -> Any:
-            try:
-                return fn(*args, **kwargs)
-            finally:
-                with self._count:
-                    self.busy -= 1
-
+        future = super().submit(fn, *args, **kwargs)
         with self._count:
             self.busy += 1
-        return super().submit(run)
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, future: Future[Any]) -> None:
+        """Count one off, also one that was cancelled before it began."""
+        with self._count:
+            self.busy -= 1
 
 
 class OwnProcess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -19,6 +20,7 @@ class Waiters(Generic[T]):
         """Return a future for a key."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(key, []).append(future)
+        future.add_done_callback(partial(self._forget, key))
         return future
 
     def settle(self, key: str, value: T) -> None:
@@ -38,6 +40,13 @@ class Waiters(Generic[T]):
         """Give everybody an error."""
         for key in list(self._futures):
             self.fail(key, error)
+
+    def _forget(self, key: str, future: asyncio.Future[T]) -> None:
+        """Drop one that was cancelled: nobody waits for it any more."""
+        if future.cancelled() and key in self._futures:
+            left = self._futures[key] = [each for each in self._futures[key] if each is not future]
+            if not left:
+                del self._futures[key]
 
     def keys(self) -> tuple[str, ...]:
         """What somebody waits for."""
