@@ -100,6 +100,7 @@ class RayBackend:
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
+        _check_apart(self._state_dir, Path(config.workspace))
         await self._open_tree("create", config.tree_id, config, setup)
 
     async def resume(self, tree_id: str, setup: TreeSetup) -> None:
@@ -207,6 +208,19 @@ def _take_back(line: Line, tree_id: str, opening: asyncio.Future[Any]) -> None:
     """Let a tree go that was opened for somebody who no longer waited for it."""
     if not opening.cancelled() and opening.exception() is None:
         line.tell("release", tree_id)
+
+
+def _check_apart(state_dir: Path, workspace: Path) -> None:
+    """Refuse a place from which Workers could not read their workspace.
+
+    Raises:
+        ConfigError: the state directory lies inside the workspace.
+    """
+    if state_dir.resolve().is_relative_to(workspace.resolve()):
+        raise ConfigError(
+            f"state_dir {str(state_dir)!r} lies inside the workspace {str(workspace)!r}: it is hidden from "
+            "Workers, and so would be what appears beside it later; give a place outside, or leave it out"
+        )
 
 
 async def _end(line: Line) -> None:

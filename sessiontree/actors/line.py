@@ -117,12 +117,11 @@ class Line:
             return self.actor.ask.remote(self._key, name, data, (self._incarnation, self._number))
         return self.actor.ask.remote(self._key, name, data)
 
-    @staticmethod
-    async def _heard(name: str, asked: Any) -> Any:
+    async def _heard(self, name: str, asked: Any) -> Any:
         try:
             return await asked
         except asyncio.CancelledError:
-            if name in WAITING:
+            if name in WAITING and not self._closed and self._is_up():
                 ray.cancel(asked)
             raise
 

@@ -34,12 +34,17 @@ def reply(request: ModelRequest) -> Answer:
 async def tree(tmp_path: Path) -> AsyncIterator[SessionTree]:
     """A tree in a runtime of its own, with one host of each pool warm."""
     async with (
-        Runtime(tmp_path / "state", slots=2) as runtime,
+        Runtime(state_of(tmp_path), slots=2) as runtime,
         SessionTree(tmp_path, model=FunctionModel(reply), tools=TOOLS, runtime=runtime) as tree,
         asyncio.timeout(PATIENCE_S),
     ):
         await tree.main.send("begin")
         yield tree
+
+
+def state_of(workspace: Path) -> Path:
+    """Return a state directory beside a workspace: inside, it would hide what appears there from Workers."""
+    return workspace.with_name(f"{workspace.name}-state")
 
 
 def backend_of(tree: SessionTree) -> RayBackend:
@@ -97,7 +102,7 @@ async def test_host_killed_amid_work(tree: SessionTree, tmp_path: Path) -> None:
 async def test_gateway_killed_amid_a_question(tmp_path: Path) -> None:
     """The question is asked again, whole."""
     async with (
-        Runtime(tmp_path / "state", slots=2) as runtime,
+        Runtime(state_of(tmp_path), slots=2) as runtime,
         SessionTree(
             tmp_path, model=household.WAITING, tools=TOOLS, approvals="auto", runtime=runtime
         ) as tree,

@@ -28,7 +28,7 @@ def reply(request: ModelRequest) -> Answer:
 async def test_eleven_hundred_waiting_sessions_block_no_decision(tmp_path: Path) -> None:
     """On eight hosts, each result awaited too: an approval, a cancel and a message get through at once."""
     async with (
-        Runtime(tmp_path / "state", slots=HOSTS) as runtime,
+        Runtime(tmp_path.with_name(f"{tmp_path.name}-state"), slots=HOSTS) as runtime,
         SessionTree(
             tmp_path,
             model=FunctionModel(reply),
