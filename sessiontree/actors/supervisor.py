@@ -25,6 +25,8 @@ from sessiontree.kernel.settings import OBSERVING, Settings
 
 SUPERVISOR_CALLS = 100_000
 """Calls that may wait at a supervisor at a time; each waiting reply or result is one."""
+CONTROL_CALLS = 10_000
+"""Control calls that may be under way at a time; a stop is one until everything it stops has ended."""
 HOST_OPTIONS: dict[str, Any] = {
     "num_cpus": 0,
     "max_restarts": 0,
@@ -36,7 +38,7 @@ HOST_OPTIONS: dict[str, Any] = {
 def actor_of(shell: type) -> Any:
     """Return a class of actors whose control calls are heard however many others wait."""
     make: Any = ray.remote  # its stubs do not know groups
-    return make(concurrency_groups={"control": 64})(shell)
+    return make(concurrency_groups={"control": CONTROL_CALLS})(shell)
 
 
 class SupervisorShell:
