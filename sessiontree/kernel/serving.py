@@ -94,7 +94,7 @@ class Serving:
         self, key: str, name: str, given: tuple[Any, ...], turn: tuple[str, int] | None = None
     ) -> Answer:
         """Answer the creating program; what it numbers for this incarnation is begun in that order."""
-        if not hmac.compare_digest(key.encode(), self._key.encode()):
+        if not _is_same(key, self._key):
             reason = f"asked the supervisor to {name!r} without the key of the creating program"
             return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
         number = turn[1] if turn is not None and turn[0] == self.incarnation else None
@@ -111,7 +111,7 @@ class Serving:
             return await self._answer(getattr(self._core, name), (token, *given))
         # Models, with the keys they hold, are for the gateway alone; tools are for hosts.
         key = {"baggage": self._host_key, "model": self._gateway_key}.get(name)
-        if key is not None and hmac.compare_digest(token.encode(), key.encode()):
+        if key is not None and _is_same(token, key):
             return await self._answer(self._of_baggage, (name, *given))
         reason = f"asked the supervisor to {name!r} without a grant for it"
         return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
@@ -275,3 +275,8 @@ class Serving:
             if self._beside is not None:
                 await self._beside.close()
             await core.journal.close()
+
+
+def _is_same(shown: object, own: str) -> bool:
+    """Whether somebody shows the right key, in the same time whatever is shown."""
+    return isinstance(shown, str) and hmac.compare_digest(shown.encode("utf-8", "replace"), own.encode())

@@ -190,12 +190,17 @@ class SupervisorCore:
         return keeper
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
-        """Return durable facts after a number, oldest first, waiting up to ``wait_s`` for the first."""
+        """Return durable facts after a number, oldest first, waiting up to ``wait_s`` for the first.
+
+        Raises:
+            SessionTreeError: there will be none: why the tree goes on no more in this process.
+        """
         keeper = self.tree(tree_id)
         keeper.news.clear()
         records = self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
         if records or wait_s <= 0:
             return records
+        keeper.check_open()
         try:
             async with asyncio.timeout(wait_s):
                 await keeper.news.wait()

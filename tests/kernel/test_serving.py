@@ -1,0 +1,108 @@
+"""Who may ask a supervisor for what, by what they show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import PermissionDenied, TreeNotFound
+from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.kernel.equipment import Baggage
+from sessiontree.kernel.link import Transport
+from sessiontree.kernel.scheduler import PoolSize
+from sessiontree.kernel.serving import Serving
+from sessiontree.kernel.settings import Settings
+
+KEY = "the program's"
+
+
+class Nothing:
+    """Stands beside a supervisor and does nothing."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    async def close(self) -> None:
+        """End."""
+
+
+def no_process(*names: str) -> Transport:
+    """Start nothing: these supervisors serve no session."""
+    raise AssertionError(f"started {names}")
+
+
+@asynccontextmanager
+async def opened(state_dir: Path) -> AsyncIterator[Serving]:
+    """Return an open supervisor without hosts."""
+    settings = Settings(
+        state_dir=state_dir,
+        node_id="node",
+        logs_dir=state_dir,
+        token_path=None,
+        scratch=state_dir,
+        pool=PoolSize(most=1, usual=1),
+        warm=0,
+        host_bytes=2**30,
+        gateway_bytes=2**30,
+        enforcement="required",
+        security={},
+    )
+    serving = Serving(KEY, settings, no_process, no_process, lambda owner: Nothing(), dict)
+    (await serving.ask(KEY, "open", ())).taken()
+    try:
+        yield serving
+    finally:
+        (await serving.ask(KEY, "close", ())).taken()
+
+
+async def test_models_are_for_the_gateway_alone(tmp_path: Path) -> None:
+    """What a host shows opens no model, which may hold keys; what the gateway shows opens no tools."""
+    async with opened(tmp_path / "state") as serving:
+        for token, name, may in [
+            (serving.host_key, "baggage", True),
+            (serving.gateway_key, "model", True),
+            (serving.host_key, "model", False),
+            (serving.gateway_key, "baggage", False),
+            (KEY, "model", False),
+            ("", "baggage", False),
+        ]:
+            answer = await serving.serve(token, name, ("tree#1",))
+            assert type(answer.error) is (TreeNotFound if may else PermissionDenied)
+
+
+async def test_a_tree_that_can_not_be_taken_up_leaves_nothing(tmp_path: Path) -> None:
+    """Tools and models of a tree that was refused are not kept, however often somebody tries."""
+    async with opened(tmp_path / "state") as serving:
+        for number in range(3):
+            given: tuple[Any, ...] = (f"tree{number}", {}, Baggage(b"tools", b"model"))
+            answer = await serving.ask(KEY, "resume", given)
+            assert isinstance(answer.error, SessionTreeError)
+        assert serving._baggage == {}
+
+
+async def test_what_is_said_is_begun_in_the_order_of_its_numbers(tmp_path: Path) -> None:
+    """What overtook the rest waits for it; a number counted for another supervisor waits for nobody."""
+    async with opened(tmp_path / "state") as serving:
+        here = serving.incarnation
+        second = asyncio.create_task(serving.ask(KEY, "is_open", ("b",), (here, 2)))
+        await asyncio.sleep(0)
+        assert not second.done()
+        stale = serving.ask(KEY, "is_open", ("c",), ("another", 57))
+        async with asyncio.timeout(1):
+            assert (await stale).value is False
+        await serving.ask(KEY, "is_open", ("a",), (here, 1))
+        async with asyncio.timeout(1):
+            assert (await second).value is False
+
+
+@pytest.mark.parametrize("key", ["", "guess", "\udc80"])
+async def test_without_the_key_of_the_program_nothing_is_asked(tmp_path: Path, key: str) -> None:
+    """Whoever shows anything else is refused, whatever it is."""
+    async with opened(tmp_path / "state") as serving:
+        answer = await serving.ask(key, "actors", ())
+        assert isinstance(answer.error, PermissionDenied)
