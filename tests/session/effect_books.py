@@ -30,7 +30,7 @@ class EffectBooks:
         self._durable: set[str] = set()
         self._committed: set[str] = set()
         self.approved: set[str] = set()
-        """Calls whose intent was made durable with their approval, whether or not the session told of that."""
+        """Calls whose intent was made durable with their approval, whether or not the session told of it."""
         self.inherited: set[str] = set()
         """Calls whose intent was durable before this host; it may hear so late, when they run again."""
 
