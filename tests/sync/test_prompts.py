@@ -294,6 +294,19 @@ class Keyboard(io.StringIO):
         return super().readline()
 
 
+class Screen(io.StringIO):
+    """Output that notes when a question on it is void."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_void = threading.Event()
+
+    def write(self, text: str, /) -> int:
+        if "the question was withdrawn" in text:
+            self.is_void.set()
+        return super().write(text)
+
+
 @pytest.mark.parametrize("made", [TerminalChannel, sync.TerminalChannel])
 def test_a_terminal_asks_on_the_thread_that_waits(open_tree: Opener, made: type[TerminalChannel]) -> None:
     """Both terminals read there; unknown answers are asked again, and the end of input means no."""
@@ -321,7 +334,7 @@ def test_a_terminal_without_streams_uses_input(
 
 def test_a_question_withdrawn_at_the_terminal_answers_nothing(open_tree: Opener) -> None:
     """The screen says so, and the line that is typed then is for nobody."""
-    keyboard, screen = Keyboard("y\nn\n"), io.StringIO()
+    keyboard, screen = Keyboard("y\nn\n"), Screen()
     keyboard.key.clear()
     with open_tree(
         MODEL, tools=TOOLS, channel=sync.TerminalChannel(keyboard, screen), limits=PATIENT
@@ -329,12 +342,12 @@ def test_a_question_withdrawn_at_the_terminal_answers_nothing(open_tree: Opener)
         calling = Caller(lambda: tree.main.call("launch", {"text": "x"}))
         assert keyboard.reading.wait(PATIENCE_S)
         tree.approvals.pending()[0].deny("answered elsewhere")
+        assert screen.is_void.wait(PATIENCE_S)
         keyboard.key.set()
         with pytest.raises(PermissionDenied, match="answered elsewhere"):
             calling.outcome()
         with pytest.raises(PermissionDenied, match="said no at the terminal"):
             tree.main.call("launch", {"text": "y"})
-    assert "the question was withdrawn" in screen.getvalue()
     assert effects(open_tree.workspace) == []
 
 
