@@ -81,6 +81,7 @@ class RayBackend:
         self._host_bytes = host_bytes
         self._enforcement: Literal["required", "best_effort"] = enforcement
         self._starting: asyncio.Future[Line] | None = None
+        self._closing: asyncio.Future[None] | None = None
         self._line: Line | None = None
         self._watches: Watches | None = None
         self._owner: RemoteOwner | None = None
@@ -137,7 +138,15 @@ class RayBackend:
         return rows
 
     async def close(self) -> None:
-        """End supervisor, hosts and gateway, then the private Ray, if this was its last user."""
+        """End supervisor, hosts and gateway, then the private Ray, if this was its last user.
+
+        Closing again waits for the first; given up, it goes on to its end.
+        """
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         if self._starting is not None and not self._starting.done():
             await asyncio.wait([self._starting])
         line, self._line = self._line, None
@@ -151,6 +160,8 @@ class RayBackend:
         await self._engine.close()
 
     async def _started(self) -> Line:
+        if self._closing is not None:
+            raise SessionTreeError("the runtime was closed in this process; open another one")
         if self._line is not None:
             return self._line  # whichever loop it was started on
         if self._starting is None or self._starting.done():

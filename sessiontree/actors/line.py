@@ -124,6 +124,8 @@ class Line:
             if name in WAITING and not self._closed and self._is_up():
                 ray.cancel(asked)
             raise
+        finally:
+            del asked  # kept by a traceback beyond Ray's end, it would end the process
 
     def _taken(self, answer: Answer, given: tuple[Any, ...]) -> Any:
         """Return an answer's value, or raise its error; a tree that could not be taken up again says why."""
