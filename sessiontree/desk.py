@@ -88,6 +88,7 @@ class ApprovalDesk:
             ApprovalClosed: it was decided before.
         """
         await self._backend.owner.decide(self._tree_id, request_id, answer, by)
+        self._take_off(request_id)  # what is decided here is asked nobody any more, not even for a moment
 
     async def _follow(self, after: int) -> None:
         while True:
@@ -100,11 +101,14 @@ class ApprovalDesk:
         if isinstance(tiding, Shown):
             self._show(tiding.request)
         elif isinstance(tiding, Decided):
-            task = self._asking.pop(tiding.request_id, None)
-            if task is not None:
-                task.cancel()
+            self._take_off(tiding.request_id)
         else:
             await self._say(tiding.channel, tiding.text)
+
+    def _take_off(self, request_id: str) -> None:
+        task = self._asking.pop(request_id, None)
+        if task is not None:
+            task.cancel()
 
     async def _say(self, session: str, text: str) -> None:
         channel = self._channels.get(session)

@@ -31,6 +31,7 @@ STORIES: tuple[Callable[..., None], ...] = (
     test_portal.test_a_tree_is_used_from_the_thread_of_a_running_loop,
     test_portal.test_each_caller_gets_its_own_reply,
     test_prompts.test_while_nothing_blocks_a_request_waits_in_the_tree,
+    test_prompts.test_a_request_answered_elsewhere_is_not_asked_any_more,
     test_prompts.test_an_approver_may_use_the_tree_and_be_asked_again_meanwhile,
     test_prompts.test_an_approver_may_close_the_tree,
     test_prompts.test_several_threads_block_and_each_request_is_asked_once,
