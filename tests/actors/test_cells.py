@@ -544,6 +544,40 @@ def test_a_sync_tree_of_a_cell_asks_at_the_keyboard(kernel: Kernel) -> None:
     kernel.run("blocking.close(); await beside.close()")
 
 
+@pytest.mark.xfail(
+    strict=True, reason="what a tool reports between two polls of its host waits for the end of the next"
+)
+def test_progress_of_a_tool_is_seen_while_it_runs(kernel: Kernel) -> None:
+    """What it reports arrives at once, also from a host where nothing else happens."""
+    told = kernel.value(
+        """
+        from sessiontree.contracts.events import ToolExecutionUpdate
+
+        @tool(tier=PermissionTier.READ_ONLY, kinds=SessionKind)
+        async def watch(ctx) -> str:
+            'Watch.'
+            ctx.update({"watching": ctx.session_id})
+            await asyncio.Event().wait()
+
+        told = []
+        async with opened(ScriptedModel({"*": [call("watch")]}), tools=[watch]) as tree:
+            progress = tree.progress()
+            child = await tree.main.spawn("worker", "go")
+            try:
+                async with asyncio.timeout(3):
+                    while not told:
+                        event = (await progress.next()).event
+                        if isinstance(event, ToolExecutionUpdate):
+                            told.append(event.partial)
+            except TimeoutError:
+                pass
+            await child.cancel()
+        told
+        """
+    )
+    assert told == [{"watching": "main/w1"}]
+
+
 def test_an_approver_named_in_main_is_passed_over(kernel: Kernel) -> None:
     """Functions by name are imported where sessions run, and cells are not there: the next one is asked."""
     told = kernel.value(
