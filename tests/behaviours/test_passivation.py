@@ -71,11 +71,18 @@ async def run(tree: SessionTree) -> None:
 
 
 async def told(tree: SessionTree) -> dict[str, list[Any]]:
-    """Return every session's facts without times; the tree's own only counted, for their order may differ."""
+    """Return every session's facts without times; the tree's own only counted, for their order may differ.
+
+    An intent may be made durable with its approval, before the session says that it heard: it is put behind.
+    """
     found: dict[str, list[Any]] = {}
     for record in await records(tree):
         fact = json.loads(record.text, object_hook=without_times)
         found.setdefault(record.session, []).append(fact)
+    for facts in found.values():
+        for place, fact in enumerate(facts[:-1]):
+            if fact["kind"] == "call_intended" and facts[place + 1]["kind"] == "approval_settled":
+                facts[place : place + 2] = [facts[place + 1], fact]
     found[""] = sorted(Counter(fact["kind"] for fact in found[""] if fact["kind"] not in ROUTINE).items())
     return found
 
