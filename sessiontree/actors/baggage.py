@@ -6,6 +6,8 @@ is ever packed or opened so.
 
 from __future__ import annotations
 
+import copyreg
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import WaitingModel
+
+# A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.
+copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
 
 
 def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:

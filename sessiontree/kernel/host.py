@@ -107,7 +107,9 @@ class HostCore:
         Raises:
             HostLost: the host was closed.
         """
-        reply = await self._mailbox.poll(after, wait_s)
+        # What was seen between two polls must not wait for the end of the next.
+        holds = self._relay is not None and self._relay.holds
+        reply = await self._mailbox.poll(after, 0.0 if holds else wait_s)
         if self._relay is None or self._process is None:
             return reply
         return replace(reply, progress=self._relay.drain(), stained=self._is_stained(self._process))

@@ -87,6 +87,11 @@ class ProgressRelay:
         self._ring.append(progress)
         self._wake()
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything is held."""
+        return bool(self._ring)
+
     def drain(self) -> tuple[Progress, ...]:
         """Return what is held, and hold it no more."""
         events = tuple(self._ring)

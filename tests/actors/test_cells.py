@@ -187,9 +187,6 @@ def test_a_function_tool_takes_types_of_a_cell(kernel: Kernel) -> None:
     assert shown == {"at": 4, "style": {"bold": True}}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a dataclass that travels by value loses dataclasses.MISSING, and so its schema"
-)
 def test_a_function_tool_takes_a_dataclass_of_a_cell(kernel: Kernel) -> None:
     """With and without defaults."""
     shown = kernel.value(
@@ -544,9 +541,6 @@ def test_a_sync_tree_of_a_cell_asks_at_the_keyboard(kernel: Kernel) -> None:
     kernel.run("blocking.close(); await beside.close()")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="what a tool reports between two polls of its host waits for the end of the next"
-)
 def test_progress_of_a_tool_is_seen_while_it_runs(kernel: Kernel) -> None:
     """What it reports arrives at once, also from a host where nothing else happens."""
     told = kernel.value(
