@@ -10,6 +10,7 @@ goes.
   periods and as many failures as are given; an answer that does not come is told as null.
 - ``share``: engines that start at once, end one by one, and what each of them left of the process.
 - ``join``: an engine in a Ray of the program's own, and in none after it.
+- ``nobody``: an engine asked twice to join a Ray at an address where nobody answers.
 """
 
 from __future__ import annotations
@@ -201,6 +202,17 @@ async def join() -> None:
     tell(**told)
 
 
+async def nobody() -> None:
+    """Ask twice for a Ray that is not there."""
+    refused = []
+    for _ in range(2):
+        try:
+            await Engine(address="127.0.0.1:9").start()
+        except ConfigError as error:
+            refused.append(str(error))
+    tell(refused=refused)
+
+
 def _node_id() -> str:
     node_id: str = ray.get_runtime_context().get_node_id()
     return node_id
@@ -212,6 +224,8 @@ def main(mode: str, *rest: str) -> None:
         asyncio.run(share())
     elif mode == "join":
         asyncio.run(join())
+    elif mode == "nobody":
+        asyncio.run(nobody())
     elif mode == "frozen":
         asyncio.run(frozen(int(rest[0])))
     else:

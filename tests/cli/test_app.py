@@ -87,7 +87,9 @@ def test_place_without_rights_is_one_typed_line(program: Program, tmp_path: Path
     (tmp_path / "closed").mkdir(mode=0)
     done = program.run("survey", tmp_path / "closed", restricted=True)
     assert (done.code, done.err) == (2, "sessiontree: ExecutionError: can't list '.': permission denied\n")
-    done = program.run("survey", tmp_path, "--state-dir", tmp_path / "closed" / "below", restricted=True)
+    (tmp_path / "open").mkdir()
+    state_dir = tmp_path / "closed" / "below"
+    done = program.run("survey", tmp_path / "open", "--state-dir", state_dir, restricted=True)
     assert done.code == 2
     assert done.err.startswith("sessiontree: JournalUnwritable: ")
     assert len(done.err.splitlines()) == 1
