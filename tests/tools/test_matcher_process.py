@@ -32,7 +32,7 @@ def process(pattern: str, *, limit: int = 100, answer_limit_s: float = 2.0) -> M
 
 def child(of: MatcherProcess) -> int:
     """Return the id of a matcher's process; the test run may have others."""
-    return of._running().pid
+    return of._running.pid
 
 
 def test_process_answers_as_the_matcher_in_process(nothing_left: Leftovers) -> None:
