@@ -18,9 +18,9 @@ All are taken in turn, one of each after the other; medians of the rounds' media
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 
+from benchmarks.places import places
 from benchmarks.raw_actor import RawActors
 from benchmarks.report import Options, read_options, show
 from benchmarks.rounds import Rounds
@@ -126,9 +126,9 @@ async def measure(options: Options) -> dict[str, float]:
     """Return the figures."""
     rounds, each = (5, 4) if options.quick else (9, 20)
     taken = Rounds()
-    with tempfile.TemporaryDirectory() as place:
+    with places() as (workspace, state):
         tree = SessionTree(
-            place,
+            workspace,
             model=Asker(),
             tools=(by_rule, by_driver, deepen, hold),
             builtin_tools=False,
@@ -136,7 +136,7 @@ async def measure(options: Options) -> dict[str, float]:
             approvals="always",
             approver=[Rule(tool="by_rule", answer="approve")],
             channel=CallbackChannel(say_yes),
-            state_dir=f"{place}/state",
+            state_dir=state,
             backend="ray",
         )
         async with tree, RawActors() as raw:

@@ -27,10 +27,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import statistics
-import tempfile
 import time
 from typing import Any
 
+from benchmarks.places import places
 from benchmarks.report import read_options, show
 from benchmarks.turns import Nothing, NothingParams, TurnModel
 from sessiontree import Limits, SessionTree
@@ -42,14 +42,14 @@ FORMS = ((), ("--backend", "ray"))
 async def _runs(turns: int, calls: int, runs: int) -> tuple[list[float], list[float], list[float]]:
     """Return seconds of each run, processor seconds of each run, and the last run's times of asking."""
     model = TurnModel(turns, calls)
-    with tempfile.TemporaryDirectory() as place:
+    with places() as (workspace, state):
         tree = SessionTree(
-            place,
+            workspace,
             model=model,
             tools=(Nothing(),),
             builtin_tools=False,
             limits=Limits(max_turns=10_000),
-            state_dir=f"{place}/state",
+            state_dir=state,
             backend="local",
         )
         async with tree:

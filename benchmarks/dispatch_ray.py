@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 
+from benchmarks.places import places
 from benchmarks.raw_actor import RawActors
 from benchmarks.rounds import Rounds
 from benchmarks.turns import ARGUMENTS, NoChange, TurnModel
@@ -17,13 +17,13 @@ async def measure(quick: bool) -> dict[str, float]:
     """Return the figures by name."""
     rounds, each = (5, 4) if quick else (9, 20)
     taken = Rounds()
-    with tempfile.TemporaryDirectory() as place:
+    with places() as (workspace, state):
         tree = SessionTree(
-            place,
+            workspace,
             model=TurnModel(TURNS, tool=NoChange.name),
             tools=(NoChange(),),
             builtin_tools=False,
-            state_dir=f"{place}/state",
+            state_dir=state,
             backend="ray",
         )
         async with tree, RawActors() as raw:

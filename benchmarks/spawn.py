@@ -23,9 +23,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import tempfile
 import time
 
+from benchmarks.places import places
 from benchmarks.raw_actor import RawActors
 from benchmarks.report import Options, read_options, show
 from benchmarks.rounds import Rounds
@@ -127,14 +127,14 @@ async def measure(options: Options) -> dict[str, float]:
     """Return the figures."""
     rounds, each = (5, 4) if options.quick else (9, 20)
     taken = Rounds()
-    with tempfile.TemporaryDirectory() as place:
+    with places() as (workspace, state):
         tree = SessionTree(
-            place,
+            workspace,
             model=FirstLine(),
             tools=(start_child,),
             builtin_tools=False,
             limits=Limits(max_total=100_000),
-            state_dir=f"{place}/state",
+            state_dir=state,
             backend="ray",
         )
         async with tree, RawActors() as raw:
