@@ -25,7 +25,7 @@ def board() -> Iterator[Switchboard]:
     switchboard.close()
 
 
-@pytest.fixture(params=(*BACKENDS, TRAVELLED, "ray"))
+@pytest.fixture(params=(*BACKENDS, TRAVELLED, pytest.param("ray", marks=pytest.mark.slow)))
 def variant(request: pytest.FixtureRequest) -> str:
     """Name of a backend, or of the local one with doubles that travelled and a runtime for all trees."""
     name: str = request.param
