@@ -1,0 +1,151 @@
+"""Memory's words: what is remembered, how it is asked for, and whose it is.
+
+Source: ADR-0006, typed records and one store for writing and recall.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from sessiontree.contracts.jsonable import JsonValue
+
+RecordType: TypeAlias = Literal["decision", "fact", "identity", "preference", "free"]
+RECORD_TYPES: Final[tuple[RecordType, ...]] = ("decision", "fact", "identity", "preference", "free")
+Trust: TypeAlias = Literal["owner", "session", "foreign"]
+"""Who vouches for a record: the owner, the session that stored it, or nobody (text from outside)."""
+TRUSTS: Final[tuple[Trust, ...]] = ("owner", "session", "foreign")
+
+MAX_TEXT_CHARS: Final = 20_000
+"""Longest text of one record."""
+MAX_SOURCE_CHARS: Final = 4_096
+MAX_STORED_AT_ONCE: Final = 1_000
+"""Most records of one store."""
+MAX_HITS: Final = 100
+
+_SOURCE = re.compile(r"(?P<path>.+?)(?:#L(?P<first>[1-9]\d{0,8})(?:-L(?P<last>[1-9]\d{0,8}))?)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a record's text comes from: a path, and lines of it where they are known."""
+
+    path: str
+    first: int | None = None
+    """1-based; None = the whole."""
+    last: int | None = None
+    """Inclusive."""
+
+    @classmethod
+    def of(cls, text: str) -> Source:
+        """Return the source a text such as ``src/app.py#L3-L9`` names.
+
+        Raises:
+            ValueError: it is empty, or its lines run backwards.
+        """
+        match = _SOURCE.fullmatch(text)
+        if match is None:
+            raise ValueError("a source is a path, with #L3 or #L3-L9 behind it where lines are known")
+        first = match["first"] and int(match["first"])
+        last = int(match["last"]) if match["last"] else first
+        if first and last and last < first:
+            raise ValueError(f"source {text!r} ends before it begins")
+        return cls(match["path"], first or None, last or None)
+
+    def __str__(self) -> str:
+        """Return the text that names it."""
+        if self.first is None:
+            return self.path
+        return f"{self.path}#L{self.first}" + ("" if self.last == self.first else f"-L{self.last}")
+
+    def overlaps(self, first: int, last: int) -> bool:
+        """Whether lines of a range are among its own; a whole file overlaps every range."""
+        return self.first is None or (self.first <= last and first <= (self.last or self.first))
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """What a session wants remembered."""
+
+    text: str
+    """1 to 20,000 characters."""
+    type: RecordType = "free"
+    source: str | None = None
+    """As :class:`Source` reads it."""
+    trust: Trust = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryScope:
+    """Who asks: decides what is seen and what stored records are marked with."""
+
+    tree_id: str
+    session: str
+    """Path in the tree, such as ``main/b2``."""
+    agent_id: str
+    """Of the tree's Main: what its tree leaves is for later Mains of that agent."""
+    workspace: str
+    """Absolute path."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """One record, as it was stored."""
+
+    id: str
+    """32 hex digits; the same for a repeated store of the same call."""
+    type: RecordType
+    text: str
+    source: str | None
+    trust: Trust
+    scope: MemoryScope
+    """Who stored it."""
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQuery:
+    """What is looked for. Filters narrow before hits are ranked."""
+
+    text: str
+    limit: int = 10
+    """1 to 100."""
+    types: tuple[RecordType, ...] = ()
+    """Empty = all."""
+    path: str | None = None
+    """Only records of this source path, or of files below it."""
+    min_score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A record that was found."""
+
+    record: MemoryRecord
+    score: float
+    """0 to 1: reciprocal rank fusion of meaning and words, over the best a record can get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Records named one way or another; all conditions that are given must hold, and one must be given."""
+
+    ids: tuple[str, ...] = ()
+    path: str | None = None
+    """Those of this source path, or of files below it."""
+    first: int | None = None
+    """With ``path``: only those that overlap the lines from here."""
+    last: int | None = None
+    tree_id: str | None = None
+
+    def to_wire(self) -> dict[str, JsonValue]:
+        """Return the conditions that are given."""
+        members: dict[str, JsonValue] = {
+            "ids": list(self.ids) or None,
+            "path": self.path,
+            "first": self.first,
+            "last": self.last,
+            "tree_id": self.tree_id,
+        }
+        return {name: value for name, value in members.items() if value is not None}
