@@ -70,6 +70,9 @@ class Runtime:
         """
         if backend not in BACKENDS:
             raise ConfigError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
+        for name, number in (("slots", slots), ("num_cpus", num_cpus), ("max_host_bytes", max_host_bytes)):
+            if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+                raise ConfigError(f"{name} is {number!r}; give a whole number, or None")
         if slots is not None and slots < 1:
             raise ConfigError(f"slots is {slots}; at least 1 session must be embodied to go on")
         if kernel_enforcement not in ENFORCEMENTS:

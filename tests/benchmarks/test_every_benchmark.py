@@ -1,0 +1,34 @@
+"""Every benchmark runs from nothing and prints what it promises: one JSON object of figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROMISED = {
+    "spawn": "raw_rpc_us warm_spawn_us warm_ratio cold_actor_ms jailed_warm_ms jailed_cold_ms",
+    "approval": "raw_rpc_us depth rule_ratio driver_ratio",
+    "dispatch --backend ray": "turn20_us raw_rpc_us durable_us durable_ratio handle_call_ratio",
+    "journal": "commit_busy_p50_ms commit_busy_p99_ms facts_per_s evolve_us replay_us",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", PROMISED)
+def test_benchmark_prints_its_figures(command: str) -> None:
+    """A quick run from a fresh process; each figure is a number above zero."""
+    name, *options = command.split()
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *options, "--quick", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures.keys() >= set(PROMISED[command].split())
+    assert all(figure > 0 for figure in figures.values())
