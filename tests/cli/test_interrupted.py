@@ -17,6 +17,8 @@ pytestmark = pytest.mark.slow
 
 FOLDERS = 80
 INTERRUPTED = 130
+IN_PROCESS = ("--backend", "local")
+"""For what is the same on Ray, without its start and end."""
 
 
 @pytest.fixture
@@ -32,9 +34,11 @@ def tree_of(program: Program, state: Path) -> Any:
     return json.loads(done.out)
 
 
-def stop_in_the_middle(program: Program, root: Path, state: Path, number: signal.Signals) -> tuple[int, str]:
+def stop_in_the_middle(
+    program: Program, root: Path, state: Path, number: signal.Signals, *options: str
+) -> tuple[int, str]:
     """Start a survey, send it a signal when its first Worker has ended; return exit code and last line."""
-    with program.start("survey", root, "--state-dir", state) as process:
+    with program.start("survey", root, "--state-dir", state, *options) as process:
         read_until(process.stdout, ("ended", ": worker completed"))
         process.send_signal(number)
         assert process.stdout is not None
@@ -44,7 +48,7 @@ def stop_in_the_middle(program: Program, root: Path, state: Path, number: signal
 
 def undisturbed(program: Program, root: Path, state: Path) -> str:
     """Return the report of a survey that runs through; it is taken away again."""
-    assert program.call("survey", root, "--state-dir", state).code == 0
+    assert program.call("survey", root, "--state-dir", state, *IN_PROCESS).code == 0
     report = (root / "SURVEY.md").read_text()
     (root / "SURVEY.md").unlink()
     return report
@@ -94,7 +98,7 @@ def test_survey_with_a_damaged_end_is_finished_by_resume(
     """Facts lost at the journal's end are told, and made again: the report is that of an undisturbed run."""
     expected = undisturbed(program, wide, tmp_path / "other")
     state = tmp_path / "journal"
-    stop_in_the_middle(program, wide, state, signal.SIGINT)
+    stop_in_the_middle(program, wide, state, signal.SIGINT, *IN_PROCESS)
     with sqlite3.connect(state / "journal.db") as database:
         database.execute(
             "UPDATE segments SET body = zeroblob(9) WHERE n > (SELECT max(n) * 2 / 3 FROM segments)"
@@ -104,7 +108,7 @@ def test_survey_with_a_damaged_end_is_finished_by_resume(
     assert tree["damage"]["last_good_seq"] == tree["last_seq"] > 0
     shown = program.call("tree", "--state-dir", state)
     assert any(line.startswith(f"damaged: readable up to fact {tree['last_seq']:,}") for line in shown.lines)
-    assert program.call("resume", "--state-dir", state).code == 0
+    assert program.call("resume", "--state-dir", state, *IN_PROCESS).code == 0
     assert (wide / "SURVEY.md").read_text() == expected
     assert tree_of(program, state)["damage"] is None
 
