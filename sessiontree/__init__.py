@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.decorator import tool as tool
     from sessiontree.contracts.errors import ApprovalClosed as ApprovalClosed
     from sessiontree.contracts.errors import ConfigError as ConfigError
+    from sessiontree.contracts.errors import EmbedderMismatch as EmbedderMismatch
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
     from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
     from sessiontree.contracts.errors import JournalError as JournalError
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import JournalTooNew as JournalTooNew
     from sessiontree.contracts.errors import JournalUnwritable as JournalUnwritable
     from sessiontree.contracts.errors import LimitExceeded as LimitExceeded
+    from sessiontree.contracts.errors import MemoryCorrupt as MemoryCorrupt
+    from sessiontree.contracts.errors import MemoryFailed as MemoryFailed
+    from sessiontree.contracts.errors import MemoryLocked as MemoryLocked
+    from sessiontree.contracts.errors import MemoryUnwritable as MemoryUnwritable
     from sessiontree.contracts.errors import ModelError as ModelError
     from sessiontree.contracts.errors import PermissionDenied as PermissionDenied
     from sessiontree.contracts.errors import SessionClosed as SessionClosed
@@ -102,6 +107,7 @@ _ROOMS = {
     "contracts.errors": (
         "ApprovalClosed",
         "ConfigError",
+        "EmbedderMismatch",
         "ExecutionError",
         "JournalCorrupt",
         "JournalError",
@@ -109,6 +115,10 @@ _ROOMS = {
         "JournalTooNew",
         "JournalUnwritable",
         "LimitExceeded",
+        "MemoryCorrupt",
+        "MemoryFailed",
+        "MemoryLocked",
+        "MemoryUnwritable",
         "ModelError",
         "PermissionDenied",
         "SessionClosed",

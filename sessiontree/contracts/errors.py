@@ -20,6 +20,9 @@ survives pickling between processes; the text comes from ``__str__``.
     ├─ JournalError               the record of a tree cannot be used
     │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
     │  └─ JournalTooNew             written by a later release
+    ├─ MemoryFailed               what is remembered can't be reached, or not be kept
+    │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
+    │  └─ EmbedderMismatch          its vectors are another embedder's
     └─ ConfigError                raised at start, before any session exists
 """
 
@@ -266,6 +269,58 @@ class JournalTooNew(JournalError):
 
 class TreeNotFound(JournalError):
     """The journal holds no tree of that id."""
+
+
+class MemoryFailed(SessionTreeError):
+    """A memory store cannot be used, or not for this.
+
+    Args:
+        place: Path or address of the store.
+        reason: What was found, and what to do next.
+    """
+
+    def __init__(self, place: str, reason: str) -> None:
+        """Keep place and reason."""
+        super().__init__(place, reason)
+        self.place = place
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Name the place and the reason."""
+        return f"memory {self.place!r}: {self.reason}"
+
+
+class MemoryLocked(MemoryFailed):
+    """Another process writes this store."""
+
+
+class MemoryCorrupt(MemoryFailed):
+    """The store's files are damaged or gone."""
+
+
+class MemoryUnwritable(MemoryFailed):
+    """The store cannot be written: permissions, a full or failing disk; nothing acknowledged is lost."""
+
+
+class EmbedderMismatch(MemoryFailed):
+    """The vectors of a store were made by another embedder; they can't be compared.
+
+    Args:
+        place: Path or address of the store.
+        stored: Identity of the embedder that made them.
+        given: Identity of the one the store was opened with.
+    """
+
+    def __init__(self, place: str, stored: str, given: str) -> None:
+        """Keep place and both identities."""
+        SessionTreeError.__init__(self, place, stored, given)
+        self.place = place
+        self.stored = stored
+        self.given = given
+        self.reason = (
+            f"its vectors were made by embedder {stored!r} and {given!r} was given; open it with the former,"
+            " or make new ones with `sessiontree memory reindex`"
+        )
 
 
 class ConfigError(SessionTreeError):

@@ -89,7 +89,9 @@ FAULTS = [
     ("unnamed-tools", "sessiontree/survey/planted.py", "import sessiontree_tools"),
     ("engine", "sessiontree/kernel/planted.py", "import ray"),
     ("engine", "sessiontree/door/planted.py", "from ray import cloudpickle"),
+    ("floors", "sessiontree/memory/planted.py", "import sessiontree.journal"),
     ("light", "sessiontree/models/planted.py", "import httpx"),
+    ("light", "sessiontree/kernel/planted.py", "import lancedb"),
     ("light", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
     ("pure", "sessiontree/session/planted.py", "import time"),
     ("pure", "sessiontree/tree/planted.py", "from random import random"),
@@ -122,6 +124,12 @@ def test_every_room_but_actors_is_kept_from_the_engine(checkout: Path) -> None:
     """A new room is named in the contract that leaves the engine to one room."""
     kept = set(contract_of(checkout, "engine")["source_modules"])
     assert kept == rooms_of(checkout) - {"sessiontree.actors"} | {"sessiontree_tools"}
+
+
+def test_every_room_but_memory_is_kept_light(checkout: Path) -> None:
+    """A new room is named in the contract that leaves databases and number crunching to one room."""
+    kept = set(contract_of(checkout, "light")["source_modules"])
+    assert kept == rooms_of(checkout) - {"sessiontree.memory"} | {"sessiontree_tools"}
 
 
 def test_no_contract_has_exceptions(checkout: Path) -> None:
