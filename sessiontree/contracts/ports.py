@@ -89,11 +89,63 @@ class Writer(Protocol):
         ...
 
 
-class Shell(Protocol):
-    """Runs a confined command beneath the workspace."""
+HowEnded: TypeAlias = Literal["exited", "signal", "timeout", "limit"]
+"""How a command ended: by itself, by a signal, at its time-out, or for what it used."""
 
-    async def run(self, command: str, *, timeout_s: float) -> tuple[int, bytes]:
-        """Return exit code and combined output."""
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What came of a command. Nothing it started runs any more."""
+
+    reason: HowEnded
+    exit_code: int | None
+    """None where it was ended from outside."""
+    signal: int | None
+    """The signal that ended it, its own or the kernel's."""
+    head: str
+    """Standard output and error as they were written, from the beginning; bytes that are no UTF-8, and NUL,
+    are shown as U+FFFD."""
+    tail: str
+    """The end of the output; empty where the head holds it all."""
+    dropped_bytes: int
+    """Bytes between head and tail that were not kept."""
+    elapsed_s: float
+    limit: str | None = None
+    """Name of the limit it ran into, such as ``memory_bytes``. With reason ``exited`` as far as the last
+    words of the command tell; else for certain."""
+    allowed: int | None = None
+    """That limit."""
+
+
+class Shell(Protocol):
+    """Runs confined commands in the workspace."""
+
+    async def run(
+        self,
+        command: str,
+        *,
+        workdir: str,
+        env: Mapping[str, str],
+        timeout_s: float,
+        keep_bytes: int,
+        on_output: Callable[[str], None] | None = None,
+    ) -> Finished:
+        """Run one command line in a shell until it ends, or is ended with all it started.
+
+        Args:
+            command: What ``bash -c`` is given.
+            workdir: Where it starts: relative to the workspace, or absolute beneath it.
+            env: Variables it gets besides those every command gets; none of the runtime's own.
+            timeout_s: Longest run.
+            keep_bytes: Most output kept, half of it from the beginning and half from the end.
+            on_output: Told of output as it comes, decoded, in pieces.
+
+        Raises:
+            ConfinementUnavailable: this machine can't confine it.
+            ValidationError: a variable may not be set, or the command is too long; names the field.
+            PermissionDenied: the working directory lies outside the workspace.
+            ExecutionError: it could not be started.
+        """
         ...
 
 
@@ -121,11 +173,77 @@ class MemoryWriter(Protocol):
         ...
 
 
-class Web(Protocol):
-    """Reads the web under the runtime's address rules."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What an address on the web answered."""
 
-    async def get(self, url: str) -> bytes:
-        """Return the body of a GET."""
+    url: str
+    """Where the last redirect led, in its one form."""
+    status: int
+    content_type: str
+    """Media type in small letters, without parameters; empty where none was given."""
+    charset: str | None
+    """As the header says, in small letters."""
+    body: bytes
+    """After decompression."""
+    truncated: bool
+    """Whether the body went on."""
+    redirects: tuple[str, ...] = ()
+    """The addresses that led here, in order."""
+
+
+Freshness: TypeAlias = Literal["day", "week", "month", "year"]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """What to search the web for; a provider leaves aside what it does not know."""
+
+    text: str
+    count: int
+    """Most hits wanted."""
+    country: str | None = None
+    """Two letters, ISO 3166."""
+    language: str | None = None
+    """Two letters, ISO 639."""
+    freshness: Freshness | None = None
+    """No older than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One page a search found."""
+
+    title: str
+    url: str
+    snippet: str
+
+
+class Web(Protocol):
+    """Reads the web under the owner's address rules.
+
+    Raises (every method):
+        ValidationError: the address is none.
+        PermissionDenied: a rule forbids the address, or one it leads to; names address and rule.
+        ExecutionError: it can't be reached, takes too long, or its answer is not valid.
+    """
+
+    async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
+        """Return what a GET of an address leads to, whatever its status.
+
+        Args:
+            url: An http or https address.
+            max_bytes: Longest body, after decompression; never more than the owner allows.
+            accept: The Accept header.
+        """
+        ...
+
+    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+        """Return hits of the owner's search provider, best first.
+
+        Raises:
+            ExecutionError: no provider is configured either; says how to.
+        """
         ...
 
 

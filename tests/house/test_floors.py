@@ -77,6 +77,7 @@ FAULTS = [
     ("floors", "sessiontree/kernel/planted.py", "import sessiontree.testing"),
     ("floors", "sessiontree/kernel/planted.py", "import sessiontree.door"),
     ("floors", "sessiontree/sandbox/planted.py", "import sessiontree.workspace"),
+    ("floors", "sessiontree/outbound/planted.py", "import sessiontree.workspace"),
     ("floors", "sessiontree/actors/planted.py", "import sessiontree.local"),
     ("floors", "sessiontree/local/planted.py", "import sessiontree.plugins"),
     ("floors", "sessiontree/sync/planted.py", "import sessiontree.cli"),
@@ -90,6 +91,7 @@ FAULTS = [
     ("engine", "sessiontree/kernel/planted.py", "import ray"),
     ("engine", "sessiontree/door/planted.py", "from ray import cloudpickle"),
     ("floors", "sessiontree/memory/planted.py", "import sessiontree.journal"),
+    ("web", "sessiontree/kernel/planted.py", "import httpcore"),
     ("light", "sessiontree/models/planted.py", "import httpx"),
     ("light", "sessiontree/kernel/planted.py", "import lancedb"),
     ("light", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
@@ -130,6 +132,12 @@ def test_every_room_but_memory_is_kept_light(checkout: Path) -> None:
     """A new room is named in the contract that leaves databases and number crunching to one room."""
     kept = set(contract_of(checkout, "light")["source_modules"])
     assert kept == rooms_of(checkout) - {"sessiontree.memory"} | {"sessiontree_tools"}
+
+
+def test_every_room_but_outbound_is_kept_from_the_web(checkout: Path) -> None:
+    """A new room is named in the contract that leaves connections to one room."""
+    kept = set(contract_of(checkout, "web")["source_modules"])
+    assert kept == rooms_of(checkout) - {"sessiontree.outbound"} | {"sessiontree_tools"}
 
 
 def test_no_contract_has_exceptions(checkout: Path) -> None:
