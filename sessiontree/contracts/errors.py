@@ -9,6 +9,7 @@ survives pickling between processes; the text comes from ``__str__``.
     ├─ ToolError                  the model reads it as a tool result; the session goes on
     │  ├─ ValidationError           arguments do not fit; costs one attempt       (alias ToolInputError)
     │  ├─ ExecutionError            the tool tried and failed; never retried
+    │  │  └─ ConfinementUnavailable    this machine can't confine a command, so it did not run
     │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed
@@ -89,6 +90,24 @@ class ExecutionError(ToolError):
     """The tool ran and failed, for instance because a file is missing. Never retried by the runtime."""
 
     code: ClassVar[str] = "execution_error"
+
+
+class ConfinementUnavailable(ExecutionError):
+    """A command can't be confined on this machine, so it was not run.
+
+    Args:
+        missing: Which piece is missing, and what was found instead.
+        remedy: What to install or allow.
+    """
+
+    code: ClassVar[str] = "confinement_unavailable"
+
+    def __init__(self, missing: str, remedy: str) -> None:
+        """Keep both."""
+        SessionTreeError.__init__(self, missing, remedy)
+        self.missing = missing
+        self.remedy = remedy
+        self.message = f"commands can't be confined here, so none is run: {missing}; {remedy}"
 
 
 class PermissionDenied(ToolError):
