@@ -5,13 +5,14 @@ An implementer of a handle must never expose a Ray handle, a path outside its ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.usage import Usage
 
 EntryType: TypeAlias = Literal["file", "directory", "link", "other"]
@@ -158,18 +159,42 @@ class Channel(Protocol):
 
 
 class Memory(Protocol):
-    """Searches remembered records."""
+    """Finds what was remembered: by this session, those above it, and what finished trees left.
 
-    async def search(self, query: str, *, limit: int) -> JsonValue:
-        """Return hits, best first."""
+    Raises (every method):
+        MemoryFailed: memory can't be reached or read now; the session goes on.
+        ValidationError: what is asked for does not fit; names the field.
+    """
+
+    async def search(self, query: MemoryQuery) -> list[Hit]:
+        """Return the records that fit a query best, best first."""
+        ...
+
+    async def select(self, selection: Selection, *, limit: int) -> list[MemoryRecord]:
+        """Return the records a selection names, oldest first, at most ``limit`` of them."""
         ...
 
 
 class MemoryWriter(Protocol):
-    """Adds records to memory."""
+    """Adds to memory and takes from it; raises as :class:`Memory` does."""
 
-    async def store(self, text: str, *, record_type: str) -> str:
-        """Return the new record's id once it is durable."""
+    async def store(self, records: Sequence[NewRecord], *, key: str) -> list[str]:
+        """Return the new records' ids, in order, once they are durable.
+
+        Args:
+            records: 1 to 1,000; nobody but the owner vouches as ``owner``.
+            key: Names this store within the session; asking again with the same key adds nothing and returns
+                the same ids.
+        """
+        ...
+
+    async def forget(self, selection: Selection, *, key: str) -> list[str]:
+        """Remove the records a selection names, of those the session sees; returns their ids.
+
+        Args:
+            selection: Which ones.
+            key: Names this call. Asked again after its answer was lost, it names only what went last.
+        """
         ...
 
 
