@@ -99,7 +99,8 @@ def _embed(texts: Sequence[str]) -> Floats:
     sizes = np.abs(table)
     totals = sizes.sum(axis=1, keepdims=True)
     roots = np.sqrt(np.divide(sizes, totals, out=np.zeros_like(sizes), where=totals > 0))
-    return np.copysign(roots, table).astype(np.float32)
+    vectors: Floats = np.copysign(roots, table).astype(np.float32)
+    return vectors
 
 
 def _characters_of(texts: Sequence[str]) -> _Characters:

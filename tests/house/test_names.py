@@ -15,8 +15,9 @@ LAZY_DOORS = {
     "sessiontree/runtime.py",
     "sessiontree/cli/app.py",
     "sessiontree/kernel/approver_function.py",
+    "sessiontree/memory/embedders.py",
 }
-"""The only files that load modules by name: lazy exports, backends, commands, approvers users name."""
+"""The only files that load modules by name: lazy exports, backends, commands, approvers, embedders."""
 
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),
