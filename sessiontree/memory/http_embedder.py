@@ -139,7 +139,8 @@ class HTTPEmbedder:
                     f"{count} texts of {self.dimensions} numbers were asked for, {len(rows)} of "
                     f"{', '.join(map(str, sorted(lengths)))} came; look at model and dimensions"
                 )
-            vectors = np.array([rows[index] for index in range(count)], np.float32)
+            with np.errstate(over="ignore"):  # what is too large for a vector is found below
+                vectors = np.array([rows[index] for index in range(count)], np.float32)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             self._fail(f"its answer is none ({type(error).__name__}); look at url")
         sizes = np.linalg.norm(vectors, axis=1, keepdims=True)
