@@ -1,0 +1,197 @@
+"""What a web page says, as Markdown or plain text; a program that can be killed.
+
+Room: leaving out what no reader sees, and converting the rest. The program reads one request from its
+standard input and answers on its standard output: ``python -I html_markdown.py``; it stands on Beautiful Soup
+and markdownify alone. The tools never import it: a hostile page costs its process, not theirs.
+Not here: starting and ending the program (html_process.py), bytes to characters (web_decoding.py).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Literal
+from urllib.parse import urljoin
+
+from bs4 import BeautifulSoup, Tag
+from bs4.element import NavigableString, PageElement, PreformattedString
+from markdownify import ATX, MarkdownConverter
+
+MAX_MEMORY_BYTES = 768 * 2**20
+"""Address space of the program."""
+MAX_DEPTH = 150
+"""Elements inside each other that become Markdown; a deeper page becomes plain text."""
+MAX_TITLE_CHARS = 300
+MAX_LINK_CHARS = 1000
+MAIN_CHARS = 200
+"""Text that makes a ``main`` element the page."""
+RECURSION = 20_000
+NOT_SHOWN = [
+    *("script", "style", "noscript", "template", "nav", "iframe", "frame", "object", "embed", "applet"),
+    *("svg", "canvas", "video", "audio", "dialog", "button", "input", "select", "option", "datalist"),
+    *("textarea", "head", "link", "meta", "map", "progress", "meter"),
+]
+HIDING = re.compile(
+    r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
+    r"|opacity\s*:\s*0*(?:\.0*)?\s*(?:;|!|$)|font-size\s*:\s*0*(?:\.0*)?(?:[a-z%]*)\s*(?:;|!|$))",
+    re.IGNORECASE,
+)
+BLOCKS = frozenset(
+    {"address", "article", "aside", "blockquote", "body", "br", "caption", "dd", "details", "div", "dl", "dt"}
+    | {"fieldset", "figcaption", "figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li"}
+    | {"main", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"}
+)
+
+
+def converted(
+    html: str, *, mode: Literal["markdown", "text"], base: str, max_chars: int
+) -> dict[str, str | bool]:
+    """Return ``{title, text, more}``: what the page says, and whether that went on beyond ``max_chars``.
+
+    Args:
+        html: The page.
+        mode: Plain text is also what a page becomes whose elements are too deep for Markdown.
+        base: Address that relative links start from.
+        max_chars: Longest text.
+    """
+    soup = BeautifulSoup(html, "html.parser")
+    title = _title(soup)
+    base = _base(soup, base)
+    prune(soup)
+    root = _main(soup)
+    if mode == "markdown" and not _is_deep(root):
+        _mend_links(root, base)
+        converter = MarkdownConverter(heading_style=ATX, bullets="-", escape_underscores=False)
+        text = str(converter.convert_soup(root))
+    else:
+        text = plain(root)
+    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+$", "", text, flags=re.MULTILINE)).strip()
+    return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars}
+
+
+def prune(soup: Tag) -> None:
+    """Take out what a reader of the page does not see, and what only leads around the site."""
+    for text in soup.find_all(string=lambda text: isinstance(text, PreformattedString)):
+        text.extract()
+    for element in soup.find_all(_is_not_shown):
+        element.extract()
+    whole = len(soup.get_text())
+    for form in soup.find_all("form"):
+        # Some sites put everything into one form.
+        if len(form.get_text()) * 2 > whole:
+            form.unwrap()
+        else:
+            form.extract()
+
+
+def plain(root: Tag) -> str:
+    """Return the text beneath an element; blocks stand on lines of their own."""
+    parts: list[str] = []
+    for node, begins in _walk(root):
+        if isinstance(node, Tag):
+            if node.name in BLOCKS:
+                parts.append("\n")
+            elif node.name in {"td", "th"} and not begins:
+                parts.append("\t")
+        elif isinstance(node, NavigableString):
+            parts.append(re.sub(r"\s+", " ", node))
+    lines = (line.strip(" ") for line in "".join(parts).split("\n"))
+    return "\n".join(line for line in lines if line.strip())
+
+
+def _walk(root: Tag) -> Iterator[tuple[PageElement, bool]]:
+    """Yield every node when it begins, and every element again when it ends; never recursing."""
+    waiting: list[tuple[PageElement, bool]] = [(root, True)]
+    while waiting:
+        node, begins = waiting.pop()
+        yield node, begins
+        if isinstance(node, Tag) and begins:
+            waiting.append((node, False))
+            waiting += [(child, True) for child in reversed(node.contents)]
+
+
+def _is_deep(root: Tag) -> bool:
+    depth = 0
+    for node, begins in _walk(root):
+        if isinstance(node, Tag):
+            depth += 1 if begins else -1
+            if depth > MAX_DEPTH:
+                return True
+    return False
+
+
+def _is_not_shown(element: Tag) -> bool:
+    if element.name in NOT_SHOWN:
+        return True
+    attributes = element.attrs
+    if not attributes:
+        return False
+    return (
+        "hidden" in attributes
+        or attributes.get("aria-hidden") == "true"
+        or attributes.get("role") in {"navigation", "search", "dialog"}
+        or bool(HIDING.search(str(attributes.get("style", ""))[:2000]))
+    )
+
+
+def _title(soup: BeautifulSoup) -> str:
+    found = soup.find("title")
+    return " ".join(found.get_text().split())[:MAX_TITLE_CHARS] if found is not None else ""
+
+
+def _base(soup: BeautifulSoup, base: str) -> str:
+    found = soup.find("base", href=True)
+    return _joined(base, str(found["href"])) or base if isinstance(found, Tag) else base
+
+
+def _main(soup: BeautifulSoup) -> Tag:
+    found = soup.find_all(lambda element: element.name == "main" or element.get("role") == "main")
+    if len(found) == 1 and len(found[0].get_text(strip=True)) >= MAIN_CHARS:
+        return found[0]
+    return soup
+
+
+def _mend_links(root: Tag, base: str) -> None:
+    for link in root.find_all("a"):
+        target = _joined(base, str(link.get("href", "")))
+        if target and link.get_text(strip=True):
+            link.attrs = {"href": target}
+        else:
+            link.unwrap()
+    for image in root.find_all("img"):
+        image.replace_with(NavigableString(" ".join(str(image.get("alt", "")).split())))
+
+
+def _joined(base: str, reference: str) -> str:
+    """Return where a reference leads; nothing where that is no page."""
+    if len(reference) > MAX_LINK_CHARS or reference.startswith("#"):
+        return ""
+    try:
+        target = urljoin(base, reference.strip())
+    except ValueError:
+        return ""
+    return target if target.startswith(("http://", "https://", "mailto:")) else ""
+
+
+def main() -> None:
+    """Answer one request: a line of JSON ``{mode, base, max_chars, limit_s}``, then the page in UTF-8."""
+    order: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
+    limit_s = order.pop("limit_s")
+    # Unhandled, the alarm ends this process, also when whoever started it is gone.
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    with suppress(OSError, ValueError):  # a lower limit is in force already
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    sys.setrecursionlimit(RECURSION)
+    html = sys.stdin.buffer.read().decode("utf-8", "replace")
+    answer = converted(html, **order)
+    sys.stdout.buffer.write(json.dumps(answer).encode())
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
