@@ -57,6 +57,7 @@ def serving(answer: Callable[[Asked], Answer] = honest) -> Iterator[VectorServer
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one piece
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
