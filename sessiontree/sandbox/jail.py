@@ -262,6 +262,11 @@ def filter_program(here: Machine) -> list[tuple[int, int, int, int]]:
         (_RETURN, EPERM, "denied:"),
         (_RETURN, ENOSYS, "missing:"),
     ]
+    return assembled(lines)
+
+
+def assembled(lines: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, int, int]]:
+    """Return instructions whose labels became jumps forward; a label with a colon names its own line."""
     at = {label[:-1]: index for index, (_, _, label) in enumerate(lines) if label.endswith(":")}
     return [
         (code, at[label] - index - 1 if label in at else 0, 0, operand)

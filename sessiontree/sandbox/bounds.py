@@ -1,0 +1,33 @@
+"""Bounds: how much one confined command may use before the kernel, or whoever watches it, stops it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one command and all it starts may use."""
+
+    memory_bytes: int = 2048 * MIB
+    """Memory of all its processes together, looked at ten times a second; also the address space of each
+    single process, which the kernel itself bounds."""
+    processes: int = 256
+    """Processes and threads at a time."""
+    file_bytes: int = 64 * MIB
+    """Longest file written."""
+    disk_bytes: int = 2048 * MIB
+    """Room the file system of the workspace may lose while the command runs, whoever takes it."""
+    disk_files: int = 200_000
+    """The same in files."""
+    scratch_bytes: int = 256 * MIB
+    """Size of its private /tmp; that of its home and of /dev/shm are a quarter of it. They lie in memory."""
+    cpu_s: int = 600
+    """Processor time of each single process."""
+    output_bytes: int = 256 * MIB
+    """Most output, kept or not."""
+    open_files: int = 1024
+    """Descriptors of each single process."""

@@ -1,0 +1,136 @@
+"""The first process of a command's sandbox: it confines itself, starts the command, and tells how it ended.
+
+Run by its path inside the namespaces that bubblewrap made, with the standard library alone::
+
+    python -I -S command_launcher.py PLAN_FD STATUS_FD
+
+``PLAN_FD`` holds the plan (``command_plan.py`` makes it), ``STATUS_FD`` takes one line: ``exited CODE``,
+``signal NUMBER``, or ``failed REASON`` where the command was not started. As the first process of its
+namespace it takes all others with it when it ends; whatever the command left running is gone then.
+
+Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2).
+"""
+
+# Every start of a command pays for what this file imports, and for its length.
+# ruff: noqa: PTH104, PTH123
+
+from __future__ import annotations
+
+import ctypes
+import marshal
+import os
+import resource
+import struct
+import sys
+from typing import Any, Final, NoReturn
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
+_OF_A_FILE: Final = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+_DIRECTORY: Final = 0o040000
+_KIND: Final = 0o170000
+_IGNORED_BY_PYTHON: Final = (13, 25)  # SIGPIPE, SIGXFSZ
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    words = [ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word) for word in arguments]
+    return _checked(_LIBC.syscall(ctypes.c_long(number), *words))
+
+
+def _checked(answer: int) -> int:
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return answer
+
+
+def _limit(plan: dict[str, Any]) -> None:
+    """Bound what each process may use, and how many there may be."""
+    if plan["pid_max"] and os.getpid() == 1:  # else it would be the machine's own
+        with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
+            file.write(str(plan["pid_max"]))
+    for number, most in plan["limits"]:
+        hard = resource.getrlimit(number)[1]
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(number, (allowed, allowed))
+
+
+def _restrict_files(attributes: bytes, rules: list[tuple[str, int]]) -> None:
+    """Let this process and all it starts reach only what the rules allow, for good."""
+    ruleset = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+    for path, rights in rules:
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        if os.fstat(descriptor).st_mode & _KIND != _DIRECTORY:
+            rights &= _OF_A_FILE
+        _call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, descriptor), 0)
+        os.close(descriptor)
+    _call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def _filter_calls(program: bytes) -> None:
+    code = ctypes.create_string_buffer(program, len(program))
+    filters = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
+    _checked(_LIBC.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), ctypes.c_char_p(filters)))
+
+
+def confine(plan: dict[str, Any]) -> None:
+    """Confine this process as planned, and go where the command starts.
+
+    Raises:
+        OSError: the kernel refused a part of it, or the directory is not there.
+    """
+    _limit(plan)
+    _checked(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
+    _restrict_files(plan["ruleset"], plan["rules"])
+    _filter_calls(plan["filter"])
+    os.chdir(plan["workdir"])
+    here, top = os.getcwd(), plan["workspace"]
+    if here != top and not here.startswith(top.rstrip("/") + "/"):
+        raise PermissionError(1, "it leads outside the workspace", plan["workdir"])
+
+
+def start(plan: dict[str, Any]) -> int:
+    """Start the command; returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        for number in _IGNORED_BY_PYTHON:
+            _LIBC.signal(number, None)
+        os.execve(plan["command"][0], plan["command"], plan["environment"])  # noqa: S606 - no shell but its own
+    finally:
+        os._exit(126)
+
+
+def wait(child: int) -> tuple[str, int]:
+    """Wait for the command, reaping what it left behind meanwhile; returns how it ended."""
+    while True:
+        ended, status = os.waitpid(-1, 0)
+        if ended == child and os.WIFSIGNALED(status):
+            return "signal", os.WTERMSIG(status)
+        if ended == child:
+            return "exited", os.WEXITSTATUS(status)
+
+
+def main(plan_fd: int, status_fd: int) -> NoReturn:
+    """Do all of it."""
+    os.set_inheritable(status_fd, False)
+    try:
+        with open(plan_fd, "rb") as file:
+            plan = marshal.loads(file.read())  # noqa: S302 - made a moment ago by whoever started this
+        confine(plan)
+        told, number = wait(start(plan))
+    except OSError as error:
+        told, number = f"failed {error}", 0
+    else:
+        told = f"{told} {number}"
+    os.write(status_fd, told.encode(errors="replace"))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

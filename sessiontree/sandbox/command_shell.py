@@ -1,0 +1,109 @@
+"""The handle behind ``shell``: command lines in one workspace, each in a sandbox of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sessiontree.contracts.errors import PermissionDenied, ValidationError
+from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.sandbox.bounds import Bounds
+from sessiontree.sandbox.command_kernel import bubblewrap, confining_machine
+from sessiontree.sandbox.command_plan import Command, packed_plan, shell_words
+from sessiontree.sandbox.command_process import CommandProcess, OnOutput
+from sessiontree.sandbox.command_watch import CommandWatch
+from sessiontree.sandbox.environment import check_variables, fresh_environment
+from sessiontree.sandbox.mounts import (
+    LAUNCHER,
+    check_workspace,
+    mount_words,
+    programs_of,
+    running_interpreter,
+)
+
+MAX_COMMAND_BYTES: Final = 100_000
+"""The kernel takes no argument over 128 KiB."""
+
+
+class CommandShell:
+    """Runs confined commands in one workspace; see :class:`~sessiontree.contracts.ports.Shell`.
+
+    A command sees the system's programs, this environment's Python and the workspace, and can write to the
+    workspace and to places of its own that vanish with it. It reaches no network, no other process and
+    nothing of the runtime, has an environment made for it, and is bounded in all it uses.
+
+    Args:
+        workspace: Existing directory.
+        hidden: Files and directories no command may see, though they lie where it can look; absolute.
+        bounds: What each command may use.
+    """
+
+    def __init__(self, workspace: Path, hidden: Sequence[Path] = (), bounds: Bounds | None = None) -> None:
+        """Keep what it is about; nothing is looked at before the first command."""
+        self._workspace = os.path.realpath(workspace)
+        self._hidden = tuple(hidden)
+        self._bounds = bounds or Bounds()
+
+    async def run(
+        self,
+        command: str,
+        *,
+        workdir: str = ".",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        keep_bytes: int = 50_000,
+        on_output: OnOutput | None = None,
+    ) -> Finished:
+        """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
+        env = env or {}
+        _check_command(command)
+        check_variables(env)
+        start = self._start_in(workdir)
+        check_workspace(self._workspace)
+        bwrap, here = bubblewrap(), confining_machine()
+        interpreter = running_interpreter()
+        hidden = [os.path.realpath(path) for path in self._hidden]
+        words = [bwrap, *mount_words(self._workspace, hidden, interpreter, self._bounds)]
+        words += ["--", interpreter.real_program, "-I", "-S", LAUNCHER]
+        environment = fresh_environment(programs_of(interpreter, self._workspace), start, env)
+        plan = packed_plan(
+            Command(shell_words(command), self._workspace, start, environment), self._bounds, here
+        )
+        process = CommandProcess(
+            words,
+            (),
+            plan,
+            partial(CommandWatch, workspace=self._workspace, bounds=self._bounds),
+            self._bounds,
+            keep_bytes=keep_bytes,
+            on_output=on_output,
+        )
+        return await process.run(timeout_s)
+
+    def _start_in(self, workdir: str) -> str:
+        """Return where the command starts, links unresolved: where they lead shows inside."""
+        path = os.path.normpath(os.path.join(self._workspace, workdir))  # noqa: PTH118 - no path is touched
+        if "\0" in workdir or not Path(path).is_relative_to(self._workspace):
+            raise PermissionDenied(
+                PermissionTier.SYSTEM, f"can't run a command in {workdir!r}: it leads outside the workspace"
+            )
+        return path
+
+
+def _check_command(command: str) -> None:
+    try:
+        length = len(command.encode())
+    except UnicodeEncodeError as error:
+        raise ValidationError("the command holds a character that has no UTF-8 form", "/command") from error
+    if "\0" in command:
+        raise ValidationError("the command holds a NUL character", "/command")
+    if length > MAX_COMMAND_BYTES:
+        raise ValidationError(
+            f"the command is {length} bytes long; at most {MAX_COMMAND_BYTES} are taken. "
+            "Write a script into the workspace and run that",
+            "/command",
+        )

@@ -1,0 +1,116 @@
+"""What a running command uses, looked at from outside: memory, processes, room on the disk.
+
+The kernel bounds each process (``command_plan.py``); their sum, and what they leave on the disk, is bounded here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sessiontree.sandbox.bounds import Bounds
+
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+NEARLY: Final = 8
+"""So many processes below the limit count as having reached it: its own launchers and watchers are among them."""
+SPARE_MEMORY: Final = 0.03
+"""Share of the machine's memory that must stay free."""
+SPARE_DISK: Final = 0.01
+"""Share of the file system that must stay free."""
+
+
+class Excess(NamedTuple):
+    """A limit that was passed: the name of the bound, and its value."""
+
+    limit: str
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a command uses at one moment."""
+
+    memory_bytes: int
+    processes: int
+    """Threads counted each."""
+
+
+class CommandWatch:
+    """Watches one command.
+
+    Args:
+        pid: The process that holds all of it as descendants.
+        workspace: Whose file system is watched.
+        bounds: What it may use.
+    """
+
+    def __init__(self, pid: int, workspace: str, bounds: Bounds) -> None:
+        """Remember how the disk stands before it runs."""
+        self._pid = pid
+        self._workspace = workspace
+        self._bounds = bounds
+        self._before = os.statvfs(workspace)
+        self._crowded = False
+
+    def excess(self) -> Excess | None:
+        """Return the first limit that is passed now; processes only if they were at the last look too."""
+        bounds, use = self._bounds, usage(self._pid)
+        if use.memory_bytes > bounds.memory_bytes or _memory_is_short():
+            return Excess("memory_bytes", bounds.memory_bytes)
+        was_crowded = self._crowded
+        self._crowded = use.processes > bounds.processes - NEARLY
+        if was_crowded and self._crowded:
+            return Excess("processes", bounds.processes)
+        return self._disk_excess()
+
+    def _disk_excess(self) -> Excess | None:
+        bounds, before, now = self._bounds, self._before, os.statvfs(self._workspace)
+        lost = (before.f_bavail - now.f_bavail) * now.f_frsize
+        is_short = lost > 0 and now.f_bavail < now.f_blocks * SPARE_DISK
+        if lost > bounds.disk_bytes or is_short:
+            return Excess("disk_bytes", bounds.disk_bytes)
+        if before.f_favail - now.f_favail > bounds.disk_files:
+            return Excess("disk_files", bounds.disk_files)
+        return None
+
+
+def usage(pid: int) -> Use:
+    """Return what a process's descendants use together. Memory that files stand for is not counted."""
+    pages = threads = 0
+    for child in descendants(pid):
+        try:
+            fields = Path(f"/proc/{child}/statm").read_bytes().split()
+            threads += len(os.listdir(f"/proc/{child}/task"))  # noqa: PTH208 - it is counted ten times a second
+        except OSError:  # it ended just now
+            continue
+        pages += int(fields[1]) - int(fields[2])
+    return Use(pages * PAGE_BYTES, threads)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes below one, parents first."""
+    ahead = children(pid)
+    while ahead:
+        child = ahead.pop()
+        yield child
+        ahead += children(child)
+
+
+def children(pid: int) -> list[int]:
+    """Return a process's children; none where it is gone."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - as above
+            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
+    except OSError:  # it ended just now
+        return found
+    return found
+
+
+def _memory_is_short() -> bool:
+    lines = Path("/proc/meminfo").read_bytes().split(b"\n", 3)
+    total, available = (int(line.split()[1]) for line in (lines[0], lines[2]))
+    return available < total * SPARE_MEMORY

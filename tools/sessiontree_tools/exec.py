@@ -1,0 +1,104 @@
+"""``exec``: runs a command line, confined to the workspace."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from sessiontree.contracts.capabilities import SHELL
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
+from sessiontree_tools.exec_progress import Progress
+from sessiontree_tools.exec_report import details_of, report_of
+
+DEFAULT_TIMEOUT_S = 120.0
+MAX_TIMEOUT_S = 3600.0
+REPORT_S = 1.0
+"""Kept back from the call's own time, so that a command that takes too long still has its output told."""
+MAX_SHARE_KEPT_BACK = 0.1
+"""Of a short call's time no more than this."""
+NOTE_CHARS = 400
+"""Room kept for what is said about the output."""
+
+
+class ExecParams(BaseModel):
+    """What to run, and where."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: str = Field(min_length=1, description="Command line for bash, as `bash -c` takes it.")
+    workdir: str = Field(
+        default=".",
+        min_length=1,
+        description="Directory to start in, relative to the workspace or absolute beneath it.",
+    )
+    env: dict[str, str] = Field(
+        default_factory=dict,
+        description="Environment variables to add. PATH and variables that choose code to run are refused.",
+    )
+    timeout: float = Field(
+        default=DEFAULT_TIMEOUT_S,
+        gt=0,
+        le=MAX_TIMEOUT_S,
+        description="Seconds after which it is ended with all it started; the tree's tool time-out bounds it.",
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _says_something(cls, command: str) -> str:
+        if not command.strip():
+            raise ValueError("the command holds nothing but white space")
+        return command
+
+
+class Exec(Tool[ExecParams]):
+    """Runs a command line in a sandbox."""
+
+    name = "exec"
+    description = (
+        "Run a command line with bash in the workspace and return its output, standard error included. It is "
+        "confined: it writes to the workspace, to /tmp and to its home alone, has no network, and is bounded "
+        "in time, memory, processes and file sizes. /tmp, home and everything left running vanish when it "
+        "ends. It has no input and no terminal. Use read, write, edit, find and grep for files where they fit."
+    )
+    Params: ClassVar[type[BaseModel]] = ExecParams
+    label = "Run command"
+    section = "runtime"
+    tier = PermissionTier.SYSTEM
+    kinds = MAIN_AND_BRANCH
+    capabilities = frozenset({"shell"})
+    aliases = ("bash", "shell")
+
+    async def execute(self, params: ExecParams, ctx: ToolContext) -> ToolResult:
+        """Run it; details are ``{exit_code, signal, elapsed_ms, dropped_bytes, reason, limit, allowed}``.
+
+        A command that fails, is ended or runs into a limit completes: its output and how it ended are the
+        result.
+
+        Raises:
+            ValidationError: a variable may not be set, or the command is too long.
+            PermissionDenied: the working directory is outside the workspace, or the session runs nothing.
+            ConfinementUnavailable: this machine can't confine commands.
+            ExecutionError: it could not be started, for instance because the directory is missing.
+        """
+        shell = ctx.require(SHELL)
+        max_chars = ctx.config.max_result_chars
+        left_s = ctx.deadline - time.monotonic()
+        timeout_s = min(params.timeout, left_s - min(REPORT_S, left_s * MAX_SHARE_KEPT_BACK))
+        finished = await shell.run(
+            params.command,
+            workdir=params.workdir,
+            env=params.env,
+            timeout_s=max(0.0, timeout_s),
+            keep_bytes=max(max_chars // 2, max_chars - NOTE_CHARS),
+            on_output=Progress(ctx.update, time.monotonic),
+        )
+        return ToolResult(
+            output=report_of(finished, timeout_s, bounded=timeout_s < params.timeout),
+            display=f"{finished.reason} after {finished.elapsed_s:.1f} s: {params.command}",
+            details=details_of(finished),
+        )
