@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
+    from sessiontree.outbound.settings import WebSettings as WebSettings
     from sessiontree.runtime import Runtime as Runtime
     from sessiontree.session_tree import SessionTree as SessionTree
 
@@ -147,6 +148,7 @@ _ROOMS = {
     "models.answers": ("call",),
     "models.port": ("ModelRequest",),
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel"),
+    "outbound.settings": ("WebSettings",),
     "runtime": ("Runtime",),
     "session_tree": ("SessionTree",),
 }

@@ -28,6 +28,7 @@ from sessiontree.options import (
     split_approver,
     tree_config,
 )
+from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.places import default_state_dir, workspace_root
 from sessiontree.plugins import installed_tools
 from sessiontree.runtime import BackendName, Runtime, late
@@ -77,6 +78,8 @@ class SessionTree:
         purpose: What listings say the tree was for.
         dedicated: Whether each session keeps a host of its own for life, never giving way to others.
         builtin_tools: False leaves out the tools of installed distributions.
+        web: What its sessions may read of the web: by default public pages, with no search provider; None =
+            nothing.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -99,6 +102,7 @@ class SessionTree:
         purpose: str = "",
         dedicated: bool = False,
         builtin_tools: bool = True,
+        web: WebSettings | None = PUBLIC_WEB,
     ) -> None:
         """Check everything that can be checked before anything is started.
 
@@ -118,7 +122,7 @@ class SessionTree:
         self._channel = channel_of(channel, own_channel)
         self._table = ToolTable(self._all_tools())
         self._setup = TreeSetup.of(
-            self._table, {name: spec.config for name, spec in self._agents.items()}, model
+            self._table, {name: spec.config for name, spec in self._agents.items()}, model, web=web
         )
         self._config = tree_config(
             self._root,
@@ -195,12 +199,13 @@ class SessionTree:
         slots: int | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
+        web: WebSettings | None = PUBLIC_WEB,
     ) -> SessionTree:
         """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
 
-        Limits, rights, mode and rules are the journal's; tools and model are given again. Tools of the tree
-        that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is looked
-        for where trees over the working directory are kept.
+        Limits, rights, mode and rules are the journal's; tools, model and web are given again. Tools of the
+        tree that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is
+        looked for where trees over the working directory are kept.
 
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
@@ -219,6 +224,7 @@ class SessionTree:
                 channel=channel if config.owns_channel else None,
                 runtime=serving,
                 builtin_tools=builtin_tools,
+                web=web,
             )
             tree._owns_runtime = private
             tree._config = config

@@ -17,6 +17,7 @@ from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import WaitingModel
+from sessiontree.outbound.web import OutboundWeb
 
 # A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
@@ -26,19 +27,22 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
     """Pack a tree's tools and models.
 
     Raises:
-        ConfigError: something can't travel; says what.
+        ConfigError: something can't travel, or the web's settings are no good; says what.
     """
+    if setup.web is not None:
+        OutboundWeb(setup.web)  # so that a wrong setting is told here, and not by every host
     for entry in setup.table:
         _packed(entry.tool, f"tool {entry.name!r}")
     return Baggage(
-        _packed((setup.table, setup.instant, hidden), "the model"),
+        _packed((setup.table, setup.instant, hidden, setup.web), "the model"),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
-    return HostEquipment(*_opened(packed))
+    table, instant, hidden, web = _opened(packed)
+    return HostEquipment(table, instant, hidden, None if web is None else OutboundWeb(web))
 
 
 def open_for_gateway(packed: bytes) -> WaitingModel:

@@ -9,6 +9,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InstantModel, Model, WaitingModel
+from sessiontree.outbound.settings import WebSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +20,22 @@ class TreeSetup:
     agents: Mapping[str, AgentConfig]
     instant: InstantModel | None
     waiting: WaitingModel | None
+    web: WebSettings | None
+    """None: its sessions read nothing of the web."""
 
     @classmethod
-    def of(cls, table: ToolTable, agents: Mapping[str, AgentConfig], model: Model) -> TreeSetup:
+    def of(
+        cls,
+        table: ToolTable,
+        agents: Mapping[str, AgentConfig],
+        model: Model,
+        *,
+        web: WebSettings | None,
+    ) -> TreeSetup:
         """Return the setup for a model of either sort.
 
         Raises:
-            ConfigError: the object is no model.
+            ConfigError: the object is no model, or the web's settings are none.
         """
         instant: InstantModel | None = None
         waiting: WaitingModel | None = None
@@ -35,7 +45,9 @@ class TreeSetup:
             waiting = model  # type: ignore[assignment]
         else:
             raise ConfigError(f"{model!r} is no model: it has neither reply (instant) nor complete (waiting)")
-        return cls(table, agents, instant, waiting)
+        if web is not None and not isinstance(web, WebSettings):
+            raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
+        return cls(table, agents, instant, waiting, web)
 
 
 @dataclass(frozen=True, slots=True)

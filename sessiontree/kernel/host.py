@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.ports import Web
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.frames import (
@@ -35,6 +36,7 @@ from sessiontree.kernel.services import (
     Services,
     SessionsHandle,
     StatusHandle,
+    WebHandle,
 )
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
@@ -61,6 +63,8 @@ class HostEquipment:
     instant: InstantModel | None
     hidden: tuple[Path, ...]
     """Places no tool may see, such as the state directory."""
+    web: Web | None
+    """What reads the web for the tree's sessions in this process; None where its owner allows none."""
 
 
 class HostCore:
@@ -205,6 +209,7 @@ class HostCore:
                 channel=ChannelHandle(link),
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),
+                web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
         )
         held = equipment.table.held_by(adopt.spec.kind, adopt.spec.tools)

@@ -11,7 +11,7 @@ from pathlib import Path
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Channel, Reader, Sessions, Status, Writer
+from sessiontree.contracts.ports import Channel, Reader, Sessions, Status, Web, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,8 @@ class Handles:
     channel: Channel
     sessions: Sessions
     status: Status
+    web: Web | None
+    """None where the owner of the tree allows none."""
 
 
 def build_rights(
@@ -37,6 +39,7 @@ def build_rights(
         config=config,
         status=handles.status,
         reader=handles.reader,
+        web=handles.web,
     )
     if kind is SessionKind.WORKER:
         return observing
@@ -48,6 +51,7 @@ def build_rights(
         config=config,
         status=handles.status,
         reader=handles.reader,
+        web=handles.web,
         writer=handles.writer,
         channel=handles.channel,
         sessions=handles.sessions,

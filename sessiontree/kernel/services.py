@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from sessiontree.contracts.errors import SessionClosed
-from sessiontree.contracts.ports import SessionReport, SpawnRequest
+from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, SessionReport, SpawnRequest, Web
 
 
 class Services(Protocol):
@@ -99,3 +99,24 @@ class StatusHandle:
         """Return the session's standing now."""
         link = self._link
         return await link.services().report(link.grant)
+
+
+class WebHandle:
+    """Reads the web for the session, as long as it is embodied here."""
+
+    __slots__ = ("_link", "_web")
+
+    def __init__(self, link: Link, web: Web) -> None:
+        """Keep the link and the process's own web."""
+        self._link = link
+        self._web = web
+
+    async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
+        """Return what a GET of an address leads to."""
+        self._link.services()
+        return await self._web.get(url, max_bytes=max_bytes, accept=accept)
+
+    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+        """Return hits of the owner's search provider."""
+        self._link.services()
+        return await self._web.search(query)

@@ -23,6 +23,7 @@ from sessiontree.kernel.scheduler import PoolSize
 from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.local.transport import Faults, LocalTransport
 from sessiontree.models.port import WaitingModel
+from sessiontree.outbound.web import OutboundWeb
 
 DEFAULT_SLOTS = 64
 POOL = "host"
@@ -120,7 +121,8 @@ class LocalBackend:
             raise
 
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
-        self.equipment[tree_id] = HostEquipment(setup.table, setup.instant, (self._state_dir,))
+        web = None if setup.web is None else OutboundWeb(setup.web)
+        self.equipment[tree_id] = HostEquipment(setup.table, setup.instant, (self._state_dir,), web)
         if setup.waiting is not None:
             self._models[tree_id] = setup.waiting
 

@@ -92,6 +92,10 @@ class WebSettings(BaseModel):
         return entries
 
 
+PUBLIC_WEB: Final = WebSettings()
+"""Public pages, and no search provider."""
+
+
 def allowed_network(entry: str) -> IPv4Network | IPv6Network:
     """Return the network an entry names.
 

@@ -17,6 +17,7 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
 from sessiontree.models.port import Model
 from sessiontree.options import ApproverLike, ChannelLike
+from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.runtime import BackendName
 from sessiontree.runtime import Runtime as AsyncRuntime
 from sessiontree.sync.approvals import Approvals
@@ -65,6 +66,7 @@ class SessionTree:
         purpose: What listings say the tree was for.
         dedicated: Whether each session keeps a host of its own for life, never giving way to others.
         builtin_tools: False leaves out the tools of installed distributions.
+        web: As for :class:`sessiontree.SessionTree`.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -87,6 +89,7 @@ class SessionTree:
         purpose: str = "",
         dedicated: bool = False,
         builtin_tools: bool = True,
+        web: WebSettings | None = PUBLIC_WEB,
     ) -> None:
         """Check everything that can be checked before anything is started.
 
@@ -112,6 +115,7 @@ class SessionTree:
             purpose=purpose,
             dedicated=dedicated,
             builtin_tools=builtin_tools,
+            web=web,
         )
 
     @property
@@ -167,12 +171,13 @@ class SessionTree:
         slots: int | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
+        web: WebSettings | None = PUBLIC_WEB,
     ) -> SessionTree:
         """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
 
-        Limits, rights, mode and rules are the journal's; tools and model are given again. Tools of the tree
-        that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is looked
-        for where trees over the working directory are kept.
+        Limits, rights, mode and rules are the journal's; tools, model and web are given again. Tools of the
+        tree that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is
+        looked for where trees over the working directory are kept.
 
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
@@ -191,6 +196,7 @@ class SessionTree:
             slots=slots,
             runtime=_on_loop(runtime),
             builtin_tools=builtin_tools,
+            web=web,
         )
         tree = cls.__new__(cls)
         tree._take_up(crossing, resumed)  # noqa: SLF001 - a tree of this class

@@ -16,6 +16,8 @@ from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.kernel.rights import Handles, build_rights
+from sessiontree.outbound.settings import WebSettings
+from sessiontree.outbound.web import OutboundWeb
 from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -39,9 +41,10 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
         status=FixedStatus(fresh_report(SessionKind.MAIN)),
+        web=OutboundWeb(WebSettings()),
     )
 
-    @settings(derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
     @given(kind=st.sampled_from(SessionKind), config=CONFIGS, session=st.text(max_size=8))
     def check(kind: SessionKind, config: AgentConfig, session: str) -> None:
         rights = build(session, kind, root, config, handles)
@@ -50,7 +53,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         if kind is SessionKind.WORKER:
             assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions"})
         else:
-            assert {"reader", "writer", "channel", "sessions"} <= held
+            assert {"reader", "web", "writer", "channel", "sessions"} <= held
         assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
 
     check()

@@ -39,12 +39,18 @@ TABLE = {
     "message": Row(SYSTEM, MAIN_AND_BRANCH, "messaging", frozenset({"channel"}), sequential=True),
     "sessions_spawn": Row(WORK, MAIN_AND_BRANCH, "sessions", frozenset({"sessions"}), idempotent=True),
     "session_status": Row(READ, ALL_KINDS, "sessions", frozenset()),
+    "web_search": Row(READ, ALL_KINDS, "web", frozenset({"web"})),
+    "web_fetch": Row(READ, ALL_KINDS, "web", frozenset({"web"})),
 }
 MARKED = {
     ("write", "content"): AllowEmpty(),
     ("edit", "new_text"): AllowEmpty(),
     ("sessions_spawn", "label"): Trimmed(),
     ("sessions_spawn", "agent"): Trimmed(),
+    ("web_search", "query"): Trimmed(),
+    ("web_search", "country"): Trimmed(),
+    ("web_search", "language"): Trimmed(),
+    ("web_fetch", "url"): Trimmed(),
 }
 each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 

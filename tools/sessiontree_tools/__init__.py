@@ -1,7 +1,7 @@
 """The built-in tools, one file each; they stand on ``sessiontree.contracts`` alone.
 
-Room: reading, writing and searching files, speaking to the human, and children. Found through the entry
-point ``sessiontree.tools``.
+Room: reading, writing and searching files, speaking to the human, children, and the web. Found through the
+entry point ``sessiontree.tools``.
 Not here: deciding who may call what (policy), or how paths are kept beneath the workspace (its handles).
 """
 
@@ -17,6 +17,8 @@ from sessiontree_tools.message import Message
 from sessiontree_tools.read import Read
 from sessiontree_tools.session_status import SessionStatusTool
 from sessiontree_tools.sessions_spawn import SessionsSpawn
+from sessiontree_tools.web_fetch import WebFetch
+from sessiontree_tools.web_search import WebSearch
 from sessiontree_tools.write import Write
 
 __all__ = ["builtin_tools"]
@@ -33,4 +35,6 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         Message(),
         SessionsSpawn(),
         SessionStatusTool(),
+        WebSearch(),
+        WebFetch(),
     )
