@@ -23,12 +23,11 @@ from sessiontree.sandbox.jail import (
     assembled,
 )
 
-METADATA: Final = frozenset(
-    """
+_METADATA: Final = """
     chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat
     file_setattr setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
-    """.split()
-)
+"""
+METADATA: Final = frozenset(_METADATA.split())
 """Calls a command may make, in places it may write."""
 MORE_DENIED: Final = "socket 41 198"
 """Name, number on x86_64, number on aarch64."""

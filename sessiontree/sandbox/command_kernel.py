@@ -1,4 +1,4 @@
-"""What this machine has for confining commands: bubblewrap, Landlock and seccomp; a typed error for a lack."""
+"""What this machine has for confining commands: bubblewrap, Landlock and seccomp; a typed error without."""
 
 from __future__ import annotations
 

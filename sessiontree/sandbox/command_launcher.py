@@ -12,7 +12,7 @@ Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2).
 """
 
 # Every start of a command pays for what this file imports, and for its length.
-# ruff: noqa: PTH104, PTH123
+# ruff: noqa: PTH109, PTH123
 
 from __future__ import annotations
 

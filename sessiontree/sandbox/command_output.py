@@ -18,7 +18,7 @@ class OutputKeeper:
         keep_bytes: Half of them from the beginning, half from the end; at least 8.
     """
 
-    __slots__ = ("_head", "_half", "_tail", "total_bytes")
+    __slots__ = ("_half", "_head", "_tail", "total_bytes")
 
     def __init__(self, keep_bytes: int) -> None:
         """Begin without output."""

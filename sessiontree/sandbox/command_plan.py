@@ -23,7 +23,7 @@ from sessiontree.sandbox.mounts import SHARED_MEMORY, TMP
 
 RESERVED_PIDS: Final = 300
 """Numbers the kernel gives out once and never again while others are free; only what is above them is a
-bound that lasts. With no number above them, a command that has started 300 processes could run one at a time."""
+bound that lasts. With one number above them, a command that has started 300 processes runs one at a time."""
 _PIDS_OF_A_NAMESPACE: Final = (6, 14)
 """First kernel on which a namespace's largest process id is its own; before, it is the machine's."""
 _TCP_FROM_ABI, _SCOPES_FROM_ABI = 4, 6
@@ -95,7 +95,7 @@ def _ruleset(abi: int) -> bytes:
 
 
 def _rules(abi: int, workspace: str) -> list[tuple[str, int]]:
-    """Return places and rights. All that is mounted may be read; no network port is named, so none is free."""
+    """Return places and rights: all that is mounted may be read, and no network port is named."""
     handled = handled_rights(abi)
     full = handled & ~(_MAKE_CHAR_DEVICE | _MAKE_BLOCK_DEVICE | _IOCTL_DEVICE)
     writable: Sequence[str] = (workspace, TMP, HOME, SHARED_MEMORY)

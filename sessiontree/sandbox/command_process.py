@@ -49,7 +49,6 @@ class CommandProcess:
 
     Args:
         words: bubblewrap's words, up to the launcher; the numbers of two descriptors are added.
-        descriptors: Others the words speak of; they stay the caller's.
         plan: What the launcher reads.
         watch: Makes the watch over the process that was started.
         bounds: What it may use.
@@ -60,7 +59,6 @@ class CommandProcess:
     def __init__(
         self,
         words: Sequence[str],
-        descriptors: Sequence[int],
         plan: bytes,
         watch: Callable[[int], CommandWatch],
         bounds: Bounds,
@@ -70,7 +68,6 @@ class CommandProcess:
     ) -> None:
         """Keep what is to be done."""
         self._words = words
-        self._descriptors = descriptors
         self._plan = plan
         self._make_watch = watch
         self._bounds = bounds
@@ -88,9 +85,7 @@ class CommandProcess:
         with contextlib.ExitStack() as stack:
             output, write_output = _pipe(stack)
             status, write_status = _pipe(stack)
-            plan = stack.enter_context(open(os.memfd_create("plan"), "r+b", 0))  # noqa: PTH123 - it has no path
-            plan.write(self._plan)
-            plan.seek(0)
+            plan = _memory(stack, self._plan)
             process = self._start(plan.fileno(), write_output.fileno(), write_status.fileno())
             write_output.close()
             write_status.close()
@@ -110,7 +105,7 @@ class CommandProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=(plan, status, *self._descriptors),
+                pass_fds=(plan, status),
                 env={},
                 cwd="/",
                 start_new_session=True,
@@ -199,6 +194,14 @@ def _pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
     """Return the ends of a pipe, to read from and to write to; closed when the stack is left."""
     read, write = os.pipe()
     return stack.enter_context(FileIO(read, "rb")), stack.enter_context(FileIO(write, "wb"))
+
+
+def _memory(stack: contextlib.ExitStack, data: bytes) -> FileIO:
+    """Return a file in memory that holds the data, to be read from its beginning."""
+    file = stack.enter_context(FileIO(os.memfd_create("plan"), "r+b"))
+    file.write(data)
+    file.seek(0)
+    return file
 
 
 @contextlib.contextmanager

@@ -59,30 +59,29 @@ class CommandShell:
         on_output: OnOutput | None = None,
     ) -> Finished:
         """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
-        env = env or {}
         _check_command(command)
+        process = self._prepared(command, self._start_in(workdir), env or {}, keep_bytes, on_output)
+        return await process.run(timeout_s)
+
+    def _prepared(
+        self, command: str, start: str, env: Mapping[str, str], keep_bytes: int, on_output: OnOutput | None
+    ) -> CommandProcess:
         check_variables(env)
-        start = self._start_in(workdir)
         check_workspace(self._workspace)
         bwrap, here = bubblewrap(), confining_machine()
         interpreter = running_interpreter()
         hidden = [os.path.realpath(path) for path in self._hidden]
-        words = [bwrap, *mount_words(self._workspace, hidden, interpreter, self._bounds)]
-        words += ["--", interpreter.real_program, "-I", "-S", LAUNCHER]
         environment = fresh_environment(programs_of(interpreter, self._workspace), start, env)
-        plan = packed_plan(
-            Command(shell_words(command), self._workspace, start, environment), self._bounds, here
-        )
-        process = CommandProcess(
-            words,
-            (),
-            plan,
+        asked = Command(shell_words(command), self._workspace, start, environment)
+        words = [bwrap, *mount_words(self._workspace, hidden, interpreter, self._bounds)]
+        return CommandProcess(
+            [*words, "--", interpreter.real_program, "-I", "-S", LAUNCHER],
+            packed_plan(asked, self._bounds, here),
             partial(CommandWatch, workspace=self._workspace, bounds=self._bounds),
             self._bounds,
             keep_bytes=keep_bytes,
             on_output=on_output,
         )
-        return await process.run(timeout_s)
 
     def _start_in(self, workdir: str) -> str:
         """Return where the command starts, links unresolved: where they lead shows inside."""

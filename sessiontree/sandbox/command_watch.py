@@ -1,6 +1,7 @@
 """What a running command uses, looked at from outside: memory, processes, room on the disk.
 
-The kernel bounds each process (``command_plan.py``); their sum, and what they leave on the disk, is bounded here.
+The kernel bounds each process (``command_plan.py``); their sum, and what they leave on
+the disk, is bounded here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sessiontree.sandbox.bounds import Bounds
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 NEARLY: Final = 8
-"""So many processes below the limit count as having reached it: its own launchers and watchers are among them."""
+"""So many processes below the limit count as having reached it."""
 SPARE_MEMORY: Final = 0.03
 """Share of the machine's memory that must stay free."""
 SPARE_DISK: Final = 0.01

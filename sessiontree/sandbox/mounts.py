@@ -24,8 +24,9 @@ from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.environment import HOME, SYSTEM_PATH
 
 LAUNCHER: Final = "/run/sessiontree/command_launcher.py"
-WRAPPERS: Final = "/run/sessiontree/bin"
-"""Starts the interpreter where its own directory lies in the workspace."""
+STAND_IN: Final = "/run/sessiontree/python"
+"""Stands for the environment where that lies in the workspace: its Python alone, so that no other program of
+the workspace takes the place of one of the system's."""
 TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the sandbox's own
 _NAMES_OF_USR: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -92,7 +93,7 @@ def check_workspace(workspace: str) -> None:
 def programs_of(interpreter: Interpreter, workspace: str) -> tuple[str, ...]:
     """Return where programs are searched; nothing that lies in the workspace comes before the system's."""
     if _beneath(interpreter.programs, workspace):
-        return (WRAPPERS, *SYSTEM_PATH, interpreter.programs)
+        return (f"{STAND_IN}/bin", *SYSTEM_PATH, interpreter.programs)
     return (interpreter.programs, *SYSTEM_PATH)
 
 
@@ -123,7 +124,20 @@ def mount_words(workspace: str, hidden: Sequence[str], interpreter: Interpreter,
     for path in sorted(placed, key=lambda path: (path.count("/"), path)):
         words += placed[path]
     words += [word for link in _links() for word in link]
+    if _beneath(interpreter.programs, workspace):
+        words += _stand_in(interpreter)
     return [*words, "--ro-bind", command_launcher.__file__, LAUNCHER]
+
+
+def _stand_in(interpreter: Interpreter) -> list[str]:
+    """Return what makes another place the same environment: Python takes for one where its settings lie."""
+    prefix = Path(interpreter.programs).parent
+    words = ["--symlink", str(prefix / "lib"), f"{STAND_IN}/lib"]
+    if (prefix / "pyvenv.cfg").exists():
+        words += ["--ro-bind", str(prefix / "pyvenv.cfg"), f"{STAND_IN}/pyvenv.cfg"]
+    for name in ("python", "python3"):
+        words += ["--symlink", interpreter.real_program, f"{STAND_IN}/bin/{name}"]
+    return words
 
 
 def _memory(path: str, size: int) -> list[str]:

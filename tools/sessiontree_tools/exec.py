@@ -44,7 +44,7 @@ class ExecParams(BaseModel):
         default=DEFAULT_TIMEOUT_S,
         gt=0,
         le=MAX_TIMEOUT_S,
-        description="Seconds after which it is ended with all it started; the tree's tool time-out bounds it.",
+        description="Seconds until it is ended with all it started; the tree's tool time-out bounds it.",
     )
 
     @field_validator("command")
@@ -63,7 +63,7 @@ class Exec(Tool[ExecParams]):
         "Run a command line with bash in the workspace and return its output, standard error included. It is "
         "confined: it writes to the workspace, to /tmp and to its home alone, has no network, and is bounded "
         "in time, memory, processes and file sizes. /tmp, home and everything left running vanish when it "
-        "ends. It has no input and no terminal. Use read, write, edit, find and grep for files where they fit."
+        "ends. It has no input and no terminal. Prefer read, write, edit, find and grep for files."
     )
     Params: ClassVar[type[BaseModel]] = ExecParams
     label = "Run command"
@@ -71,7 +71,7 @@ class Exec(Tool[ExecParams]):
     tier = PermissionTier.SYSTEM
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"shell"})
-    aliases = ("bash", "shell")
+    aliases: ClassVar[tuple[str, ...]] = ("bash", "shell")
 
     async def execute(self, params: ExecParams, ctx: ToolContext) -> ToolResult:
         """Run it; details are ``{exit_code, signal, elapsed_ms, dropped_bytes, reason, limit, allowed}``.
