@@ -4,3 +4,20 @@ Room: floor 3; the only room that imports LanceDB, and numpy with it. Importing 
 ``sessiontree.memory.store`` does. One process writes a store; what was acknowledged survives a kill.
 Not here: who may ask (kernel), in which process it runs (actors), or how a model asks (tools).
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+THREAD_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "LANCE_CPU_THREADS": "2",
+        "LANCE_IO_THREADS": "2",
+        "TOKIO_WORKER_THREADS": "2",
+        "OPENBLAS_NUM_THREADS": "2",
+        "MALLOC_ARENA_MAX": "2",
+    }
+)
+"""Environment for a process of its own that holds a store, set before it starts: its libraries read it once."""
