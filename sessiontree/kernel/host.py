@@ -40,6 +40,7 @@ from sessiontree.kernel.services import (
 )
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
+from sessiontree.sandbox.command_shell import CommandShell
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 
@@ -206,6 +207,7 @@ class HostCore:
             Handles(
                 reader=WorkspaceReader(workspace, hidden=equipment.hidden),
                 writer=WorkspaceWriter(workspace, hidden=equipment.hidden),
+                shell=CommandShell(workspace, hidden=equipment.hidden),
                 channel=ChannelHandle(link),
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),

@@ -11,7 +11,7 @@ from pathlib import Path
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Channel, Reader, Sessions, Status, Web, Writer
+from sessiontree.contracts.ports import Channel, Reader, Sessions, Shell, Status, Web, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Handles:
 
     reader: Reader
     writer: Writer
+    shell: Shell
     channel: Channel
     sessions: Sessions
     status: Status
@@ -53,6 +54,7 @@ def build_rights(
         reader=handles.reader,
         web=handles.web,
         writer=handles.writer,
+        shell=handles.shell,
         channel=handles.channel,
         sessions=handles.sessions,
     )

@@ -18,6 +18,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.kernel.rights import Handles, build_rights
 from sessiontree.outbound.settings import WebSettings
 from sessiontree.outbound.web import OutboundWeb
+from sessiontree.sandbox.command_shell import CommandShell
 from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -38,6 +39,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
     handles = Handles(
         reader=WorkspaceReader(root),
         writer=WorkspaceWriter(root),
+        shell=CommandShell(root),
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
         status=FixedStatus(fresh_report(SessionKind.MAIN)),
@@ -53,7 +55,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         if kind is SessionKind.WORKER:
             assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions"})
         else:
-            assert {"reader", "web", "writer", "channel", "sessions"} <= held
+            assert {"reader", "web", "writer", "shell", "channel", "sessions"} <= held
         assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
 
     check()
@@ -64,7 +66,7 @@ def test_a_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> 
     rights_are_bounded_by_kind(build_rights, tmp_path)
 
 
-@pytest.mark.parametrize("handle", ["writer", "channel", "sessions"])
+@pytest.mark.parametrize("handle", ["writer", "shell", "channel", "sessions"])
 def test_one_handle_too_many_is_found(tmp_path: Path, handle: str) -> None:
     """The property fails where a Worker of one configuration in three holds one handle."""
 
