@@ -20,4 +20,4 @@ THREAD_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
         "MALLOC_ARENA_MAX": "2",
     }
 )
-"""Environment for a process of its own that holds a store, set before it starts: its libraries read it once."""
+"""Environment for a process that does nothing but hold a store; its libraries read it when they start."""

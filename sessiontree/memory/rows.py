@@ -41,7 +41,8 @@ def embedder_of(schema: pa.Schema, place: str) -> str:
     Raises:
         MemoryFailed: it is no table of records, or a later release made it.
     """
-    metadata: dict[str, str] = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    said = (schema.metadata or {}).items()
+    metadata: dict[str, str] = {key.decode(): value.decode() for key, value in said}
     found = metadata.get("sessiontree_format")
     if found is None or "sessiontree_embedder" not in metadata:
         raise MemoryFailed(place, "its table was not made by this library; choose another place")

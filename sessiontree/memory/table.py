@@ -7,7 +7,7 @@ have words too, and English words are stemmed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -70,6 +70,23 @@ class RecordTable:
             made = cls(table, place, schema)
             await made.index_text()
         return made
+
+    @classmethod
+    async def replace(
+        cls, connection: Any, place: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    ) -> RecordTable:
+        """Put other rows in the table's place in one commit: until then, and where it fails, the old stand.
+
+        Args:
+            connection: To the database.
+            place: Path or address of the store, for errors.
+            schema: Of the new rows.
+            batches: The new rows; taken one after the other in a thread of LanceDB.
+        """
+        reader = pa.RecordBatchReader.from_batches(schema, batches)
+        with typed_writes(place):
+            table = await connection.create_table(RECORDS, data=reader, schema=schema, mode="overwrite")
+        return cls(table, place, schema)
 
     @classmethod
     async def open(cls, connection: Any, place: str) -> RecordTable | None:
