@@ -36,6 +36,7 @@ TABLE = {
     "edit": Row(WORK, MAIN_AND_BRANCH, "fs", frozenset({"reader", "writer"}), sequential=True),
     "find": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
     "grep": Row(READ, ALL_KINDS, "fs", frozenset({"reader"})),
+    "exec": Row(SYSTEM, MAIN_AND_BRANCH, "runtime", frozenset({"shell"})),
     "message": Row(SYSTEM, MAIN_AND_BRANCH, "messaging", frozenset({"channel"}), sequential=True),
     "sessions_spawn": Row(WORK, MAIN_AND_BRANCH, "sessions", frozenset({"sessions"}), idempotent=True),
     "session_status": Row(READ, ALL_KINDS, "sessions", frozenset()),

@@ -12,6 +12,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import Tool
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.edit import Edit
+from sessiontree_tools.exec import Exec
 from sessiontree_tools.message import Message
 from sessiontree_tools.sessions_spawn import SessionsSpawn
 from sessiontree_tools.write import Write
@@ -20,6 +21,7 @@ REFUSED: list[tuple[Tool[Any], dict[str, Any]]] = [
     (Write(), {"path": "notes.md", "content": "changed"}),
     (Write(), {"path": "new/deep.md", "content": ""}),
     (Edit(), {"path": "notes.md", "old_text": "kept", "new_text": "changed"}),
+    (Exec(), {"command": "echo changed > notes.md"}),
     (Message(), {"text": "hello"}),
     (SessionsSpawn(), {"kind": "worker", "task": "look"}),
 ]

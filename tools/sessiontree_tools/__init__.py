@@ -1,7 +1,7 @@
 """The built-in tools, one file each; they stand on ``sessiontree.contracts`` alone.
 
-Room: reading, writing and searching files, speaking to the human, children, and the web. Found through the
-entry point ``sessiontree.tools``.
+Room: reading, writing and searching files, running commands, speaking to the human, children, and the web.
+Found through the entry point ``sessiontree.tools``.
 Not here: deciding who may call what (policy), or how paths are kept beneath the workspace (its handles).
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from sessiontree.contracts.tool import Tool
 from sessiontree_tools.edit import Edit
+from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
 from sessiontree_tools.grep import Grep
 from sessiontree_tools.message import Message
@@ -32,6 +33,7 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         Edit(),
         Find(),
         Grep(),
+        Exec(),
         Message(),
         SessionsSpawn(),
         SessionStatusTool(),
