@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ConfigError as ConfigError
     from sessiontree.contracts.errors import EmbedderMismatch as EmbedderMismatch
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
+    from sessiontree.contracts.errors import ExportRefused as ExportRefused
     from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
     from sessiontree.contracts.errors import JournalError as JournalError
     from sessiontree.contracts.errors import JournalLocked as JournalLocked
@@ -110,6 +111,7 @@ _ROOMS = {
         "ConfigError",
         "EmbedderMismatch",
         "ExecutionError",
+        "ExportRefused",
         "JournalCorrupt",
         "JournalError",
         "JournalLocked",

@@ -23,7 +23,8 @@ survives pickling between processes; the text comes from ``__str__``.
     │  └─ JournalTooNew             written by a later release
     ├─ MemoryFailed               what is remembered can't be reached, or not be kept
     │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
-    │  └─ EmbedderMismatch          its vectors are another embedder's
+    │  ├─ EmbedderMismatch          its vectors are another embedder's
+    │  └─ ExportRefused             what should be imported is no whole export
     └─ ConfigError                raised at start, before any session exists
 """
 
@@ -319,6 +320,10 @@ class MemoryCorrupt(MemoryFailed):
 
 class MemoryUnwritable(MemoryFailed):
     """The store cannot be written: permissions, a full or failing disk; nothing acknowledged is lost."""
+
+
+class ExportRefused(MemoryFailed):
+    """An export of a memory is cut, altered, none, or of a later release; nothing of it was imported."""
 
 
 class EmbedderMismatch(MemoryFailed):
