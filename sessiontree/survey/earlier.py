@@ -1,4 +1,4 @@
-"""Earlier: the tool that says whether something stands where the report is to go."""
+"""Earlier: the tool that says what earlier surveys left: where the report is to go, and in memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.capabilities import READER
 from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.errors import SessionTreeError, ToolError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import Tool
+from sessiontree.survey.mark import RememberedSurvey, remembered_surveys
 from sessiontree.survey.report import is_report
 
 _FIRST_LINE_BYTES = 200
@@ -37,13 +38,20 @@ class EarlierSurvey(BaseModel):
     exists: bool
     is_report: bool
     """Whether it is a regular file whose first line is that of a survey's report."""
+    surveys: tuple[RememberedSurvey, ...] = ()
+    """Finished surveys of this workspace that left records in memory, oldest first."""
+    memory_problem: str = ""
+    """Why memory could not be asked."""
 
 
 class FindSurvey(Tool[FindSurveyParams]):
-    """Looks whether an earlier report stands at a path."""
+    """Looks whether an earlier report stands at a path, and which surveys memory knows."""
 
     name: ClassVar[str] = "find_survey"
-    description: ClassVar[str] = "Say whether anything stands at a path, and whether it is an earlier survey."
+    description: ClassVar[str] = (
+        "Say whether anything stands at a path, whether it is an earlier survey, "
+        "and what surveys left in memory."
+    )
     Params: ClassVar[type[BaseModel]] = FindSurveyParams
     label: ClassVar[str] = "Find earlier survey"
     section: ClassVar[str] = "survey"
@@ -59,7 +67,12 @@ class FindSurvey(Tool[FindSurveyParams]):
             PermissionDenied: the session holds no reader.
         """
         found = await asyncio.to_thread(_find, ctx.require(READER), params.path)
-        return ToolResult(output=found.model_dump(mode="json"))
+        if ctx.memory is not None:
+            try:
+                found = found.model_copy(update={"surveys": await remembered_surveys(ctx.memory)})
+            except SessionTreeError as error:  # a report can be written without memory
+                found = found.model_copy(update={"memory_problem": str(error)})
+        return ToolResult(output=found.model_dump(mode="json", exclude_defaults=True))
 
 
 def _find(reader: Reader, path: str) -> EarlierSurvey:

@@ -171,6 +171,10 @@ class GroupFindings(_Wire):
     problems: tuple[Problem, ...] = ()
     """By path and text; at most 100."""
     problems_dropped: int = Field(default=0, ge=0)
+    records: int = Field(default=0, ge=0)
+    """Put into memory by the sessions that gathered this."""
+    records_dropped: int = Field(default=0, ge=0)
+    """Left out of memory, because there would have been too many."""
 
     @property
     def totals(self) -> Totals:

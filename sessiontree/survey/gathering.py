@@ -20,10 +20,12 @@ from sessiontree.survey.conversation import Conversation, Step
 from sessiontree.survey.finding import GroupFindings, Problem, Totals
 from sessiontree.survey.joining import merge
 from sessiontree.survey.planning import FolderPage, GroupPage
+from sessiontree.survey.remembering import Remembered, RememberFilesParams
 from sessiontree.survey.words import FINDINGS_SCHEMA, ChildWord, FolderOrder, GroupOrder
 
 PLAN = "survey_plan"
 SPAWN = "sessions_spawn"
+REMEMBER = "remember_files"
 NOTHING_YET = "{}"
 """What a Branch says while it waits. It owes findings, so each of its replies without calls must be some;
 the tree takes this one back as soon as a child answers."""
@@ -48,6 +50,8 @@ class Order:
     order: FolderOrder | GroupOrder
     folder: str
     files: int
+    records_per_file: int = 0
+    """Most records of a file its parent puts into memory meanwhile, on average; 0 = none at all."""
 
     @property
     def first(self) -> str:
@@ -65,6 +69,12 @@ class Order:
             label=f"{number} {shown} ({count_of(self.files)})",
             result_schema=FINDINGS_SCHEMA,
         )
+
+    def meanwhile(self) -> list[ToolCall]:
+        """Return the calls its parent makes while the child works."""
+        if not self.records_per_file or not isinstance(self.order, GroupOrder):
+            return []
+        return [call(REMEMBER, paths=list(self.order.paths), records_per_file=self.records_per_file)]
 
     def lost(self, reason: str) -> GroupFindings:
         """Return the findings of files nobody could survey: counted, and one problem for all of them."""
@@ -97,7 +107,13 @@ def gather_folders(talk: Conversation, leave_out: tuple[str, ...]) -> Reply | Ga
         return [
             Order(
                 "branch",
-                FolderOrder(folder=one.folder, leave_out=leave_out, roots=page.roots, window=page.window),
+                FolderOrder(
+                    folder=one.folder,
+                    leave_out=leave_out,
+                    roots=page.roots,
+                    window=page.window,
+                    records_per_file=page.records_per_file,
+                ),
                 one.folder,
                 one.files,
             )
@@ -126,12 +142,31 @@ def gather_groups(talk: Conversation, order: FolderOrder) -> Reply | Gathered:
                 GroupOrder(paths=group, roots=order.roots, window=order.window),
                 order.folder,
                 len(group),
+                order.records_per_file,
             )
             for group in GroupPage.model_validate_json(text).groups
         ]
 
     reply = _next(talk, {"folder": order.folder, "leave_out": list(order.leave_out)}, orders, NOTHING_YET)
-    return reply if reply is not None else Gathered(_joined(talk, orders), 0)
+    return reply if reply is not None else Gathered(merge(_joined(talk, orders), remembered(talk)), 0)
+
+
+def remembered(talk: Conversation) -> GroupFindings:
+    """Return how much a session has put into memory itself, and what could not be."""
+    done = [step for step in talk.named(REMEMBER) if not step.result.is_error]
+    amounts = [Remembered.model_validate_json(step.result.text) for step in done]
+    # a session without memory has nothing to say about it
+    failed = [step for step in talk.named(REMEMBER) if step.result.is_error and not step.is_denied]
+    return GroupFindings(
+        records=sum(one.records for one in amounts),
+        records_dropped=sum(one.dropped for one in amounts),
+        problems=tuple(sorted(map(_not_remembered, failed), key=lambda problem: problem.path)),
+    )
+
+
+def _not_remembered(step: Step) -> Problem:
+    paths = RememberFilesParams.model_validate(step.call.arguments).paths
+    return Problem(path=paths[0], text=f"{count_of(len(paths))} not in memory: {step.reason}")
 
 
 def _next(
@@ -146,7 +181,8 @@ def _next(
     asked = talk.named(SPAWN)
     page = plans[-1].result.text
     if not talk.since(PLAN) and (fresh := orders(page)):
-        return [order.spawn(number) for number, order in enumerate(fresh, start=len(asked) + 1)]
+        spawning = [order.spawn(number) for number, order in enumerate(fresh, start=len(asked) + 1)]
+        return [*spawning, *(meanwhile for order in fresh for meanwhile in order.meanwhile())]
     if sum(not step.result.is_error for step in asked) > len(talk.told):
         return waiting
     after = json.loads(page)["next"]

@@ -8,14 +8,15 @@ from sessiontree.survey.definitions import MAX_NAME_CHARS, Definition, Definitio
 from sessiontree.survey.lines import LineIndex
 from sessiontree.survey.syntax import STRING_LINE
 
+_MAX_HEAD_LINES = 50
 _CLOSING = re.compile(r"(?i:end\w*\b|\}|\)|\])")
 
 
 def indent_definitions(masked: str, lines: re.Pattern[str]) -> tuple[Definition, ...]:
     """Return the functions and classes of a text without comments and strings, by line.
 
-    A definition ends before the next line indented no deeper than itself, or with that line where it closes
-    a block, such as ``end``. Lines inside strings end nothing.
+    A definition's head goes on until its brackets are closed. It ends before the next line indented no deeper
+    than itself, or with that line where it closes a block, such as ``end``. Lines inside strings end nothing.
 
     Contract: pure; linear in the text's length but for the sort. A tab counts as one column.
     """
@@ -33,6 +34,8 @@ def _with_ends(masked_lines: list[str], found: dict[int, tuple[DefinitionKind, s
     ended: list[Definition] = []
     waiting: list[tuple[int, int]] = []  # indent and line of definitions whose end is not seen yet
     last_filled = 0
+    unclosed = 0  # round and square brackets a definition's head has opened
+    head_end = 0
 
     def end(line: int, end_line: int) -> None:
         kind, name = found[line]
@@ -42,6 +45,10 @@ def _with_ends(masked_lines: list[str], found: dict[int, tuple[DefinitionKind, s
         content = line.lstrip()
         if not content:
             continue
+        if unclosed > 0 and number <= head_end:
+            unclosed += _opened(content)
+            last_filled = number
+            continue
         if not content.startswith(STRING_LINE):
             indent = len(line) - len(content)
             while waiting and waiting[-1][0] >= indent:
@@ -50,7 +57,12 @@ def _with_ends(masked_lines: list[str], found: dict[int, tuple[DefinitionKind, s
                 end(opened, number if closes else last_filled)
             if number in found:
                 waiting.append((indent, number))
+                unclosed, head_end = _opened(content), number + _MAX_HEAD_LINES
         last_filled = number
     for _, opened in waiting:
         end(opened, last_filled)
     return ended
+
+
+def _opened(line: str) -> int:
+    return line.count("(") + line.count("[") - line.count(")") - line.count("]")

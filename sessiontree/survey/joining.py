@@ -109,6 +109,8 @@ def merge(a: GroupFindings, b: GroupFindings) -> GroupFindings:
         prints_dropped=a.prints_dropped + b.prints_dropped,
         problems=problems,
         problems_dropped=a.problems_dropped + b.problems_dropped + problems_dropped,
+        records=a.records + b.records,
+        records_dropped=a.records_dropped + b.records_dropped,
     )
 
 

@@ -51,6 +51,7 @@ async def conclude(tree: SessionTree, ending: Ending, places: Places, screen: Sc
         saved = _save(places.state_dir / f"SURVEY-{tree.tree_id}.md", word.report)
     await tree.finish(f"report {word.survey}: {word.path}")
     _show(word, ending, screen)
+    _tell_memory(word, screen)
     if saved is None:
         screen.line(f"report: {places.root / word.path}")
         code = WRITTEN
@@ -87,6 +88,14 @@ def _show(word: LastWord, ending: Ending, screen: Screen) -> None:
     header = ("total", "files", "lines", "functions", "TODOs", "problems", "sessions", "seconds", "files/s")
     numbers = (totals.files, totals.lines, totals.functions, word.notes, word.problems, ending.watch.spawned)
     screen.table(header, [("", *numbers, f"{ending.elapsed_s:.1f}", f"{speed:,.0f}")])
+
+
+def _tell_memory(word: LastWord, screen: Screen) -> None:
+    if word.memory_problem:
+        screen.line(f"questions can't be answered from this survey: {word.memory_problem}")
+    elif word.records:
+        left_out = f", {word.records_dropped:,} more were left out" if word.records_dropped else ""
+        screen.line(f'memory: {word.records:,} records{left_out}; ask: sessiontree ask "where is …?"')
 
 
 def _languages(languages: dict[str, Totals]) -> list[tuple[str, int, int, int]]:

@@ -18,12 +18,14 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
+from sessiontree.survey.entries import MAX_FILE_ENTRIES
 from sessiontree.survey.finding import PROBLEMS_KEPT, Problem
 from sessiontree.survey.ground import Ground, StoppedLooking
 from sessiontree.survey.import_roots import import_roots
 from sessiontree.survey.languages import language_of
 from sessiontree.survey.plan import DEFAULT_FILE_BYTES, FolderPlan, SurveyFile, plan
 from sessiontree.survey.prints import WINDOW, window_of_tree
+from sessiontree.survey.remembering import records_per_file
 from sessiontree.survey.scan import Scan, scan
 
 PAGE_ITEMS = 16
@@ -79,6 +81,8 @@ class FolderPage(BaseModel):
     """Directories whose names can be imported from anywhere, see ``import_roots.py``."""
     window: int = WINDOW
     """Of how many prints in a row one is kept, see ``prints.py``."""
+    records_per_file: int = MAX_FILE_ENTRIES
+    """Most records of a file in memory, on average."""
 
 
 class GroupPage(BaseModel):
@@ -181,6 +185,7 @@ def _folders(found: Scan, folders: list[FolderPlan], after: str | None, max_char
         problems_dropped=max(0, len(found.problems) - PROBLEMS_KEPT),
         roots=import_roots(file.path for file in found.files),
         window=window_of(found.files),
+        records_per_file=records_per_file(len(found.files)),
     )
 
 

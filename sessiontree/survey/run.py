@@ -9,9 +9,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime import Runtime
 from sessiontree.session_tree import SessionTree
@@ -21,9 +23,11 @@ from sessiontree.survey.earlier import FindSurvey
 from sessiontree.survey.model import SurveyModel
 from sessiontree.survey.plan import FolderPlan
 from sessiontree.survey.planning import SurveyPlan, look
+from sessiontree.survey.remembering import RememberFiles
+from sessiontree.survey.removal import RemoveSurvey
 from sessiontree.survey.screen import Screen
 from sessiontree.survey.source import printable_path
-from sessiontree.survey.tool import RemoveSurvey, SurveyFiles
+from sessiontree.survey.tool import SurveyFiles
 from sessiontree.survey.watch import SurveyWatch
 from sessiontree.survey.words import SurveyOrder
 from sessiontree.workspace import WorkspaceReader
@@ -119,8 +123,8 @@ async def take_up(tree_id: str, channel: HumanChannel, runtime: Runtime) -> Sess
     )
 
 
-def _tools() -> tuple[SurveyPlan, SurveyFiles, FindSurvey, RemoveSurvey]:
-    return SurveyPlan(), SurveyFiles(), FindSurvey(), RemoveSurvey()
+def _tools() -> tuple[Tool[Any], ...]:
+    return SurveyPlan(), SurveyFiles(), RememberFiles(), FindSurvey(), RemoveSurvey()
 
 
 async def conduct(tree: SessionTree, root: Path, out: str, screen: Screen, *, known_seq: int = 0) -> Ending:

@@ -23,7 +23,8 @@ from sessiontree.survey.syntax import masked
 
 MAX_LINE_CHARS = 5_000
 """Longer lines are generated text: they count as lines, but nothing is searched in them."""
-_HEAD_CHARS = 8_000
+HEAD_CHARS = 8_000
+"""So much of a text tells its language."""
 
 
 def printable_path(path: str) -> str:
@@ -99,7 +100,7 @@ def _binary(file: _File, problems: list[str]) -> FileFinding:
 
 
 def _text(file: _File, text: str, problems: list[str]) -> FileFinding:
-    language = language_of(file.path, text[:_HEAD_CHARS])
+    language = language_of(file.path, text[:HEAD_CHARS])
     lines = lines_of(text)
     without_comments = masked(text, language.syntax)
     masked_lines = lines if without_comments is text else lines_of(without_comments)
@@ -115,7 +116,8 @@ def _text(file: _File, text: str, problems: list[str]) -> FileFinding:
     if python is not None:
         definitions, imports, references = python.definitions, python.imports, python.brought
     else:
-        definitions = _definitions(without_comments, masked_lines, language, problems)
+        found = definitions_in(without_comments, masked_lines, language, problems)
+        definitions = with_branches(found, masked_lines, language.name, MAX_LINE_CHARS)
         imports = references = find_imports(text, lines, masked_lines, language.name)
         if language.name in C_FAMILY:
             references = find_quoted_includes(text, lines, masked_lines)
@@ -152,9 +154,17 @@ def _lines_in(stretches: Iterable[tuple[int, int]]) -> frozenset[int]:
     return frozenset(line for first, last in stretches for line in range(first, last + 1))
 
 
-def _definitions(
+def definitions_in(
     without_comments: str, masked_lines: list[str], language: Language, problems: list[str]
 ) -> tuple[Definition, ...]:
+    """Return the definitions of a text, by line, found without a syntax tree; complexities are not counted.
+
+    Args:
+        without_comments: See ``syntax.masked``.
+        masked_lines: Its lines.
+        language: What it is written in.
+        problems: Gets a sentence for what was not searched.
+    """
     patterns = patterns_of(language.name)
     if patterns is None:
         return ()
@@ -166,7 +176,7 @@ def _definitions(
         found = brace_definitions(without_comments, language.name, patterns.lines)
     elif patterns.lines is not None:
         found = indent_definitions(without_comments, patterns.lines)
-    return with_branches(found, masked_lines, language.name, MAX_LINE_CHARS)
+    return found
 
 
 def _longest(definitions: tuple[Definition, ...]) -> tuple[Definition, ...]:

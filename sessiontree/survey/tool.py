@@ -1,4 +1,4 @@
-"""The survey's two tools: one reads files and says what they hold, one removes an earlier report."""
+"""The survey's first tool: reads files and says what they hold."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER, WRITER
+from sessiontree.contracts.capabilities import READER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Reader, Writer
+from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
@@ -25,13 +25,11 @@ from sessiontree.survey.import_roots import MAX_ROOTS
 from sessiontree.survey.joining import findings_of
 from sessiontree.survey.plan import DEFAULT_FILE_BYTES, MAX_GROUP_FILES
 from sessiontree.survey.prints import MAX_LEVEL, WINDOW
-from sessiontree.survey.report import is_report
 from sessiontree.survey.source import analyse, unread
 from sessiontree.survey.whereabouts import Whereabouts
 
 MAX_FILE_BYTES = 16_000_000
 _UPDATE_EVERY_S = 0.2
-_FIRST_LINE_BYTES = 200
 
 
 class SurveyFilesParams(BaseModel):
@@ -149,57 +147,3 @@ def _said(findings: GroupFindings) -> str:
         f"{findings.files:,} {'file' if findings.files == 1 else 'files'}, {findings.totals.lines:,} lines, "
         f"{len(findings.languages):,} languages, {problems:,} problems"
     )
-
-
-class RemoveSurveyParams(BaseModel):
-    """Which report to remove."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: str = Field(
-        min_length=1, max_length=4096, description="The report to remove, relative to the workspace."
-    )
-
-
-class RemoveSurvey(Tool[RemoveSurveyParams]):
-    """Removes the report of an earlier survey, and nothing else: what it removes begins with our marker."""
-
-    name: ClassVar[str] = "remove_survey"
-    description: ClassVar[str] = "Remove the SURVEY.md an earlier survey wrote; refuses any other file."
-    Params: ClassVar[type[BaseModel]] = RemoveSurveyParams
-    label: ClassVar[str] = "Remove earlier survey"
-    section: ClassVar[str] = "survey"
-    tier: ClassVar[PermissionTier] = PermissionTier.ELEVATED
-    kinds: ClassVar[frozenset[SessionKind]] = frozenset({SessionKind.MAIN})
-    capabilities: ClassVar[frozenset[str]] = frozenset({READER.name, WRITER.name})
-    sequential: ClassVar[bool] = True
-
-    async def execute(self, params: RemoveSurveyParams, ctx: ToolContext) -> ToolResult:
-        """Check that the file is a report, then remove it.
-
-        Raises:
-            PermissionDenied: the session may not read or write there.
-            ExecutionError: it does not exist, is no regular file, or is no report of a survey.
-        """
-        removed = await asyncio.to_thread(_remove, params.path, ctx.require(READER), ctx.require(WRITER))
-        return ToolResult(
-            output={"removed": params.path, "bytes": removed},
-            display=f"removed {params.path} ({removed:,} bytes)",
-        )
-
-
-def _remove(path: str, reader: Reader, writer: Writer) -> int:
-    """Remove a report and return its size in bytes."""
-    folder, _, name = path.rpartition("/")
-    # a listing tells a link from a file, opening does not
-    entries = [entry for entry in reader.list(folder or ".") if entry.path.rpartition("/")[2] == name]
-    if not entries:
-        raise ExecutionError(f"can't remove {path!r}: it does not exist")
-    if entries[0].type != "file":
-        raise ExecutionError(f"can't remove {path!r}: it is a {entries[0].type}, not a regular file")
-    with reader.open(path) as file:
-        first_line = file.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
-    if not is_report(first_line.decode("latin-1")):
-        raise ExecutionError(f"can't remove {path!r}: its first line is not that of a survey report")
-    writer.remove(path)
-    return entries[0].size

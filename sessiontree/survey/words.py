@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.result import result_schema_of
+from sessiontree.survey.entries import MAX_FILE_ENTRIES
 from sessiontree.survey.finding import GroupFindings, Totals
 from sessiontree.survey.prints import WINDOW
 
@@ -45,6 +46,8 @@ class FolderOrder(_Word):
     """Directories in which imported names are looked up, besides those around a file."""
     window: int = WINDOW
     """Of how many prints in a row one is kept."""
+    records_per_file: int = MAX_FILE_ENTRIES
+    """Most records of a file in memory, on average."""
 
 
 class GroupOrder(_Word):
@@ -84,6 +87,12 @@ class LastWord(_Word):
     notes: int = 0
     unread: int = 0
     problems: int = 0
+    records: int = 0
+    """Put into memory."""
+    records_dropped: int = 0
+    """Left out, because there would have been too many."""
+    memory_problem: str = ""
+    """Why the survey's mark is not in memory; questions don't know of the survey then."""
 
 
 def last_word_of(text: str) -> LastWord | None:

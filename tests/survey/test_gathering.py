@@ -115,12 +115,16 @@ def test_branch_hands_up_all_groups_as_findings_that_fit() -> None:
     talk = Talk(SessionKind.BRANCH, FolderOrder(folder="a", leave_out=("a/x",), roots=("src",), window=64))
     assert talk.only_call("survey_plan") == {"folder": "a", "leave_out": ["a/x"]}
     talk.answer({"groups": [["a/1.py"], ["a/2.py"]], "next": None})
-    spawns = talk.calls()
+    *spawns, first, second = talk.calls()
+    assert {call.name for call in (first, second)} == {"remember_files"}
+    assert [call.arguments["paths"] for call in (first, second)] == [["a/1.py"], ["a/2.py"]]
     tasks = [GroupOrder.model_validate_json(str(call.arguments["task"])) for call in spawns]
     assert [task.paths for task in tasks] == [("a/1.py",), ("a/2.py",)]
     assert {(task.roots, task.window) for task in tasks} == {(("src",), 64)}
     assert {call.arguments["kind"] for call in spawns} == {"worker"}
     accept(talk, "main/b1/w1", "main/b1/w2")
+    talk.answer({"files": 1, "records": 2, "dropped": 0})
+    talk.refuse("error", "memory: the disk is full")
     assert talk.reply().text == NOTHING_YET
     schema.validate_text(NOTHING_YET)
     talk.hear_child("main/b1/w1", output=findings("a/1.py").model_dump(mode="json"))
@@ -129,8 +133,12 @@ def test_branch_hands_up_all_groups_as_findings_that_fit() -> None:
     said = talk.reply().text
     schema.validate_text(said)
     total = GroupFindings.model_validate_json(said)
-    assert (total.files, total.unread) == (2, 1)
-    assert [problem.path for problem in total.problems] == ["a/2.py"]
+    assert (total.files, total.unread, total.records) == (2, 1, 2)
+    assert {problem.path for problem in total.problems} == {"a/2.py"}
+    assert {problem.text for problem in total.problems} == {
+        "1 file not in memory: memory: the disk is full",
+        "1 file not surveyed: session main/b1/w2 failed: gone",
+    }
 
 
 def test_worker_surveys_its_group_and_says_what_the_tool_said() -> None:

@@ -29,11 +29,13 @@ from sessiontree.survey.import_roots import import_roots
 from sessiontree.survey.joining import findings_of
 from sessiontree.survey.model import SurveyModel
 from sessiontree.survey.planning import SurveyPlan, window_of
+from sessiontree.survey.remembering import RememberFiles
+from sessiontree.survey.removal import RemoveSurvey
 from sessiontree.survey.report import ReportMeta, render
 from sessiontree.survey.run import Ending, begin, conduct, look_around, purpose_of, report_place
 from sessiontree.survey.scan import scan
 from sessiontree.survey.screen import View
-from sessiontree.survey.tool import RemoveSurvey, SurveyFiles, SurveyFilesParams, survey_file
+from sessiontree.survey.tool import SurveyFiles, SurveyFilesParams, survey_file
 from sessiontree.survey.whereabouts import Whereabouts
 from sessiontree.survey.words import last_word_of
 from sessiontree.workspace import WorkspaceReader
@@ -157,7 +159,7 @@ async def test_worker_that_fails_costs_its_files_alone(
     }
     root = make_tree(files) / "root"
     folders = await look_around(WorkspaceReader(root), "SURVEY.md")
-    tools: tuple[Tool[Any], ...] = (SurveyPlan(), Failing(), FindSurvey(), RemoveSurvey())
+    tools: tuple[Tool[Any], ...] = (SurveyPlan(), Failing(), RememberFiles(), FindSurvey(), RemoveSurvey())
     tree = SessionTree(
         root,
         model=SurveyModel(),
