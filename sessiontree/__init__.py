@@ -64,6 +64,11 @@ if TYPE_CHECKING:
     from sessiontree.contracts.kinds import SessionStatus as SessionStatus
     from sessiontree.contracts.limits import Budget as Budget
     from sessiontree.contracts.limits import Limits as Limits
+    from sessiontree.contracts.memory import Hit as Hit
+    from sessiontree.contracts.memory import MemoryQuery as MemoryQuery
+    from sessiontree.contracts.memory import MemoryRecord as MemoryRecord
+    from sessiontree.contracts.memory import NewRecord as NewRecord
+    from sessiontree.contracts.memory import Selection as Selection
     from sessiontree.contracts.messages import AssistantMessage as AssistantMessage
     from sessiontree.contracts.messages import ToolCall as ToolCall
     from sessiontree.contracts.params import AllowEmpty as AllowEmpty
@@ -77,6 +82,10 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tool import Tool as Tool
     from sessiontree.contracts.usage import Usage as Usage
     from sessiontree.handle import SessionHandle as SessionHandle
+    from sessiontree.memory.settings import HashingSettings as HashingSettings
+    from sessiontree.memory.settings import HTTPSettings as HTTPSettings
+    from sessiontree.memory.settings import MemorySettings as MemorySettings
+    from sessiontree.memory.settings import MiniLMSettings as MiniLMSettings
     from sessiontree.models.answers import call as call
     from sessiontree.models.port import ModelRequest as ModelRequest
     from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
@@ -140,6 +149,7 @@ _ROOMS = {
     ),
     "contracts.kinds": ("SessionKind", "SessionStatus"),
     "contracts.limits": ("Budget", "Limits"),
+    "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
     "contracts.messages": ("AssistantMessage", "ToolCall"),
     "contracts.params": ("AllowEmpty", "Trimmed"),
     "contracts.results": ("Artifact", "SessionResult", "ToolResult", "json_result"),
@@ -147,6 +157,7 @@ _ROOMS = {
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.usage": ("Usage",),
     "handle": ("SessionHandle",),
+    "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
     "models.port": ("ModelRequest",),
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel"),

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
     from sessiontree.backend import Backend
@@ -32,6 +33,15 @@ def late(name: str) -> Any:
     return getattr(importlib.import_module(module), wanted)
 
 
+def _remembering(memory: MemorySettings | None) -> dict[str, Any]:
+    """Return what a backend is told of memory; nothing where its own place and embedder will do."""
+    if memory is None:
+        return {}
+    if not isinstance(memory, MemorySettings):
+        raise ConfigError(f"memory: give MemorySettings, or None, not {memory!r}")
+    return {"memory": memory}
+
+
 class Runtime:
     """Pools and supervisor over one state directory; serves many trees.
 
@@ -47,6 +57,8 @@ class Runtime:
             ``best_effort``: it runs with what there is, and its status says what that was. Only ``ray``.
         max_host_bytes: Most memory one session's host may hold of its own; what holds more ends, its session
             with it. None = 2 GiB. Only ``ray``.
+        memory: Where memory lies, and what embeds its texts; None = beside the journal, texts compared by
+            their words.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -60,6 +72,7 @@ class Runtime:
         insecure: bool = False,
         kernel_enforcement: Enforcement = "required",
         max_host_bytes: int | None = None,
+        memory: MemorySettings | None = None,
     ) -> None:
         """Choose; ``local`` opens the state directory at once, ``ray`` with the first tree.
 
@@ -97,6 +110,7 @@ class Runtime:
             )
         if slots is not None:
             given["slots"] = slots
+        given |= _remembering(memory)
         self.state_dir = Path(state_dir).expanduser().absolute()
         self.backend: Backend = late(backend)(self.state_dir, **given)
 

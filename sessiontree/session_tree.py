@@ -19,6 +19,7 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
 from sessiontree.options import (
     ApproverLike,
@@ -74,6 +75,7 @@ class SessionTree:
         backend: ``ray``: sessions are actors on the Ray the program has initialised, or on a private one;
             ``local``: everything runs in this process.
         slots: Most sessions embodied at a time.
+        memory: Where a private runtime's memory lies, and what embeds its texts.
         runtime: Serve the tree there instead of starting a private runtime.
         purpose: What listings say the tree was for.
         dedicated: Whether each session keeps a host of its own for life, never giving way to others.
@@ -98,6 +100,7 @@ class SessionTree:
         state_dir: str | Path | None = None,
         backend: BackendName = "ray",
         slots: int | None = None,
+        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
         purpose: str = "",
         dedicated: bool = False,
@@ -141,6 +144,9 @@ class SessionTree:
         self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
         self._backend_name: BackendName = backend
         self._slots = slots
+        self._memory = memory
+        if memory is not None and runtime is not None:
+            raise ConfigError("memory is the runtime's; give it to the Runtime")
         self._runtime = runtime
         self._owns_runtime = runtime is None
         self._desk: ApprovalDesk | None = None
@@ -197,6 +203,7 @@ class SessionTree:
         agents: Mapping[str, AgentSpec] | None = None,
         backend: BackendName = "ray",
         slots: int | None = None,
+        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
         web: WebSettings | None = PUBLIC_WEB,
@@ -211,8 +218,10 @@ class SessionTree:
             TreeNotFound, JournalError: the tree can't be read.
         """
         private = runtime is None
+        if memory is not None and not private:
+            raise ConfigError("memory is the runtime's; give it to the Runtime")
         place = default_state_dir(workspace_root(".")) if state_dir is None else state_dir
-        serving = runtime or Runtime(place, backend=backend, slots=slots)
+        serving = runtime or Runtime(place, backend=backend, slots=slots, memory=memory)
         try:
             config = await serving.backend.config_of(tree_id)
             tree = cls(
@@ -241,7 +250,9 @@ class SessionTree:
 
     def _open_runtime(self) -> Runtime:
         if self._runtime is None:
-            self._runtime = Runtime(self._state_dir, backend=self._backend_name, slots=self._slots)
+            self._runtime = Runtime(
+                self._state_dir, backend=self._backend_name, slots=self._slots, memory=self._memory
+            )
         return self._runtime
 
     def _open_desk(self, backend: Backend) -> None:

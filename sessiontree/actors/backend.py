@@ -29,11 +29,13 @@ from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.progress import ProgressReader
 from sessiontree.kernel.reports import ActorRow
 from sessiontree.kernel.scheduler import PoolSize
-from sessiontree.kernel.settings import Settings
+from sessiontree.kernel.settings import Settings, hidden_places
+from sessiontree.memory.settings import MemorySettings
 from sessiontree.sandbox import available_level
 
 HOST_BYTES: Final = 2 * 2**30
 GATEWAY_BYTES: Final = 4 * 2**30
+MEMORY_BYTES: Final = 4 * 2**30
 HOSTS_PER_CORE: Final = 4
 CLOSE_S: Final = 10.0
 
@@ -49,9 +51,10 @@ class RayBackend:
         insecure: Whether a private Ray may go without authentication.
         host_bytes: Most memory one host may hold.
         enforcement: Whether Workers run where the kernel can't confine them.
+        memory: Where memory lies, and what embeds its texts.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only settings, as the runtime takes them
         self,
         state_dir: Path,
         *,
@@ -61,6 +64,7 @@ class RayBackend:
         insecure: bool = False,
         host_bytes: int = HOST_BYTES,
         enforcement: Literal["required", "best_effort"] = "required",
+        memory: MemorySettings | None = None,
     ) -> None:
         """Check what can be checked before anything is started.
 
@@ -79,6 +83,8 @@ class RayBackend:
         self._pool = PoolSize(most=most, usual=min(most, max(2, cores)))
         self._engine = Engine(address, num_cpus, insecure)
         self._host_bytes = host_bytes
+        self._memory = memory or MemorySettings()
+        self._hidden = hidden_places(state_dir, self._memory)
         self._enforcement: Literal["required", "best_effort"] = enforcement
         self._starting: asyncio.Future[Line] | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -101,7 +107,8 @@ class RayBackend:
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
-        _check_apart(self._state_dir, Path(config.workspace))
+        for name, place in zip(("state_dir", "memory"), self._hidden, strict=False):
+            _check_apart(name, place, Path(config.workspace))
         await self._open_tree("create", config.tree_id, config, setup)
 
     async def resume(self, tree_id: str, setup: TreeSetup) -> None:
@@ -109,7 +116,7 @@ class RayBackend:
         await self._open_tree("resume", tree_id, tree_id, setup)
 
     async def _open_tree(self, how: str, tree_id: str, what: TreeConfig | str, setup: TreeSetup) -> None:
-        baggage = pack(setup, hidden=(self._state_dir,))
+        baggage = pack(setup, hidden=self._hidden)
         line = await self._started()
         opening = asyncio.ensure_future(line.ask(how, what, setup.agents, baggage))
         try:
@@ -210,6 +217,8 @@ class RayBackend:
             warm=1,
             host_bytes=self._host_bytes,
             gateway_bytes=GATEWAY_BYTES,
+            memory=self._memory,
+            memory_bytes=MEMORY_BYTES,
             enforcement=self._enforcement,
             security=self._engine.protection(),
         )
@@ -221,15 +230,15 @@ def _take_back(line: Line, tree_id: str, opening: asyncio.Future[Any]) -> None:
         line.tell("release", tree_id)
 
 
-def _check_apart(state_dir: Path, workspace: Path) -> None:
+def _check_apart(name: str, place: Path, workspace: Path) -> None:
     """Refuse a place from which Workers could not read their workspace.
 
     Raises:
-        ConfigError: the state directory lies inside the workspace.
+        ConfigError: what is hidden from Workers lies inside the workspace.
     """
-    if state_dir.resolve().is_relative_to(workspace.resolve()):
+    if place.resolve().is_relative_to(workspace.resolve()):
         raise ConfigError(
-            f"state_dir {str(state_dir)!r} lies inside the workspace {str(workspace)!r}: it is hidden from "
+            f"{name} {str(place)!r} lies inside the workspace {str(workspace)!r}: it is hidden from "
             "Workers, and so would be what appears beside it later; give a place outside, or leave it out"
         )
 

@@ -1,14 +1,19 @@
-"""How hosts and gateway call their supervisor."""
+"""How hosts, gateway and memory call their supervisor, and hosts memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayActorError
 
 from sessiontree.actors.wire import opened, packed
+from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.kernel.answers import Answer
+from sessiontree.kernel.errors import HostLost
+from sessiontree.kernel.memory_words import Ended, MemoryRight, Whose
 
 LAST_WORDS_S = 2.0
 
@@ -18,7 +23,7 @@ class RemoteServices:
 
     Args:
         supervisor: The supervisor's actor.
-        key: What this host shows for baggage.
+        key: What this process shows for what is not asked for a session.
     """
 
     def __init__(self, supervisor: Any, key: str) -> None:
@@ -50,10 +55,53 @@ class RemoteServices:
         packed: bytes = await self._ask(self._key, "model", equipment)
         return packed
 
+    async def memory(self, grant: str) -> RemoteMemory:
+        """Return the way to memory."""
+        return RemoteMemory(await self._ask(grant, "memory"))
+
+    async def begun(self, pid: int) -> None:
+        """Say that memory begins, in a process of that id."""
+        await self._ask(self._key, "begun", pid)
+
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+        """Say for each grant whom it stands for."""
+        answers: Sequence[Whose] = await self._ask(self._key, "whose", tuple(wanted))
+        return answers
+
+    async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+        """Return those trees of the journal whose Main has completed."""
+        ended: Sequence[Ended] = await self._ask(self._key, "ended_of", tuple(tree_ids))
+        return ended
+
     def last_words(self, grant: str, reason: str) -> None:
         """Say, from a thread, why this process is about to end."""
         ray.get(self._supervisor.serve.remote(grant, "last_words", packed((reason,))), timeout=LAST_WORDS_S)
 
     async def _ask(self, token: str, name: str, *given: Any) -> Any:
         answer: Answer = opened(await self._supervisor.serve.remote(token, name, packed(given)))
+        return answer.taken()
+
+
+class RemoteMemory:
+    """Memory, by one actor call each.
+
+    Args:
+        actor: Memory's actor.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        """Bind it."""
+        self._actor = actor
+
+    async def ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
+        """Return its answer.
+
+        Raises:
+            HostLost: it was lost meanwhile.
+        """
+        try:
+            data = await self._actor.answer.remote(grant, name, packed(given))
+        except RayActorError as error:
+            raise HostLost(words_of(error).splitlines()[0]) from None
+        answer: Answer = opened(data)
         return answer.taken()

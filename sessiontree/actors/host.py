@@ -20,6 +20,7 @@ from sessiontree.kernel.equipping import Equipping
 from sessiontree.kernel.frames import Frame
 from sessiontree.kernel.host import HostCore, HostEquipment
 from sessiontree.kernel.host_process import OwnProcess, resident_bytes
+from sessiontree.kernel.memory_line import MemoryLine
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.sandbox import level_in_force, self_test
 
@@ -67,7 +68,10 @@ class HostShell:
         settings, clock = self._settings, KernelClock()
         self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words)
         self._equipping: Equipping[HostEquipment] = Equipping(self._services.baggage, open_for_host)
-        self._core = HostCore(self._equipping.of, self._services, ProgressHub(), clock.now_ms, self._process)
+        memory = MemoryLine(self._services.memory)
+        self._core = HostCore(
+            self._equipping.of, self._services, memory, ProgressHub(), clock.now_ms, self._process
+        )
 
     @ray.method(num_returns=0)
     async def submit(self, data: bytes) -> None:

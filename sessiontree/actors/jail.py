@@ -8,7 +8,7 @@ from typing import Any
 
 import ray
 
-from sessiontree.kernel.settings import Settings
+from sessiontree.kernel.settings import Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_victims, probe, py_executable
 
 
@@ -33,7 +33,8 @@ def _own_python() -> str | None:
 
 
 def _jail(settings: Settings) -> Jail:
-    hidden = (settings.state_dir, *(() if settings.token_path is None else (settings.token_path,)))
+    hidden = hidden_places(settings.state_dir, settings.memory)
+    hidden += () if settings.token_path is None else (settings.token_path,)
     secrets = () if settings.token_path is None else (("RAY_AUTH_TOKEN", settings.token_path),)
     return Jail(
         hidden=hidden, writable=(settings.logs_dir,), secrets=secrets, enforcement=settings.enforcement

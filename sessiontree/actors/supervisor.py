@@ -1,4 +1,4 @@
-"""The supervisor as a Ray actor: single writer of its journal, owner of its hosts and its gateway."""
+"""The supervisor as a Ray actor: single writer of its journal, owner of hosts, gateway and memory."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sessiontree.actors.engine_security import listening
 from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
 from sessiontree.actors.jail import confined, victims_for
+from sessiontree.actors.memory import MemoryShell, RayMemory
 from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
@@ -33,6 +34,8 @@ HOST_OPTIONS: dict[str, Any] = {
     "max_task_retries": 0,
     "max_concurrency": 1000,
 }
+MEMORY_OPTIONS: dict[str, Any] = {"max_restarts": -1, "max_concurrency": 10_000}
+"""Memory is started again when it is killed; those who asked ask again."""
 
 
 def actor_of(shell: type) -> Any:
@@ -53,6 +56,7 @@ class SupervisorShell:
             settings,
             self._start_host,
             self._start_gateway,
+            self._start_memory,
             partial(DoorServer, state_dir=settings.state_dir),
             partial(_security, settings),
         )
@@ -90,6 +94,16 @@ class SupervisorShell:
     def _start_gateway(self, name: str) -> RayTransport:
         given = HostSettings(self._serving.gateway_key, os.getpid(), self._settings.gateway_bytes, None)
         return self._transport(actor_of(GatewayShell).options(**self._options()), given)
+
+    def _start_memory(self) -> RayMemory:
+        settings, key = self._settings, self._serving.memory_key
+        given = HostSettings(key, os.getpid(), settings.memory_bytes, None)
+        shell: Any = ray.remote(MemoryShell)
+        shell = shell.options(**{**self._options(), **MEMORY_OPTIONS})
+        me = ray.get_runtime_context().current_actor
+        return RayMemory(
+            shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir)), key
+        )
 
     def _options(self) -> dict[str, Any]:
         node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import SessionClosed, SessionTreeError
+from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.kernel.frames import AskModel, MeterTurn, Proceed, Reask
 from sessiontree.kernel.gateway import Asker
+from sessiontree.kernel.memory_words import ended_of
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.seat import Seat
 from sessiontree.session import instructions as session_todo
@@ -146,6 +148,8 @@ class Carrier:
             seat.over = True
             self._around.scheduler.vacate(seat, force=instruction.force)
         self._around.gateway.forget(self._keeper.config.tree_id, session)
+        if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
+            self._around.memory.ended(ended_of(self._keeper.config, self._around.clock.now_ms()))
         self._keeper.results.settle(session, instruction.result)
         error = closed_error(session, instruction.result)
         for key in self._keeper.expected.pop(session, ()):

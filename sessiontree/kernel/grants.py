@@ -6,6 +6,7 @@ A grant names one session in one epoch and what may be asked for it. Nothing els
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,13 +17,13 @@ from sessiontree.contracts.tiers import PermissionTier
 if TYPE_CHECKING:
     from sessiontree.kernel.seat import Seat
 
-Right: TypeAlias = Literal["report", "say", "spawn"]
+Right: TypeAlias = Literal["report", "say", "spawn", "recall", "remember", "forget"]
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
-    SessionKind.MAIN: frozenset({"report", "say", "spawn"}),
-    SessionKind.BRANCH: frozenset({"report", "say", "spawn"}),
-    SessionKind.WORKER: frozenset({"report"}),
+    SessionKind.MAIN: frozenset({"report", "say", "spawn", "recall", "remember", "forget"}),
+    SessionKind.BRANCH: frozenset({"report", "say", "spawn", "recall", "remember", "forget"}),
+    SessionKind.WORKER: frozenset({"report", "recall"}),
 }
-"""What each kind of session may ask its supervisor."""
+"""What each kind of session may ask: of its supervisor, and of memory (the last three)."""
 TOKEN_BYTES = 16
 
 
@@ -36,11 +37,16 @@ class Grant:
 
 
 class Grants:
-    """The tokens that count now. One writer: the supervisor."""
+    """The tokens that count now. One writer: the supervisor.
 
-    def __init__(self) -> None:
+    Args:
+        on_revoked: Told of each token that counts no more.
+    """
+
+    def __init__(self, on_revoked: Callable[[str], None] = lambda token: None) -> None:
         """Begin with none."""
         self._grants: dict[str, Grant] = {}
+        self._on_revoked = on_revoked
 
     def __len__(self) -> int:
         """Return how many count now."""
@@ -55,8 +61,9 @@ class Grants:
 
     def revoke(self, seat: Seat) -> None:
         """Let a seat's token count no more."""
-        self._grants.pop(seat.grant, None)
-        seat.grant = ""
+        token, seat.grant = seat.grant, ""
+        if self._grants.pop(token, None) is not None:
+            self._on_revoked(token)
 
     def check(self, token: object, right: Right) -> Seat:
         """Return the seat a token stands for.

@@ -26,6 +26,7 @@ from sessiontree.kernel.frames import (
     Watch,
 )
 from sessiontree.kernel.mailbox import Mailbox
+from sessiontree.kernel.memory_words import MemoryService
 from sessiontree.kernel.progress import ProgressHub, ProgressRelay
 from sessiontree.kernel.questions import Questioner
 from sessiontree.kernel.rights import Handles, build_rights
@@ -33,6 +34,8 @@ from sessiontree.kernel.runner import SessionRunner
 from sessiontree.kernel.services import (
     ChannelHandle,
     Link,
+    MemoryHandle,
+    MemoryWriterHandle,
     Services,
     SessionsHandle,
     StatusHandle,
@@ -74,6 +77,7 @@ class HostCore:
     Args:
         equip: Gives a tree's equipment by its name.
         services: What its sessions may ask of the supervisor.
+        memory: What they may ask of memory.
         hub: Where progress goes.
         now_ms: The clock.
         process: The host's own process, where it has one: then it tells what was left running there, and
@@ -84,6 +88,7 @@ class HostCore:
         self,
         equip: Callable[[str], HostEquipment],
         services: Services,
+        memory: MemoryService,
         hub: ProgressHub,
         now_ms: Callable[[], int],
         process: HostProcess | None = None,
@@ -91,6 +96,7 @@ class HostCore:
         """Begin with no session."""
         self._equip = equip
         self._services = services
+        self._memory = memory
         self._hub = hub
         self._now_ms = now_ms
         self._mailbox = Mailbox(self._take)
@@ -197,7 +203,7 @@ class HostCore:
             self._process.begin()
         if self._relay is not None:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
-        link = Link(self._services, adopt.session, adopt.grant)
+        link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._link = link
         rights = build_rights(
             adopt.session,
@@ -211,6 +217,8 @@ class HostCore:
                 channel=ChannelHandle(link),
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),
+                memory=MemoryHandle(link),
+                memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
         )

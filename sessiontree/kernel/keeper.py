@@ -27,6 +27,7 @@ from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.frames import Adopt, Outcome, Watch
 from sessiontree.kernel.gateway import Gateway
 from sessiontree.kernel.intending import intended_with
+from sessiontree.kernel.memory_words import MemoryPort
 from sessiontree.kernel.order import InOrder
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.kernel.replies import CallReply, Reply
@@ -54,6 +55,7 @@ class Surroundings:
     journal: Journal
     scheduler: Scheduler
     gateway: Gateway
+    memory: MemoryPort
     hub: ProgressHub
     clock: KernelClock
     agents: dict[str, AgentConfig]

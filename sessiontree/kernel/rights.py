@@ -11,7 +11,17 @@ from pathlib import Path
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Channel, Reader, Sessions, Shell, Status, Web, Writer
+from sessiontree.contracts.ports import (
+    Channel,
+    Memory,
+    MemoryWriter,
+    Reader,
+    Sessions,
+    Shell,
+    Status,
+    Web,
+    Writer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,8 @@ class Handles:
     channel: Channel
     sessions: Sessions
     status: Status
+    memory: Memory
+    memory_writer: MemoryWriter
     web: Web | None
     """None where the owner of the tree allows none."""
 
@@ -41,6 +53,7 @@ def build_rights(
         status=handles.status,
         reader=handles.reader,
         web=handles.web,
+        memory=handles.memory,
     )
     if kind is SessionKind.WORKER:
         return observing
@@ -53,6 +66,8 @@ def build_rights(
         status=handles.status,
         reader=handles.reader,
         web=handles.web,
+        memory=handles.memory,
+        memory_writer=handles.memory_writer,
         writer=handles.writer,
         shell=handles.shell,
         channel=handles.channel,

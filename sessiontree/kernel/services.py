@@ -1,11 +1,14 @@
-"""The handles that lead from a tool back to the supervisor, and what the supervisor must offer for them."""
+"""The handles that lead from a tool back to supervisor and memory, and what a supervisor offers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from sessiontree.contracts.errors import SessionClosed
+from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, SessionReport, SpawnRequest, Web
+from sessiontree.kernel.memory_words import MemoryService
 
 
 class Services(Protocol):
@@ -30,13 +33,14 @@ class Services(Protocol):
 
 
 class Link:
-    """One adoption's way to the supervisor: dead as soon as the host lets the session go."""
+    """One adoption's way to supervisor and memory: dead as soon as the host lets the session go."""
 
-    __slots__ = ("_alive", "_services", "grant", "session")
+    __slots__ = ("_alive", "_memory", "_services", "grant", "session")
 
-    def __init__(self, services: Services, session: str, grant: str) -> None:
+    def __init__(self, services: Services, memory: MemoryService, session: str, grant: str) -> None:
         """Bind session and grant."""
         self._services = services
+        self._memory = memory
         self.session = session
         self.grant = grant
         self._alive = True
@@ -51,9 +55,17 @@ class Link:
         Raises:
             SessionClosed: the host has let the session go.
         """
+        self._check()
+        return self._services
+
+    def memory(self) -> MemoryService:
+        """Return memory; raises as :meth:`services`."""
+        self._check()
+        return self._memory
+
+    def _check(self) -> None:
         if not self._alive:
             raise SessionClosed(self.session, "its host has let it go; nothing more is done for it")
-        return self._services
 
 
 class ChannelHandle:
@@ -120,3 +132,43 @@ class WebHandle:
         """Return hits of the owner's search provider."""
         self._link.services()
         return await self._web.search(query)
+
+
+class MemoryHandle:
+    """Finds what was remembered, as far as the session may see."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        """Keep the link."""
+        self._link = link
+
+    async def search(self, query: MemoryQuery) -> list[Hit]:
+        """Return the records that fit a query best, best first."""
+        link = self._link
+        return await link.memory().search(link.grant, query)
+
+    async def select(self, selection: Selection, *, limit: int) -> list[MemoryRecord]:
+        """Return the records a selection names, oldest first."""
+        link = self._link
+        return await link.memory().select(link.grant, selection, limit)
+
+
+class MemoryWriterHandle:
+    """Adds to memory for the session, and takes from what it sees."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        """Keep the link."""
+        self._link = link
+
+    async def store(self, records: Sequence[NewRecord], *, key: str) -> list[str]:
+        """Return the new records' ids once they are durable; the same key adds them once."""
+        link = self._link
+        return await link.memory().store(link.grant, records, key)
+
+    async def forget(self, selection: Selection, *, key: str) -> list[str]:
+        """Remove the records a selection names; returns their ids."""
+        link = self._link
+        return await link.memory().forget(link.grant, selection, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from sessiontree.contracts.agent import AgentConfig
@@ -19,6 +19,8 @@ from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipment import Baggage
 from sessiontree.kernel.gateway_link import GatewayLink
 from sessiontree.kernel.link import Transport
+from sessiontree.kernel.memory_link import MemoryLink
+from sessiontree.kernel.memory_words import MemoryProcess, MemoryRight, Whose
 from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
 from sessiontree.kernel.settings import ACTING, OBSERVING, Settings, pool_of
@@ -36,6 +38,8 @@ FOR_OWNER: Final = frozenset(
 """What the creating program may ask of the kernel."""
 FOR_GRANTS: Final = frozenset({"spawn", "say", "report", "last_words"})
 """What hosts may ask for the session they embody."""
+FOR_MEMORY: Final = frozenset({"begun", "whose", "ended_of"})
+"""What memory may ask."""
 
 
 class Beside(Protocol):
@@ -58,6 +62,7 @@ class Serving:
         settings: What the runtime was started with.
         start_host: Starts a host of a pool, which shows a key of its own for baggage.
         start_gateway: Starts the gateway, likewise.
+        start_memory: Starts memory, likewise.
         beside: What else stands beside the supervisor while it is open, such as a door for other processes.
         security: Looks up what protects the engine all of this runs on.
     """
@@ -68,6 +73,7 @@ class Serving:
         settings: Settings,
         start_host: Callable[[str, str], Transport],
         start_gateway: Callable[[str], Transport],
+        start_memory: Callable[[], MemoryProcess],
         beside: Callable[[Owner], Beside],
         security: Callable[[], Mapping[str, JsonValue]],
     ) -> None:
@@ -76,6 +82,8 @@ class Serving:
         self._key = key
         self._host_key = secrets.token_hex(16)
         self._gateway_key = secrets.token_hex(16)
+        self._memory_key = secrets.token_hex(16)
+        self._memory = MemoryLink(start_memory)
         self._settings = settings
         self._start_host = start_host
         self._start_gateway = start_gateway
@@ -109,10 +117,14 @@ class Serving:
         """Answer a host, for the session its grant names."""
         if name in FOR_GRANTS and self._core is not None:
             return await self._answer(getattr(self._core, name), (token, *given))
+        if name == "memory" and self._core is not None:
+            return await self._answer(self._way_to_memory, (token,))
         # Models, with the keys they hold, are for the gateway alone; tools are for hosts.
         key = {"baggage": self._host_key, "model": self._gateway_key}.get(name)
         if key is not None and _is_same(token, key):
             return await self._answer(self._of_baggage, (name, *given))
+        if name in FOR_MEMORY and _is_same(token, self._memory_key):
+            return await self._answer(self._of_memory, (name, *given))
         reason = f"asked the supervisor to {name!r} without a grant for it"
         return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
 
@@ -160,6 +172,7 @@ class Serving:
             pools={ACTING: pool, OBSERVING: pool},
             pool_of=pool_of,
             gateway=gateway,
+            memory=self._memory,
             hub=self._hub,
             clock=self._clock,
             resend_after_s=RESEND_AFTER_S,
@@ -181,6 +194,11 @@ class Serving:
     def gateway_key(self) -> str:
         """What the gateway shows for a tree's model."""
         return self._gateway_key
+
+    @property
+    def memory_key(self) -> str:
+        """What memory shows, and what it is told things with."""
+        return self._memory_key
 
     def _opened(self) -> tuple[SupervisorCore, Owner]:
         if self._core is None or self._owner is None:
@@ -239,6 +257,24 @@ class Serving:
         if packed is None:
             raise TreeNotFound(tree_id, "has no model that waits")
         return packed
+
+    def _way_to_memory(self, token: str) -> Any:
+        core, _ = self._opened()
+        core.grants.check(token, "recall")
+        return self._memory.way()
+
+    async def _of_memory(self, name: str, *given: Any) -> Any:
+        core, _ = self._opened()
+        if name == "begun":
+            return self._memory.begun(*given)
+        if name == "ended_of":
+            return await core.ended_of(*given)
+        return await self._whose(core, *given)
+
+    async def _whose(self, core: SupervisorCore, wanted: Sequence[tuple[str, MemoryRight]]) -> list[Whose]:
+        answers = await core.whose(wanted)
+        self._memory.told(wanted, answers)
+        return answers
 
     def _watch(self, tree_id: str, session: str | None) -> str:
         core, _ = self._opened()

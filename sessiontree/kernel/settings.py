@@ -10,6 +10,7 @@ from typing import Final, Literal
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.kernel.scheduler import PoolSize
+from sessiontree.memory.settings import MemorySettings
 
 ACTING: Final = "acting"
 """Pool of hosts for Main and Branch."""
@@ -20,6 +21,14 @@ OBSERVING: Final = "observing"
 def pool_of(kind: SessionKind) -> str:
     """Return the pool that embodies sessions of a kind."""
     return OBSERVING if kind is SessionKind.WORKER else ACTING
+
+
+def hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
+    """Return what no tool and no Worker may see: the state directory, and memory where it lies elsewhere."""
+    directory = memory.directory_in(state_dir)
+    if directory is None or directory.is_relative_to(state_dir):
+        return (state_dir,)
+    return (state_dir, directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,9 @@ class Settings:
     """Most memory one host may hold."""
     gateway_bytes: int
     """Most memory the gateway may hold."""
+    memory: MemorySettings
+    memory_bytes: int
+    """Most memory that memory's process may hold."""
     enforcement: Literal["required", "best_effort"]
     """Whether Workers run where the kernel can't confine them."""
     security: Mapping[str, JsonValue]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +13,14 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import from_wire, to_wire
 from sessiontree.contracts.errors import (
     JournalCorrupt,
+    JournalError,
     SessionClosed,
     SessionNotFound,
     SessionTreeError,
     SpawnRefused,
     TreeNotFound,
 )
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
@@ -30,6 +31,7 @@ from sessiontree.kernel.gateway import Gateway
 from sessiontree.kernel.grants import Grants
 from sessiontree.kernel.keeper import Surroundings, TreeKeeper
 from sessiontree.kernel.link import HostLink, Transport
+from sessiontree.kernel.memory_words import Ended, MemoryPort, MemoryRight, Whose, ended_of, scope_of
 from sessiontree.kernel.progress import Progress, ProgressHub
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.reports import ActorRow, report_of
@@ -52,6 +54,7 @@ class SupervisorCore:
         pools: How many hosts each pool has.
         pool_of: Which pool a kind of session is embodied in.
         gateway: The way to the models that wait.
+        memory: The way to memory.
         resend_after_s: When frames not known to be received are sent again.
         most_losses: How many hosts a session may lose in a row, nothing done in between, before it ends.
     """
@@ -64,6 +67,7 @@ class SupervisorCore:
         pools: Mapping[str, PoolSize],
         pool_of: Callable[[SessionKind], str],
         gateway: Gateway,
+        memory: MemoryPort,
         hub: ProgressHub,
         clock: KernelClock,
         resend_after_s: float,
@@ -74,8 +78,9 @@ class SupervisorCore:
         self.hub = hub
         self.clock = clock
         self.trees: dict[str, TreeKeeper] = {}
-        self.grants = Grants()
+        self.grants = Grants(memory.revoked)
         self._gateway = gateway
+        self._memory = memory
         self._make_transport = make_transport
         self._resend_after_s = resend_after_s
         self._hosts = 0
@@ -89,6 +94,7 @@ class SupervisorCore:
         self.trees.clear()
         self.scheduler.close()
         await self._gateway.close()
+        await self._memory.close()
         for link in self.scheduler.links:
             await link.close()
 
@@ -124,7 +130,7 @@ class SupervisorCore:
         """Return every process this one knows of, itself first, hosts in the order they were started."""
         hosts = [_row_of(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
         own = ActorRow("supervisor", "supervisor", os.getpid(), "structural")
-        return [own, *self._gateway.actors(), *hosts]
+        return [own, *self._gateway.actors(), *self._memory.actors(), *hosts]
 
     # Trees.
 
@@ -172,7 +178,9 @@ class SupervisorCore:
         state: TreeState,
         agents: Mapping[str, AgentConfig],
     ) -> TreeKeeper:
-        around = Surroundings(self.journal, self.scheduler, self._gateway, self.hub, self.clock, dict(agents))
+        around = Surroundings(
+            self.journal, self.scheduler, self._gateway, self._memory, self.hub, self.clock, dict(agents)
+        )
         keeper = self.trees[config.tree_id] = TreeKeeper(config, state, around)
         self._opened += 1
         keeper.equipment = f"{config.tree_id}#{self._opened}"
@@ -299,6 +307,34 @@ class SupervisorCore:
         link = self.grants.check(grant, "report").link
         if link is not None:
             link.condemn(reason, to_blame=True)
+
+    # What memory asks.
+
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> list[Whose]:
+        """Say for each grant whom it stands for at this moment, or why it does not count for what is wanted.
+
+        This alone says who a session is to memory: nothing that a host sends does.
+        """
+        found: list[Whose] = []
+        for token, right in wanted:
+            try:
+                seat = self.grants.check(token, right)
+                found.append(scope_of(seat.keeper.config, seat.session))
+            except SessionTreeError as error:
+                found.append(error)
+        return found
+
+    async def ended_of(self, tree_ids: Sequence[str]) -> list[Ended]:
+        """Return those trees of the journal whose Main has completed; others may be of another journal."""
+        found = []
+        for tree_id in tree_ids:
+            try:
+                config, state, last_ms = await asyncio.to_thread(load_tree, self.journal, tree_id)
+            except JournalError:
+                continue
+            if state.sessions["main"].status is SessionStatus.COMPLETED:
+                found.append(ended_of(config, last_ms))
+        return found
 
     def session_exists(self, tree_id: str, session: str) -> None:
         """Check that a session can take input.

@@ -6,6 +6,8 @@ The same kernel as on Ray; only the way between supervisor and host is a direct 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from sessiontree.contracts.errors import TreeNotFound
@@ -17,11 +19,16 @@ from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.gateway import GatewayCore
 from sessiontree.kernel.host import HostCore, HostEquipment
+from sessiontree.kernel.memory import MemoryCore
+from sessiontree.kernel.memory_opening import open_store
+from sessiontree.kernel.memory_words import Ended, MemoryRight, Whose
 from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.progress import ProgressHub, ProgressReader
 from sessiontree.kernel.scheduler import PoolSize
+from sessiontree.kernel.settings import hidden_places
 from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.local.transport import Faults, LocalTransport
+from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import WaitingModel
 from sessiontree.outbound.web import OutboundWeb
 
@@ -37,9 +44,17 @@ class LocalBackend:
         state_dir: Where the journal lies; locked while the backend is open.
         slots: Most sessions embodied at a time; others are rows in the journal meanwhile.
         faults: What goes wrong between supervisor and hosts, on purpose.
+        memory: Where memory lies, and what embeds its texts.
     """
 
-    def __init__(self, state_dir: Path, *, slots: int = DEFAULT_SLOTS, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        *,
+        slots: int = DEFAULT_SLOTS,
+        faults: Faults | None = None,
+        memory: MemorySettings | None = None,
+    ) -> None:
         """Open the journal.
 
         Raises:
@@ -47,6 +62,11 @@ class LocalBackend:
         """
         self._journal = Journal.open(state_dir)
         self._state_dir = state_dir
+        settings = memory or MemorySettings()
+        uri = settings.uri_in(state_dir)
+        self._hidden = hidden_places(state_dir, settings)
+        self.memory = MemoryCore(uri, partial(open_store, settings, uri), self)
+        """What sessions remember."""
         self._faults = faults
         self._slots = slots
         self._hub = ProgressHub()
@@ -71,6 +91,7 @@ class LocalBackend:
                 pools={POOL: PoolSize(most=self._slots, usual=self._slots)},
                 pool_of=_pool_of,
                 gateway=GatewayCore(self._models.get),
+                memory=self.memory,
                 hub=self._hub,
                 clock=self._clock,
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
@@ -87,10 +108,18 @@ class LocalBackend:
         return self._owner
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
-        host = HostCore(self._equip, self.supervisor, self._hub, self._clock.now_ms)
+        host = HostCore(self._equip, self.supervisor, self.memory, self._hub, self._clock.now_ms)
         transport = LocalTransport(host, self._faults, self.transports.remove)
         self.transports.append(transport)
         return transport
+
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+        """Say for memory whom grants stand for."""
+        return await self.supervisor.whose(wanted)
+
+    async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+        """Return for memory those trees whose Main has completed."""
+        return await self.supervisor.ended_of(tree_ids)
 
     def _equip(self, name: str) -> HostEquipment:
         tree_id = name.partition("#")[0]
@@ -122,7 +151,7 @@ class LocalBackend:
 
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
         web = None if setup.web is None else OutboundWeb(setup.web)
-        self.equipment[tree_id] = HostEquipment(setup.table, setup.instant, (self._state_dir,), web)
+        self.equipment[tree_id] = HostEquipment(setup.table, setup.instant, self._hidden, web)
         if setup.waiting is not None:
             self._models[tree_id] = setup.waiting
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from sessiontree import runtime
+from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime import BackendName, Enforcement
 from sessiontree.sync.crossing import Crossing
 
@@ -25,6 +26,7 @@ class Runtime:
         insecure: Allow a private Ray without authentication.
         kernel_enforcement: Whether Workers run where the kernel can't make their processes read-only.
         max_host_bytes: Most memory one session's host may hold.
+        memory: Where memory lies, and what embeds its texts.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of the runtime, passed on
@@ -38,6 +40,7 @@ class Runtime:
         insecure: bool = False,
         kernel_enforcement: Enforcement = "required",
         max_host_bytes: int | None = None,
+        memory: MemorySettings | None = None,
     ) -> None:
         """Choose; ``local`` opens the state directory at once, ``ray`` with the first tree.
 
@@ -55,6 +58,7 @@ class Runtime:
             insecure=insecure,
             kernel_enforcement=kernel_enforcement,
             max_host_bytes=max_host_bytes,
+            memory=memory,
         )
         self._crossing = Crossing()
         self._runtime: runtime.Runtime | None = None

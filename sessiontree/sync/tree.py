@@ -15,6 +15,7 @@ from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
+from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
 from sessiontree.options import ApproverLike, ChannelLike
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
@@ -62,6 +63,7 @@ class SessionTree:
         state_dir: Where the journal lies; by default in the platform's state folder, by workspace.
         backend: As for :class:`sessiontree.SessionTree`.
         slots: Most sessions embodied at a time.
+        memory: As for :class:`sessiontree.SessionTree`.
         runtime: Serve the tree there instead of starting a private runtime; a ``sessiontree.sync.Runtime``.
         purpose: What listings say the tree was for.
         dedicated: Whether each session keeps a host of its own for life, never giving way to others.
@@ -85,6 +87,7 @@ class SessionTree:
         state_dir: str | Path | None = None,
         backend: BackendName = "ray",
         slots: int | None = None,
+        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
         purpose: str = "",
         dedicated: bool = False,
@@ -111,6 +114,7 @@ class SessionTree:
             state_dir=state_dir,
             backend=backend,
             slots=slots,
+            memory=memory,
             runtime=_on_loop(runtime),
             purpose=purpose,
             dedicated=dedicated,
@@ -169,6 +173,7 @@ class SessionTree:
         agents: Mapping[str, AgentSpec] | None = None,
         backend: BackendName = "ray",
         slots: int | None = None,
+        memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
         web: WebSettings | None = PUBLIC_WEB,
@@ -194,6 +199,7 @@ class SessionTree:
             agents=agents,
             backend=backend,
             slots=slots,
+            memory=memory,
             runtime=_on_loop(runtime),
             builtin_tools=builtin_tools,
             web=web,

@@ -142,7 +142,7 @@ class EarlyHosts(LocalBackend):
                 else:
                     super()._adopt(adopt)
 
-        host = EarlyHost(self._equip, self.supervisor, self._hub, self._clock.now_ms)
+        host = EarlyHost(self._equip, self.supervisor, self.memory, self._hub, self._clock.now_ms)
         transport = LocalTransport(host, None, self.transports.remove)
         self.transports.append(transport)
         return transport

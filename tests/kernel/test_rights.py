@@ -20,6 +20,7 @@ from sessiontree.outbound.settings import WebSettings
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.sandbox.command_shell import CommandShell
 from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
+from sessiontree.testing.memory import PlainMemory
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 Build: TypeAlias = Callable[[str, SessionKind, Path, AgentConfig, Handles], SessionRights]
@@ -43,6 +44,8 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
         status=FixedStatus(fresh_report(SessionKind.MAIN)),
+        memory=PlainMemory(),
+        memory_writer=PlainMemory(),
         web=OutboundWeb(WebSettings()),
     )
 
@@ -55,7 +58,16 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         if kind is SessionKind.WORKER:
             assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions"})
         else:
-            assert {"reader", "web", "writer", "shell", "channel", "sessions"} <= held
+            assert {
+                "reader",
+                "memory",
+                "web",
+                "writer",
+                "shell",
+                "memory_writer",
+                "channel",
+                "sessions",
+            } <= held
         assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
 
     check()
@@ -66,7 +78,7 @@ def test_a_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> 
     rights_are_bounded_by_kind(build_rights, tmp_path)
 
 
-@pytest.mark.parametrize("handle", ["writer", "shell", "channel", "sessions"])
+@pytest.mark.parametrize("handle", ["writer", "shell", "channel", "memory_writer", "sessions"])
 def test_one_handle_too_many_is_found(tmp_path: Path, handle: str) -> None:
     """The property fails where a Worker of one configuration in three holds one handle."""
 

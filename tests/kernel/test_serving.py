@@ -14,9 +14,11 @@ from sessiontree import PermissionDenied, TreeNotFound
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.kernel.equipment import Baggage
 from sessiontree.kernel.link import Transport
+from sessiontree.kernel.memory_words import MemoryProcess
 from sessiontree.kernel.scheduler import PoolSize
 from sessiontree.kernel.serving import Serving
 from sessiontree.kernel.settings import Settings
+from sessiontree.memory.settings import MemorySettings
 
 KEY = "the program's"
 
@@ -36,6 +38,11 @@ def no_process(*names: str) -> Transport:
     raise AssertionError(f"started {names}")
 
 
+def no_memory() -> MemoryProcess:
+    """Start nothing: nobody of these remembers anything."""
+    raise AssertionError("started memory")
+
+
 @asynccontextmanager
 async def opened(state_dir: Path) -> AsyncIterator[Serving]:
     """Return an open supervisor without hosts."""
@@ -49,10 +56,12 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
         warm=0,
         host_bytes=2**30,
         gateway_bytes=2**30,
+        memory=MemorySettings(),
+        memory_bytes=2**30,
         enforcement="required",
         security={},
     )
-    serving = Serving(KEY, settings, no_process, no_process, lambda owner: Nothing(), dict)
+    serving = Serving(KEY, settings, no_process, no_process, no_memory, lambda owner: Nothing(), dict)
     (await serving.ask(KEY, "open", ())).taken()
     try:
         yield serving

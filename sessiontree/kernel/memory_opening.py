@@ -1,0 +1,40 @@
+"""Opening the store of a runtime's memory: the one place that loads its library, in whichever process."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any, Final
+
+from sessiontree.kernel.memory_words import MemoryStore
+from sessiontree.memory.settings import MemorySettings
+
+_LATE: Final = {
+    "store": "sessiontree.memory.store:MemoryStore",
+    "embedder": "sessiontree.memory.embedders:make_embedder",
+}
+
+
+def _late(name: str) -> Any:
+    module, _, wanted = _LATE[name].partition(":")
+    return getattr(importlib.import_module(module), wanted)
+
+
+async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
+    """Open a store for writing. What blocks, loading the library too, is done in a thread.
+
+    Args:
+        settings: What embeds its texts, and how it is reached.
+        uri: Where it lies.
+
+    Raises:
+        ConfigError: its embedder can't be had.
+        MemoryFailed: the store can't be opened.
+    """
+    store = await asyncio.to_thread(_late, "store")
+    embedder = await asyncio.to_thread(lambda: _late("embedder")(settings.embedder))
+    wishes = {} if settings.ann_above is None else {"ann_above": settings.ann_above}
+    opened: MemoryStore = await store.open(
+        uri, embedder, storage_options=settings.revealed_options() or None, **wishes
+    )
+    return opened
