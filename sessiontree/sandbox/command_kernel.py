@@ -47,17 +47,20 @@ def command_confinement() -> CommandConfinement:
     return CommandConfinement(version, kernel, failure)
 
 
-def bubblewrap() -> str:
+def bubblewrap(searched: str = SEARCHED) -> str:
     """Return bubblewrap's path, once it has been seen to make its namespaces here.
+
+    Args:
+        searched: Directories, as in PATH.
 
     Raises:
         ConfinementUnavailable: it is not there, or the kernel does not let it; tried again the next time.
     """
     if not sys.platform.startswith("linux"):
         raise ConfinementUnavailable(f"this is {sys.platform}", "run on Linux 6.2 or later")
-    path = shutil.which("bwrap", path=SEARCHED)
+    path = shutil.which("bwrap", path=searched)
     if path is None:
-        raise ConfinementUnavailable(f"there is no bwrap in {SEARCHED}", INSTALL)
+        raise ConfinementUnavailable(f"there is no bwrap in {searched}", INSTALL)
     _try(path)
     return path
 
