@@ -42,6 +42,12 @@ TABLE = {
     "session_status": Row(READ, ALL_KINDS, "sessions", frozenset()),
     "web_search": Row(READ, ALL_KINDS, "web", frozenset({"web"})),
     "web_fetch": Row(READ, ALL_KINDS, "web", frozenset({"web"})),
+    "memory_search": Row(READ, ALL_KINDS, "memory", frozenset({"memory"})),
+    "memory_get": Row(READ, ALL_KINDS, "memory", frozenset({"memory"})),
+    "memory_store": Row(WORK, MAIN_AND_BRANCH, "memory", frozenset({"memory_writer"}), idempotent=True),
+    "memory_forget": Row(
+        PermissionTier.ELEVATED, MAIN_AND_BRANCH, "memory", frozenset({"memory_writer"}), idempotent=True
+    ),
 }
 MARKED = {
     ("write", "content"): AllowEmpty(),
@@ -52,6 +58,10 @@ MARKED = {
     ("web_search", "country"): Trimmed(),
     ("web_search", "language"): Trimmed(),
     ("web_fetch", "url"): Trimmed(),
+    ("memory_search", "query"): Trimmed(),
+    ("memory_get", "id"): Trimmed(),
+    ("memory_store", "source"): Trimmed(),
+    ("memory_forget", "ids"): Trimmed(),
 }
 each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 

@@ -1,6 +1,7 @@
 """The built-in tools, one file each; they stand on ``sessiontree.contracts`` alone.
 
-Room: reading, writing and searching files, running commands, speaking to the human, children, and the web.
+Room: reading, writing and searching files, running commands, speaking to the human, children, the web, and
+memory.
 Found through the entry point ``sessiontree.tools``.
 Not here: deciding who may call what (policy), or how paths are kept beneath the workspace (its handles).
 """
@@ -14,6 +15,10 @@ from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
 from sessiontree_tools.grep import Grep
+from sessiontree_tools.memory_forget import MemoryForget
+from sessiontree_tools.memory_get import MemoryGet
+from sessiontree_tools.memory_search import MemorySearch
+from sessiontree_tools.memory_store import MemoryStore
 from sessiontree_tools.message import Message
 from sessiontree_tools.read import Read
 from sessiontree_tools.session_status import SessionStatusTool
@@ -39,4 +44,8 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         SessionStatusTool(),
         WebSearch(),
         WebFetch(),
+        MemorySearch(),
+        MemoryGet(),
+        MemoryStore(),
+        MemoryForget(),
     )
