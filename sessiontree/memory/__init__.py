@@ -16,7 +16,7 @@ THREAD_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
         "LANCE_CPU_THREADS": "2",
         "LANCE_IO_THREADS": "2",
         "TOKIO_WORKER_THREADS": "2",
-        "OPENBLAS_NUM_THREADS": "2",
+        "OPENBLAS_NUM_THREADS": "1",
         "MALLOC_ARENA_MAX": "2",
     }
 )

@@ -44,14 +44,12 @@ class Texts:
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
+        self._kept: list[str] = []
         self._rows = Numbers(np.int32)
 
     def extend(self, values: Sequence[str | None]) -> None:
         """Append values."""
-        codes = self._codes
-        self._rows.extend(
-            [NONE if value is None else codes.setdefault(value, len(codes)) for value in values]
-        )
+        self._rows.extend([NONE if value is None else self._code_of(value) for value in values])
 
     def all(self) -> NDArray[np.int32]:
         """Return the rows' codes, not copied."""
@@ -64,3 +62,18 @@ class Texts:
     def known(self) -> dict[str, int]:
         """Return the codes of all texts there are by now."""
         return dict(self._codes)
+
+    def at(self, row: int) -> str:
+        """Return the text of a row that has one."""
+        return self._kept[int(self._rows.all()[row])]
+
+    def has(self, row: int) -> bool:
+        """Whether a row has a text."""
+        return bool(self._rows.all()[row] != NONE)
+
+    def _code_of(self, text: str) -> int:
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self._kept)
+            self._kept.append(text)
+        return code

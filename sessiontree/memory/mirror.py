@@ -7,13 +7,13 @@ until a new mirror is made. Changed on the event loop alone; its arrays may be r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sessiontree.contracts.memory import MemoryRecord, Source
+from sessiontree.contracts.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
 from sessiontree.memory.columns import Numbers, Texts
 from sessiontree.memory.matrix import Matrix, Vectors
 from sessiontree.memory.rows import ROW_ID
@@ -35,7 +35,7 @@ class Mirror:
     def __init__(self, dimensions: int, *, vectors: bool = True) -> None:
         self.matrix = Matrix(dimensions) if vectors else None
         self.ids: list[str] = []
-        self.types, self.paths, self.trees = Texts(), Texts(), Texts()
+        self.types, self.paths, self.trees, self.trusts = Texts(), Texts(), Texts(), Texts()
         self.sessions, self.agents, self.workspaces = Texts(), Texts(), Texts()
         self.firsts, self.lasts, self.created = Numbers(np.int32), Numbers(np.int32), Numbers(np.int64)
         self.next_row_id = 0
@@ -79,6 +79,28 @@ class Mirror:
         """Return where a living row stands."""
         return self._positions.get(record_id)
 
+    def record(self, position: int, text: str) -> MemoryRecord:
+        """Return the record at a position; its text comes from the table."""
+        source = None
+        if self.paths.has(position):
+            first, last = int(self.firsts.all()[position]), int(self.lasts.all()[position])
+            whole = first == WHOLE
+            source = Source(self.paths.at(position), None if whole else first, None if whole else last)
+        return MemoryRecord(
+            self.ids[position],
+            cast("RecordType", self.types.at(position)),
+            text,
+            None if source is None else str(source),
+            cast("Trust", self.trusts.at(position)),
+            MemoryScope(
+                self.trees.at(position),
+                self.sessions.at(position),
+                self.agents.at(position),
+                self.workspaces.at(position),
+            ),
+            int(self.created.all()[position]),
+        )
+
     def row_ids(self, positions: Positions) -> list[int]:
         """Return the rows' numbers in the table."""
         numbers: list[int] = self._row_ids.all()[positions].tolist()
@@ -104,6 +126,7 @@ class Mirror:
         self.types.extend([record.type for record in records])
         self.paths.extend([None if source is None else source.path for source in sources])
         self.trees.extend([record.scope.tree_id for record in records])
+        self.trusts.extend([record.trust for record in records])
         self.sessions.extend([record.scope.session for record in records])
         self.agents.extend([record.scope.agent_id for record in records])
         self.workspaces.extend([record.scope.workspace for record in records])
@@ -125,6 +148,7 @@ class Mirror:
         self.types.extend(added["type"].to_pylist())
         self.paths.extend(added["path"].to_pylist())
         self.trees.extend(added["tree_id"].to_pylist())
+        self.trusts.extend(added["trust"].to_pylist())
         self.sessions.extend(added["session"].to_pylist())
         self.agents.extend(added["agent_id"].to_pylist())
         self.workspaces.extend(added["workspace"].to_pylist())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.memory import MemoryRecord, MemoryScope, Source
+from sessiontree.contracts.memory import MemoryRecord, Source
 from sessiontree.memory.matrix import Vectors
 
 FORMAT: Final = 1
@@ -23,8 +23,8 @@ _TEXTS: Final = ("id", "type", "text", "path", "trust", "tree_id", "session", "a
 _NUMBERS: Final = {"first": pa.int32(), "last": pa.int32(), "created_at_ms": pa.int64()}
 RECORD_COLUMNS: Final = (*_TEXTS, *_NUMBERS)
 """All that make up a record."""
-MIRROR_COLUMNS: Final = tuple(name for name in RECORD_COLUMNS if name not in ("text", "trust"))
-"""Those by which records are found."""
+MIRROR_COLUMNS: Final = tuple(name for name in RECORD_COLUMNS if name != "text")
+"""All but what records say: the mirror holds the rest."""
 
 
 def schema_of(identity: str, dimensions: int) -> pa.Schema:
@@ -72,22 +72,6 @@ def to_table(records: Sequence[MemoryRecord], vectors: Vectors, schema: pa.Schem
     flat = pa.array(np.ascontiguousarray(vectors, np.float32).reshape(-1))
     arrays.append(pa.FixedSizeListArray.from_arrays(flat, schema.field(VECTOR).type.list_size))
     return pa.table(arrays, schema=schema)
-
-
-def to_records(rows: pa.Table) -> list[MemoryRecord]:
-    """Return the records of rows that have all record columns, in their order."""
-    return [
-        MemoryRecord(
-            row["id"],
-            row["type"],
-            row["text"],
-            None if row["path"] is None else str(Source(row["path"], row["first"], row["last"])),
-            row["trust"],
-            MemoryScope(row["tree_id"], row["session"], row["agent_id"], row["workspace"]),
-            row["created_at_ms"],
-        )
-        for row in rows.select(list(RECORD_COLUMNS)).to_pylist()
-    ]
 
 
 def to_vectors(rows: pa.Table) -> Vectors:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection, Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +24,18 @@ LEAST_CANDIDATES = 40
 _CANDIDATES_PER_HIT = 4
 _MARGIN = 1.5
 """Over-fetching expects a filter to hit a ranking's top as often as the rest, and so much worse."""
-_LISTED = 2_000
-"""So few rows are named to an index of vectors one by one."""
+_LISTED = 1_000
+"""So few rows are named to LanceDB one by one."""
+
+
+_MASKED_AT_ONCE = 20_000
+"""So many rows are looked through faster than a thread is woken."""
+
+
+class _Ranking(Protocol):
+    """Asked for so many rows, and perhaps among some alone: answers with row numbers, best first."""
+
+    def __call__(self, most: int, among: Sequence[int] | None, /) -> Awaitable[NDArray[np.int64]]: ...
 
 
 def candidates_for(limit: int) -> int:
@@ -35,15 +47,18 @@ async def search(
     shelf: Shelf, embedder: Embedder, query: MemoryQuery, scope: MemoryScope | None, finished: Collection[str]
 ) -> list[Hit]:
     """Return the best records, best first; at most as many as the query wants."""
-    mirror = shelf.mirror
     await shelf.number()
-    mask = await in_thread(_mask, mirror, query, scope, finished)
-    most = candidates_for(query.limit)
+    mirror = shelf.mirror
+    if mirror.rows > _MASKED_AT_ONCE:
+        mask = await in_thread(_mask, mirror, query, scope, finished)
+    else:
+        mask = _mask(mirror, query, scope, finished)
     if not mask.any():
         return []
+    most = candidates_for(query.limit)
     async with asyncio.TaskGroup() as group:
+        words = group.create_task(_sifted(mirror, mask, most, partial(shelf.table.matching, query.text)))
         meaning = group.create_task(_by_meaning(shelf, mirror, embedder, query.text, mask, most))
-        words = group.create_task(_by_words(shelf, mirror, query.text, mask, most))
     scores = fused([meaning.result().tolist(), words.result().tolist()])
     kept = {place: score for place, score in scores.items() if score >= query.min_score}
     positions = np.array(list(kept)[: query.limit], np.intp)
@@ -63,40 +78,35 @@ def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finishe
 async def _by_meaning(
     shelf: Shelf, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
 ) -> Positions:
+    matrix = mirror.matrix
+    if matrix is not None:
+        return await in_thread(_compare, matrix, shelf.place, embedder, text, mask, most)
     vector: Vectors = (await in_thread(vectors_of, [text], embedder, shelf.place))[0]
-    if mirror.matrix is not None:
-        return await in_thread(_compare, mirror.matrix, vector, mask, most)
-    allowed = np.flatnonzero(mask)
-    if len(allowed) <= _LISTED:
-        found = await shelf.table.nearest(vector, most, mirror.row_ids(allowed))
-        return _seen(mirror, found, mask)[:most]
-    return await _sifted(mirror, mask, most, lambda many: shelf.table.nearest(vector, many, None))
+    return await _sifted(mirror, mask, most, partial(shelf.table.nearest, vector))
 
 
-def _compare(matrix: Matrix, vector: Vectors, mask: Mask, most: int) -> Positions:
+def _compare(matrix: Matrix, place: str, embedder: Embedder, text: str, mask: Mask, most: int) -> Positions:
+    vector: Vectors = vectors_of([text], embedder, place)[0]
     return best(matrix.scores(vector, len(mask)), np.flatnonzero(mask), most)
 
 
-async def _by_words(shelf: Shelf, mirror: Mirror, text: str, mask: Mask, most: int) -> Positions:
-    return await _sifted(mirror, mask, most, lambda many: shelf.table.matching(text, many))
-
-
-async def _sifted(
-    mirror: Mirror, mask: Mask, most: int, ranking: Callable[[int], Awaitable[NDArray[np.int64]]]
-) -> Positions:
+async def _sifted(mirror: Mirror, mask: Mask, most: int, ranking: _Ranking) -> Positions:
     """Return the best of a ranking that may be seen.
 
-    So many are fetched that enough should be left; where they are not, all there is. The rankings do not
-    depend on filters, so what is left is what a filtered search would have found.
+    Few rows are named one by one. Of many, so much of the whole ranking is fetched that enough should be
+    left, and all of it where they are not. A ranking does not depend on filters: both find the same.
     """
-    share = np.count_nonzero(mask) / len(mask)
-    asked = most if share == 1.0 else min(len(mask), int(most / share * _MARGIN) + most)
-    while True:
-        found = await ranking(asked)
-        seen = _seen(mirror, found, mask)
-        if len(seen) >= most or len(found) < asked or asked >= len(mask):
-            return seen[:most]
-        asked = len(mask)
+    allowed = np.flatnonzero(mask)
+    share = len(allowed) / len(mask)
+    if len(allowed) <= _LISTED and share < 1:
+        named = [number for number in mirror.row_ids(allowed) if number >= 0]
+        return _seen(mirror, await ranking(most, named), mask)
+    asked = most if share == 1 else min(len(mask), int(most / share * _MARGIN) + most)
+    found = await ranking(asked, None)
+    seen = _seen(mirror, found, mask)
+    if len(seen) < most and len(found) == asked < len(mask):
+        seen = _seen(mirror, await ranking(len(mask), None), mask)
+    return seen[:most]
 
 
 def _seen(mirror: Mirror, row_ids: NDArray[np.int64], mask: Mask) -> Positions:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
+import pyarrow as pa
 
 from sessiontree.contracts.errors import EmbedderMismatch
 from sessiontree.contracts.memory import MemoryRecord
 from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.mirror import Mirror, Positions
-from sessiontree.memory.rows import VECTOR, embedder_of, to_records, to_vectors
+from sessiontree.memory.rows import ROW_ID, VECTOR, embedder_of, to_vectors
 from sessiontree.memory.table import RecordTable
 
 _TAKEN_AT_ONCE = 1_000
@@ -87,19 +88,30 @@ class Shelf:
     async def records(self, mirror: Mirror, positions: Positions) -> list[MemoryRecord]:
         """Return the records at a mirror's positions, in that order, less those forgotten meanwhile."""
         taken: list[MemoryRecord] = []
-        numbers = await self._numbers(mirror, positions)
-        for start in range(0, len(numbers), _TAKEN_AT_ONCE):
-            taken += to_records(await self.table.take(numbers[start : start + _TAKEN_AT_ONCE]))
+        for start in range(0, len(positions), _TAKEN_AT_ONCE):
+            chosen = positions[start : start + _TAKEN_AT_ONCE]
+            places, rows = await self._take(mirror, chosen, vectors=False)
+            texts = rows["text"].to_pylist()
+            taken += [mirror.record(position, texts[place]) for position, place in places]
         return taken
 
     async def with_vectors(self, mirror: Mirror, positions: Positions) -> tuple[list[MemoryRecord], Vectors]:
         """Return the records at a mirror's positions and their vectors, in that order."""
-        rows = await self.table.take(await self._numbers(mirror, positions), vectors=True)
-        return to_records(rows), to_vectors(rows)
+        places, rows = await self._take(mirror, positions, vectors=True)
+        texts = rows["text"].to_pylist()
+        records = [mirror.record(position, texts[place]) for position, place in places]
+        return records, to_vectors(rows)[[place for _, place in places]]
 
-    async def _numbers(self, mirror: Mirror, positions: Positions) -> list[int]:
+    async def _take(
+        self, mirror: Mirror, positions: Positions, *, vectors: bool
+    ) -> tuple[list[tuple[int, int]], pa.Table]:
+        """Return rows of the table, and for each position that has one its place among them."""
         await self.number()
-        return [number for number in mirror.row_ids(positions) if number >= 0]
+        numbers = mirror.row_ids(positions)
+        rows = await self.table.take([number for number in numbers if number >= 0], vectors=vectors)
+        found = {number: place for place, number in enumerate(rows[ROW_ID].to_pylist())}
+        pairs = zip(positions.tolist(), numbers, strict=True)
+        return [(position, found[number]) for position, number in pairs if number in found], rows
 
     async def _load(self) -> None:
         few = await self.table.count() <= self.ann_above

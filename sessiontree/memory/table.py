@@ -7,7 +7,7 @@ have words too, and English words are stemmed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sessiontree.memory.failures import typed_reads, typed_writes
 from sessiontree.memory.matrix import Vectors
-from sessiontree.memory.rows import MIRROR_COLUMNS, RECORD_COLUMNS, ROW_ID, VECTOR, to_vectors
+from sessiontree.memory.rows import MIRROR_COLUMNS, ROW_ID, VECTOR, to_vectors
 
 RECORDS: Final = "records"
 TEXT_INDEX: Final = FTS(base_tokenizer="icu/split")
@@ -28,6 +28,8 @@ OLD_VERSIONS_FOR: Final = timedelta(seconds=10)
 """How long a version outlives the next: whoever reads it has so long to finish."""
 _MOST_IN_A_LIST: Final = 10_000
 _LOADED_AT_ONCE: Final = 4_096
+_PROBES: Final = 32
+"""Parts of the index of vectors that a search looks into; each has some thousand rows."""
 
 
 async def connect(uri: str, storage_options: Mapping[str, str] | None = None) -> Any:
@@ -70,23 +72,6 @@ class RecordTable:
             made = cls(table, place, schema)
             await made.index_text()
         return made
-
-    @classmethod
-    async def replace(
-        cls, connection: Any, place: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-    ) -> RecordTable:
-        """Put other rows in the table's place in one commit: until then, and where it fails, the old stand.
-
-        Args:
-            connection: To the database.
-            place: Path or address of the store, for errors.
-            schema: Of the new rows.
-            batches: The new rows; taken one after the other in a thread of LanceDB.
-        """
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        with typed_writes(place):
-            table = await connection.create_table(RECORDS, data=reader, schema=schema, mode="overwrite")
-        return cls(table, place, schema)
 
     @classmethod
     async def open(cls, connection: Any, place: str) -> RecordTable | None:
@@ -179,17 +164,27 @@ class RecordTable:
                 yield rows[ROW_ID].to_numpy().astype(np.int64), to_vectors(rows)
 
     async def take(self, row_ids: Sequence[int], *, vectors: bool = False) -> pa.Table:
-        """Return the rows of these numbers, in their order; those deleted meanwhile are left out."""
-        columns = [*RECORD_COLUMNS, *([VECTOR] if vectors else [])]
-        with typed_reads(self._place):
-            found = await self._table.take_row_ids(list(row_ids)).select(columns).with_row_id().to_arrow()
-        places = {row_id: place for place, row_id in enumerate(found[ROW_ID].to_pylist())}
-        return found.take([places[row_id] for row_id in row_ids if row_id in places])
+        """Return the texts of the rows of these numbers, in any order; those deleted meanwhile are left out.
 
-    async def matching(self, text: str, most: int) -> NDArray[np.int64]:
-        """Return the numbers of rows whose text has words of this one, best by BM25 first."""
+        Args:
+            row_ids: The rows' numbers.
+            vectors: Whether their vectors come too.
+        """
+        columns = ["text", VECTOR] if vectors else ["text"]
         with typed_reads(self._place):
-            query = self._table.query().nearest_to_text(text).select(["_score"]).with_row_id().limit(most)
+            return await self._table.take_row_ids(list(row_ids)).select(columns).with_row_id().to_arrow()
+
+    async def matching(self, text: str, most: int, among: Sequence[int] | None) -> NDArray[np.int64]:
+        """Return the numbers of rows whose text has words of this one, best by BM25 first.
+
+        Args:
+            text: The words.
+            most: How many.
+            among: Only these rows; None = all. What is left out counts in how rare a word is.
+        """
+        with typed_reads(self._place):
+            query = self._among(self._table.query(), among)
+            query = query.nearest_to_text(text).select(["_score"]).with_row_id().limit(most)
             found = await query.to_arrow()
         numbers, scores = found[ROW_ID].to_numpy().astype(np.int64), found["_score"].to_numpy()
         ranked: NDArray[np.int64] = numbers[np.lexsort((numbers, -scores))]
@@ -204,18 +199,9 @@ class RecordTable:
             among: Only these rows; None = all.
         """
         with typed_reads(self._place):
-            query = self._table.query()
-            if among is not None:
-                query = query.where(f"{ROW_ID} IN ({','.join(map(str, among))})")
-            found = await (
-                query.nearest_to(vector)
-                .distance_type("dot")
-                .nprobes(32)
-                .select(["_distance"])
-                .with_row_id()
-                .limit(most)
-                .to_arrow()
-            )
+            query = self._among(self._table.query(), among).nearest_to(vector).distance_type("dot")
+            query = query.nprobes(_PROBES).select(["_distance"]).with_row_id().limit(most)
+            found = await query.to_arrow()
         numbers, distances = found[ROW_ID].to_numpy().astype(np.int64), found["_distance"].to_numpy()
         ranked: NDArray[np.int64] = numbers[np.lexsort((numbers, distances))]
         return ranked
@@ -230,3 +216,7 @@ class RecordTable:
 
     async def _indexed(self, column: str) -> bool:
         return any(column in index.columns for index in await self._table.list_indices())
+
+    @staticmethod
+    def _among(query: Any, row_ids: Sequence[int] | None) -> Any:
+        return query if row_ids is None else query.where(f"{ROW_ID} IN ({','.join(map(str, row_ids))})")
