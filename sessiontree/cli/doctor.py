@@ -26,6 +26,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import dump_json
+from sessiontree.sandbox import CommandConfinement, command_confinement
 
 FINE, ILL = 0, 1
 """Exit codes: sessions can run here; something keeps them from it."""
@@ -37,8 +38,9 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
     With ``as_json`` one object is printed: ``installation`` (``version``, ``python``, ``executable``,
     ``ray``, ``system``, ``kernel``, ``machine``), ``room`` (``shared_memory_bytes``, ``descriptors``; null =
     none, no limit), ``confinement`` (``offered``, ``full``, ``tried``, ``trial_ms``, ``failure``, ``holds``,
-    ``leaves``), ``state`` (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``,
-    ``trees``, ``damaged_trees``, ``failure``, ``writer``), ``runtime`` (null where none is at work; else
+    ``leaves``), ``commands`` (``bubblewrap``: null = none that works, ``kernel``, ``failure``), ``state``
+    (``directory``, ``mode``, ``journal_mode``, ``usable``, ``journal_bytes``, ``trees``, ``damaged_trees``,
+    ``failure``, ``writer``), ``runtime`` (null where none is at work; else
     ``release``, ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
     ``tree_id``, ``session``, ``epoch``; ``ray``: its security settings, null on the local backend),
     ``findings`` (each ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
@@ -55,10 +57,12 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
     directory = state_dir_of(path, state_dir)
     installation, room = look_at_installation(), look_at_room()
     confinement, state = try_confinement(directory), look_at_state(directory)
+    commands = command_confinement()
     found = [
         *findings.of_installation(installation),
         *findings.of_room(room),
         *findings.of_confinement(confinement),
+        *findings.of_commands(commands),
     ]
     found += findings.of_state(state)
     live: Live | None = None
@@ -74,6 +78,7 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
             "installation": asdict(installation),
             "room": asdict(room),
             "confinement": confinement.to_json(),
+            "commands": commands.to_json(),
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
             "findings": [asdict(finding) for finding in found],
@@ -82,6 +87,7 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
         screen.raw(dump_json(told))
     else:
         _show_machine(screen, installation, room, confinement)
+        _show_commands(screen, commands)
         _show_state(screen, state)
         _show_live(screen, live)
         _show_findings(screen, found)
@@ -109,6 +115,16 @@ def _show_machine(
         screen.line(f"  on Ray a Worker's process can't: {'; '.join(confinement.holds())}")
     screen.line(f"  it can: {'; '.join(confinement.leaves())}")
     screen.line("  Main, Branches and the local backend: no confinement; what their context holds decides")
+
+
+def _show_commands(screen: RichScreen, commands: CommandConfinement) -> None:
+    if commands.failure is not None:
+        screen.line("commands: none can be run")
+        return
+    screen.line(
+        f"commands: each confined by bubblewrap {commands.bubblewrap} and {commands.kernel}: no network, "
+        "no other process, nothing of the runtime"
+    )
 
 
 def _show_state(screen: RichScreen, state: State) -> None:

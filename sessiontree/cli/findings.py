@@ -12,7 +12,7 @@ from sessiontree.cli.checkup import SHARED_MEMORY, Installation, Live, Room, Sta
 from sessiontree.cli.confinement import Confinement
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.kernel.settings import OBSERVING
-from sessiontree.sandbox import Level
+from sessiontree.sandbox import CommandConfinement, Level
 
 Mark: TypeAlias = Literal["wrong", "beware"]
 """``wrong`` keeps sessions from running; ``beware`` does not."""
@@ -93,6 +93,14 @@ def of_confinement(confinement: Confinement) -> Iterator[Finding]:
         )
     if confinement.failure is not None:
         yield Finding.of("wrong", confinement.failure)
+
+
+def of_commands(commands: CommandConfinement) -> Iterator[Finding]:
+    """Yield what keeps commands from being run."""
+    if commands.failure is not None:
+        yield Finding(
+            "beware", f"exec runs nothing here: {commands.failure.missing}", commands.failure.remedy
+        )
 
 
 def of_state(state: State) -> Iterator[Finding]:

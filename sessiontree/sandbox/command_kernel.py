@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
 from sessiontree.sandbox.jail import FULL_ABI, Machine, has_seccomp, landlock_abi, level_text, machine
@@ -33,6 +33,11 @@ class CommandConfinement:
     """Level of Landlock and seccomp offered, such as ``landlock-7+seccomp``."""
     failure: ConfinementUnavailable | None
     """Why commands can't be confined; None = they can."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        failure = None if self.failure is None else str(self.failure)
+        return {"bubblewrap": self.bubblewrap, "kernel": self.kernel, "failure": failure}
 
 
 def command_confinement() -> CommandConfinement:

@@ -76,6 +76,7 @@ TOLD = exactly(
         holds=TEXTS,
         leaves=TEXTS,
     ),
+    commands=exactly(bubblewrap=MAYBE, kernel=TEXT, failure=MAYBE),
     state=exactly(
         directory=TEXT,
         mode=MAYBE,
@@ -147,12 +148,15 @@ def test_without_a_state_directory_all_is_fine_and_nothing_is_made(program: Prog
     level = str(available_level())
     assert told["installation"]["version"] == VERSION
     assert (told["confinement"]["offered"], told["confinement"]["tried"]) == (level, level)
+    assert (told["commands"]["kernel"], told["commands"]["failure"]) == (level, None)
     assert Path(told["state"]["directory"]).is_relative_to(program.state_home)
     assert (told["state"]["mode"], told["state"]["trees"], told["state"]["journal_bytes"]) == (None, None, 0)
     assert (told["runtime"], told["findings"]) == (None, [])
     done = program.call("doctor", workspace)
     assert done.code == 0
     assert f"confinement: the kernel offers {level}; a trial gave {level} in " in done.out
+    bubblewrap = told["commands"]["bubblewrap"]
+    assert f"commands: each confined by bubblewrap {bubblewrap} and {level}: no network" in done.out
     assert "  not there yet; the first tree makes it\nruntime: none is at work here\n" in done.out
     assert done.lines[-1] == "fine: sessions can run here; nothing to beware of"
     assert (list(workspace.iterdir()), program.state_home.exists()) == ([], False)
