@@ -43,7 +43,7 @@ from sessiontree.kernel.services import (
 )
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
-from sessiontree.sandbox.command_shell import CommandShell
+from sessiontree.sandbox import CommandShell
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 

@@ -18,7 +18,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.kernel.rights import Handles, build_rights
 from sessiontree.outbound.settings import WebSettings
 from sessiontree.outbound.web import OutboundWeb
-from sessiontree.sandbox.command_shell import CommandShell
+from sessiontree.sandbox import CommandShell
 from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
 from sessiontree.testing.memory import PlainMemory
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
