@@ -1,5 +1,8 @@
 """Make ``.venv`` what requirements.lock and pyproject.toml say it is; do nothing where it already is.
 
+And see that bubblewrap is there, which confines commands: as root with apt-get it is installed, else it is
+said which package is missing. Nothing but commands needs it, so set-up goes on without.
+
 Run by path with any Python 3.11 to 3.14, standard library only: ``python -I .ci/setup.py [X.Y]``; ``X.Y``
 asks for an environment of that very version, without it the one that stands is kept.
 
@@ -26,6 +29,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 VENV = CHECKOUT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BUILT = VENV / ".built"
+APT_LOCK_S = 60
+APT_S = 300
 Plan = dict[str, str]
 
 
@@ -121,6 +126,38 @@ def _run(lock: int, *command: str) -> None:
         raise SetupFailed(f"set-up failed at: {' '.join(command)}\nIt starts anew the next time.")
 
 
+def provide_bubblewrap() -> None:
+    """Install bubblewrap where it is missing and that may be done; else say what to install."""
+    if not sys.platform.startswith("linux") or shutil.which("bwrap"):
+        return
+    apt = shutil.which("apt-get")
+    if os.geteuid() != 0 or apt is None:
+        _say("bubblewrap is missing, so exec runs nothing and its tests fail; install the package bubblewrap")
+        return
+    _say("installing the package bubblewrap, which confines commands")
+    options = ("--yes", "--quiet", "-o", f"DPkg::Lock::Timeout={APT_LOCK_S}")
+    install = (apt, *options, "install", "--no-install-recommends", "bubblewrap")
+    if not (_apt(*install) or (_apt(apt, *options, "update") and _apt(*install))):
+        _say("bubblewrap could not be installed (above), so exec runs no commands; install it yourself")
+
+
+def _apt(*command: str) -> bool:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            check=False,
+            timeout=APT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        _say(str(failure))
+        return False
+    return done.returncode == 0
+
+
 def _say(text: str) -> None:
     print(f"set-up: {text}", file=sys.stderr, flush=True)
 
@@ -128,6 +165,7 @@ def _say(text: str) -> None:
 def main(version: str = "") -> int:
     """Make the environment; return the exit code."""
     try:
+        provide_bubblewrap()
         plan = wanted()
         if standing(version) == plan:
             return 0

@@ -7,6 +7,7 @@ that builds itself.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -208,3 +209,77 @@ def test_two_set_ups_at_once_build_one_environment(sapling: Path) -> None:
     assert [process.returncode for process in both] == [0, 0], reports
     assert sorted(report.count("making .venv") for report in reports) == [0, 1]
     assert make(sapling) == (0, "")
+
+
+def set_up_with(sapling: Path, bin_: Path) -> tuple[int, str]:
+    """Run the set-up script of a finished checkout, with nothing on the path but a directory's programs."""
+    (sapling / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
+    python = sapling / ".venv" / "bin" / "python"
+    if not python.exists():
+        python.symlink_to(sys.executable)
+    lock, project = (
+        hashlib.sha256((sapling / name).read_bytes()).hexdigest()
+        for name in ("requirements.lock", "pyproject.toml")
+    )
+    built = {"place": str(sapling / ".venv"), "lock": lock, "project": project}
+    (sapling / ".venv" / ".built").write_text(json.dumps(built))
+    done = subprocess.run(
+        [sys.executable, "-I", sapling / ".ci" / "setup.py"],
+        env=environment(sapling, str(bin_)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def test_bubblewrap_that_is_there_needs_nothing(sapling: Path, tmp_path: Path) -> None:
+    """Nobody is asked for anything, and nothing is said."""
+    bin_ = tmp_path / "bin"
+    shim(bin_, "bwrap", "exit 1")
+    shim(bin_, "apt-get", f": >'{tmp_path}/asked'")
+    assert set_up_with(sapling, bin_) == (0, "")
+    assert not (tmp_path / "asked").exists()
+
+
+def test_missing_bubblewrap_is_named_where_it_cannot_be_installed(sapling: Path, tmp_path: Path) -> None:
+    """Without apt-get the package is named, and set-up goes on."""
+    bin_ = tmp_path / "bin"
+    shim(bin_, "unrelated", "exit 0")
+    code, said = set_up_with(sapling, bin_)
+    assert code == 0
+    assert "install the package bubblewrap" in said
+
+
+def installs(sapling: Path, tmp_path: Path, script: str) -> tuple[str, list[str]]:
+    """Set up with an apt-get of our own; return what was said and what it was asked for."""
+    bin_, log = tmp_path / "bin", tmp_path / "asked"
+    log.touch()
+    shim(bin_, "apt-get", f'echo "$DEBIAN_FRONTEND $*" >>"{log}"\n{script}')
+    code, said = set_up_with(sapling, bin_)
+    assert code == 0
+    return said, log.read_text().splitlines()
+
+
+def test_missing_bubblewrap_is_installed_by_root_alone(sapling: Path, tmp_path: Path) -> None:
+    """Once, without questions; who is not root is told the package."""
+    said, asked = installs(sapling, tmp_path, "exit 0")
+    if os.geteuid() != 0:
+        assert ("install the package bubblewrap" in said, asked) == (True, [])
+        return
+    assert "installing the package bubblewrap" in said
+    (once,) = asked
+    assert once.startswith("noninteractive --yes")
+    assert once.endswith("install --no-install-recommends bubblewrap")
+
+
+def test_lists_are_renewed_only_where_the_package_is_not_found(sapling: Path, tmp_path: Path) -> None:
+    """A first failure asks for fresh lists and tries again; a second is told, and set-up goes on."""
+    known = tmp_path / "renewed"
+    script = f'case "$*" in *update) : >"{known}";; *) test -e "{known}";; esac'
+    said, asked = installs(sapling, tmp_path, script)
+    root = os.geteuid() == 0
+    assert [line.split()[-1] for line in asked] == (["bubblewrap", "update", "bubblewrap"] if root else [])
+    assert "could not be installed" not in said
+    said, asked = installs(sapling, tmp_path, "exit 100")
+    assert ("could not be installed" in said) == root
