@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -94,7 +95,7 @@ class MemoryCore:
     def ended(self, end: Ended) -> None:
         """Hear that a tree's Main has completed; what is not open yet asks when it opens."""
         if self._opening is not None and not self._closed:
-            task = asyncio.ensure_future(self._mark(end))
+            task = asyncio.ensure_future(self._mark(self._opening, end))
             self._marking.add(task)
             task.add_done_callback(self._marking.discard)
 
@@ -145,12 +146,10 @@ class MemoryCore:
                     raise
             await asyncio.sleep(LOCK_RETRY_S)
 
-    async def _mark(self, end: Ended) -> None:
-        try:
-            await self._mark_in(await self._opened(), end)
-        except MemoryFailed:
-            # It stays unfinished in the store: whoever opens that next asks for its end again.
-            return
+    async def _mark(self, opening: asyncio.Future[MemoryStore], end: Ended) -> None:
+        # What fails stays unfinished in the store: whoever opens that next asks for its end again.
+        with contextlib.suppress(Exception):
+            await self._mark_in(await asyncio.shield(opening), end)
 
     async def _mark_in(self, store: MemoryStore, end: Ended) -> None:
         if end.tree_id in self._unfinished:
