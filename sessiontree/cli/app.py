@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from sessiontree.cli import memory_app
 from sessiontree.version import VERSION
 
 BODIES = {
@@ -20,6 +21,7 @@ BODIES = {
     "cancel": "sessiontree.cli.cancel:cancel",
     "chat": "sessiontree.cli.chat:chat",
     "doctor": "sessiontree.cli.doctor:doctor",
+    **memory_app.BODIES,
 }
 """What each command does: a function of a screen and its options that returns the exit code."""
 
@@ -216,3 +218,6 @@ def doctor(path: Workspace = None, state_dir: StateDir = None, as_json: AsJson =
     it, 2 can't begin.
     """
     _run("doctor", path=path, state_dir=state_dir, as_json=as_json)
+
+
+app.add_typer(memory_app.memory_commands(_run), name="memory")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.memory.matrix import Vectors
@@ -11,6 +12,8 @@ from sessiontree.memory.place import directory_of
 from sessiontree.memory.rows import VECTOR, embedder_of
 from sessiontree.memory.store import MemoryStore
 from sessiontree.memory.table import RecordTable, connect
+
+NOTHING_YET: Final = "nothing is remembered there yet; check the place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,6 @@ async def open_as_stored(
     """
     embedder = await stored_embedder(uri, storage_options)
     if embedder is None:
-        raise MemoryFailed(uri, "nothing is remembered there yet; check the place")
+        raise MemoryFailed(uri, NOTHING_YET)
     store = await MemoryStore.open(uri, embedder, lock=lock, storage_options=storage_options)
     return store, embedder
