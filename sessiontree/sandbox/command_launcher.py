@@ -1,28 +1,34 @@
 """The first process of a command's sandbox: it confines itself, starts the command, and tells how it ended.
 
-Run by its path inside the namespaces that bubblewrap made, with the standard library alone::
-
-    python -I -S command_launcher.py PLAN_FD STATUS_FD
-
-``PLAN_FD`` holds the plan (``command_plan.py`` makes it), ``STATUS_FD`` takes one line: ``exited CODE``,
-``signal NUMBER``, or ``failed REASON`` where the command was not started. As the first process of its
-namespace it takes all others with it when it ends; whatever the command left running is gone then.
+Run inside the namespaces that bubblewrap made, with the standard library alone, by the line ``BOOT``: this
+file comes compiled, with the plan behind it, because compiling takes as long as starting the interpreter.
+``main`` writes one line to a descriptor: ``exited CODE``, ``signal NUMBER``, or ``failed REASON`` where the
+command was not started. As the first process of its namespace it takes all others with it when it ends;
+whatever the command left running is gone then.
 
 Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2).
 """
 
-# Every start of a command pays for what this file imports, and for its length.
+# Every start of a command pays for what this file imports.
 # ruff: noqa: PTH109, PTH123
 
 from __future__ import annotations
 
 import ctypes
-import marshal
 import os
 import resource
 import struct
-import sys
 from typing import Any, Final, NoReturn
+
+BOOT: Final = """
+import marshal, sys
+names = {"__name__": "command_launcher"}
+with open(int(sys.argv[1]), "rb") as file:
+    exec(marshal.load(file), names)
+    plan = marshal.load(file)
+names["main"](plan, int(sys.argv[2]))
+"""
+"""Arguments: a descriptor with this file's code and the plan, marshalled; one for the line that is told."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
@@ -116,12 +122,10 @@ def wait(child: int) -> tuple[str, int]:
             return "exited", os.WEXITSTATUS(status)
 
 
-def main(plan_fd: int, status_fd: int) -> NoReturn:
+def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
     """Do all of it."""
     os.set_inheritable(status_fd, False)
     try:
-        with open(plan_fd, "rb") as file:
-            plan = marshal.loads(file.read())  # noqa: S302 - made a moment ago by whoever started this
         confine(plan)
         told, number = wait(start(plan))
     except OSError as error:
@@ -130,7 +134,3 @@ def main(plan_fd: int, status_fd: int) -> NoReturn:
         told = f"{told} {number}"
     os.write(status_fd, told.encode(errors="replace"))
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

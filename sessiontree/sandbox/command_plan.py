@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from sessiontree.sandbox import command_launcher
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_filter import command_filter
 from sessiontree.sandbox.environment import HOME
@@ -50,9 +51,9 @@ class Command:
 
 
 def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
-    """Return the plan as the launcher reads it."""
+    """Return the launcher and its plan, as its first line reads them."""
     abi = landlock_abi()
-    return marshal.dumps(
+    return _launcher() + marshal.dumps(
         {
             "pid_max": _pid_max(bounds),
             "limits": _limits(bounds),
@@ -110,6 +111,12 @@ def _rules(abi: int, workspace: str) -> list[tuple[str, int]]:
 @cache
 def _filter(here: Machine) -> bytes:
     return command_filter(here)
+
+
+@cache
+def _launcher() -> bytes:
+    path = Path(command_launcher.__file__)
+    return marshal.dumps(compile(path.read_bytes(), path.name, "exec"))
 
 
 def shell_words(command: str) -> tuple[str, ...]:

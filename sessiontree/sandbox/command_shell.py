@@ -13,12 +13,12 @@ from sessiontree.contracts.ports import Finished
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_kernel import bubblewrap, confining_machine
+from sessiontree.sandbox.command_launcher import BOOT
 from sessiontree.sandbox.command_plan import Command, packed_plan, shell_words
 from sessiontree.sandbox.command_process import CommandProcess, OnOutput
 from sessiontree.sandbox.command_watch import CommandWatch
 from sessiontree.sandbox.environment import check_variables, fresh_environment
 from sessiontree.sandbox.mounts import (
-    LAUNCHER,
     check_workspace,
     mount_words,
     programs_of,
@@ -75,7 +75,7 @@ class CommandShell:
         asked = Command(shell_words(command), self._workspace, start, environment)
         words = [bwrap, *mount_words(self._workspace, hidden, interpreter, self._bounds)]
         return CommandProcess(
-            [*words, "--", interpreter.real_program, "-I", "-S", LAUNCHER],
+            [*words, "--", interpreter.real_program, "-I", "-S", "-c", BOOT],
             packed_plan(asked, self._bounds, here),
             partial(CommandWatch, workspace=self._workspace, bounds=self._bounds),
             self._bounds,

@@ -19,11 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable
-from sessiontree.sandbox import command_launcher
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.environment import HOME, SYSTEM_PATH
 
-LAUNCHER: Final = "/run/sessiontree/command_launcher.py"
 STAND_IN: Final = "/run/sessiontree/python"
 """Stands for the environment where that lies in the workspace: its Python alone, so that no other program of
 the workspace takes the place of one of the system's."""
@@ -126,7 +124,7 @@ def mount_words(workspace: str, hidden: Sequence[str], interpreter: Interpreter,
     words += [word for link in _links() for word in link]
     if _beneath(interpreter.programs, workspace):
         words += _stand_in(interpreter)
-    return [*words, "--ro-bind", command_launcher.__file__, LAUNCHER]
+    return [*words, "--remount-ro", "/"]
 
 
 def _stand_in(interpreter: Interpreter) -> list[str]:
