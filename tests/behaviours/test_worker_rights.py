@@ -34,6 +34,7 @@ FORCED: dict[str, dict[str, Any]] = {
     "edit": {"path": "a.txt", "old_text": "one", "new_text": "gone"},
     "message": {"text": "hello"},
     "sessions_spawn": {"kind": "worker", "task": "more"},
+    "memory_store": {"text": "remember this"},
 }
 
 
