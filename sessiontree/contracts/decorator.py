@@ -14,6 +14,7 @@ from sessiontree.contracts.capabilities import CAPABILITIES, Capability
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.docstring import read_docstring
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult, json_result
 from sessiontree.contracts.signature import CONTEXT, Function, field_names, parameters_model, resolved_hints
@@ -81,6 +82,7 @@ def tool(
     idempotent: bool = False,
     sequential: bool = False,
     aliases: Iterable[str] = (),
+    flags: Iterable[ToolFlag] = (),
 ) -> Callable[[Function], FunctionTool]: ...
 
 
@@ -96,6 +98,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     idempotent: bool = False,
     sequential: bool = False,
     aliases: Iterable[str] = (),
+    flags: Iterable[ToolFlag] = (),
 ) -> FunctionTool | Callable[[Function], FunctionTool]:
     """Make a tool of a typed function with a docstring: ``@tool`` or ``@tool(tier=…)``.
 
@@ -114,6 +117,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
         sequential: Whether its calls of one reply run one after another.
         aliases: Other names a model may call it by.
+        flags: What else is to be known of it, such as ``owner_only``.
 
     Returns:
         The tool; the function itself is its ``function``.
@@ -130,6 +134,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         "idempotent": idempotent,
         "sequential": sequential,
         "aliases": tuple(aliases),
+        "flags": frozenset(flags),
     }
     if function is not None:
         return _declared(function, settings, inspect.currentframe())

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from sessiontree.contracts.capabilities import OBSERVING
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
@@ -43,6 +44,10 @@ class Tool(ABC, Generic[P]):
     """Short name for people; empty = the name."""
     section: ClassVar[str] = "user"
     """The group it belongs to, such as ``fs``."""
+    profiles: ClassVar[frozenset[str]] = frozenset()
+    """Policy profiles that include it, such as ``coding``; ``full`` includes every tool."""
+    flags: ClassVar[frozenset[ToolFlag]] = frozenset()
+    """What else is to be known of it, such as ``owner_only``."""
     tier: ClassVar[PermissionTier] = PermissionTier.ELEVATED
     """Tier every call needs at least."""
     kinds: ClassVar[frozenset[SessionKind]] = MAIN_AND_BRANCH
@@ -117,6 +122,9 @@ def check_tool(tool: Tool[Any]) -> None:
         raise ConfigError(
             f"tool {name!r}: execute must be `async def`; wrap blocking work in asyncio.to_thread"
         )
+    unknown = sorted(tool.flags - frozenset(ToolFlag))
+    if unknown:
+        raise ConfigError(f"tool {name!r}: no flag is called {unknown}; there are {', '.join(ToolFlag)}")
     if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
         raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
     if SessionKind.WORKER in tool.kinds:

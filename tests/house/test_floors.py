@@ -95,6 +95,8 @@ FAULTS = [
     ("light", "sessiontree/models/planted.py", "import httpx"),
     ("light", "sessiontree/kernel/planted.py", "import lancedb"),
     ("light", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
+    ("floors", "sessiontree/policy/planted.py", "import sessiontree.schema"),
+    ("pure", "sessiontree/policy/planted.py", "import time"),
     ("pure", "sessiontree/session/planted.py", "import time"),
     ("pure", "sessiontree/tree/planted.py", "from random import random"),
 ]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sessiontree.contracts.capabilities import READER, WRITER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.params import AllowEmpty
 from sessiontree.contracts.ports import Entry, Reader, Writer
 from sessiontree.contracts.results import Artifact, ToolResult
@@ -52,6 +53,8 @@ class Edit(Tool[EditParams]):
     Params: ClassVar[type[BaseModel]] = EditParams
     label = "Edit file"
     section = "fs"
+    profiles = frozenset({"coding"})
+    flags = frozenset({ToolFlag.WORKSPACE_ONLY})
     tier = PermissionTier.WORKSPACE
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"reader", "writer"})

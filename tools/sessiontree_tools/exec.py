@@ -68,6 +68,7 @@ class Exec(Tool[ExecParams]):
     Params: ClassVar[type[BaseModel]] = ExecParams
     label = "Run command"
     section = "runtime"
+    profiles = frozenset({"coding"})
     tier = PermissionTier.SYSTEM
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"shell"})

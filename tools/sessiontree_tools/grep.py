@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.capabilities import READER
 from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
@@ -68,6 +69,8 @@ class Grep(Tool[GrepParams]):
     Params: ClassVar[type[BaseModel]] = GrepParams
     label = "Search files"
     section = "fs"
+    profiles = frozenset({"coding"})
+    flags = frozenset({ToolFlag.WORKSPACE_ONLY})
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"reader"})

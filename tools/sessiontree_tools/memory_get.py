@@ -67,6 +67,7 @@ class MemoryGet(Tool[MemoryGetParams]):
     Params: ClassVar[type[BaseModel]] = MemoryGetParams
     label = "Show memory"
     section = "memory"
+    profiles = frozenset({"coding"})
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"memory"})

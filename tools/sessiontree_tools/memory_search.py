@@ -55,6 +55,7 @@ class MemorySearch(Tool[MemorySearchParams]):
     Params: ClassVar[type[BaseModel]] = MemorySearchParams
     label = "Search memory"
     section = "memory"
+    profiles = frozenset({"coding"})
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"memory"})

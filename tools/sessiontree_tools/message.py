@@ -43,6 +43,7 @@ class Message(Tool[MessageParams]):
     Params: ClassVar[type[BaseModel]] = MessageParams
     label = "Send message"
     section = "messaging"
+    profiles = frozenset({"messaging"})
     tier = PermissionTier.SYSTEM
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"channel"})

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sessiontree.contracts.capabilities import READER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
@@ -45,6 +46,8 @@ class Read(Tool[ReadParams]):
     Params: ClassVar[type[BaseModel]] = ReadParams
     label = "Read file"
     section = "fs"
+    profiles = frozenset({"coding"})
+    flags = frozenset({ToolFlag.WORKSPACE_ONLY})
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"reader"})

@@ -31,6 +31,7 @@ class SessionStatusTool(Tool[SessionStatusParams]):
     Params: ClassVar[type[BaseModel]] = SessionStatusParams
     label = "Session status"
     section = "sessions"
+    profiles = frozenset({"minimal", "coding", "messaging"})
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
 

@@ -79,6 +79,7 @@ class SessionsSpawn(Tool[SessionsSpawnParams]):
     Params: ClassVar[type[BaseModel]] = SessionsSpawnParams
     label = "Start session"
     section = "sessions"
+    profiles = frozenset({"coding"})
     tier = PermissionTier.WORKSPACE
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"sessions"})

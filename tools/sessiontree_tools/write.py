@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.capabilities import WRITER
 from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.params import AllowEmpty
 from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.results import Artifact, ToolResult
@@ -39,6 +40,8 @@ class Write(Tool[WriteParams]):
     Params: ClassVar[type[BaseModel]] = WriteParams
     label = "Write file"
     section = "fs"
+    profiles = frozenset({"coding"})
+    flags = frozenset({ToolFlag.WORKSPACE_ONLY})
     tier = PermissionTier.WORKSPACE
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"writer"})

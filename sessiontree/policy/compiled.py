@@ -1,0 +1,122 @@
+"""An owner's policy over one set of tools, compiled: decisions are looked up, explanations worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.policy.explanation import Explanation, Removal
+from sessiontree.policy.row import CatalogRow
+from sessiontree.policy.settings import PolicyConfig
+from sessiontree.policy.slips import slips_of
+from sessiontree.policy.steps import Standing, Step, steps_of
+from sessiontree.policy.vocabulary import Vocabulary
+
+MOST_STANDINGS = 1024
+MOST_POLICIES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """A step over the tools of one tree."""
+
+    step: Step
+    keeps: int
+    """Mask of what it would let stay of all tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Which tools one session holds at most."""
+
+    kept: frozenset[str]
+    sieves: tuple[Sieve, ...]
+    """What they passed through, in order."""
+
+
+def sift(steps: Iterable[Step], words: Vocabulary) -> Decision:
+    """Return what every step lets stay."""
+    sieves = tuple(Sieve(step, step.keeps(words)) for step in steps)
+    left = words.all
+    for sieve in sieves:
+        left &= sieve.keeps
+    return Decision(frozenset(words.names_in(left)), sieves)
+
+
+def first_removal(decision: Decision, words: Vocabulary, name: str) -> Removal | None:
+    """Return which step removed a tool first, and by what; None where all let it stay."""
+    bit = words.bit_of(name)
+    step = next((each.step for each in decision.sieves if not each.keeps & bit), None)
+    if step is None:
+        return None
+    if name in step.gone:
+        return Removal(step.label, step.number, "rule", None, step.why)
+    for entry in step.deny:
+        if words.denied(entry) & bit:
+            return Removal(step.label, step.number, "deny", entry, f"its deny list holds {entry!r}")
+    if step.profile:
+        why = f"neither the profile {step.profile!r} nor also_allow holds it"
+        return Removal(step.label, step.number, "profile", step.profile, why)
+    why = "its allow list lacks it" if step.allow else "its allow list is empty"
+    return Removal(step.label, step.number, "allow", None, why)
+
+
+class CompiledPolicy:
+    """Says of any session which tools it may hold, and why not the others.
+
+    Args:
+        rows: The tools of the tree.
+        config: The owner's lists.
+
+    Raises:
+        ConfigError: the policy is strict, and an entry stands for nothing.
+    """
+
+    def __init__(self, rows: Iterable[CatalogRow], config: PolicyConfig) -> None:
+        """Look for slips; nothing else is worked out before it is asked for."""
+        self._words = Vocabulary(rows)
+        self._config = config
+        self.warnings = slips_of(config, self._words)
+        """What is probably not meant as it is written."""
+        if config.strict and self.warnings:
+            raise ConfigError(f"the policy is strict, and {'; '.join(self.warnings)}")
+        self._decisions: dict[Standing, Decision] = {}
+
+    def decide(self, standing: Standing) -> Decision:
+        """Return what a session holds at most; looked up where it was asked before."""
+        decision = self._decisions.get(standing)
+        if decision is None:
+            if len(self._decisions) >= MOST_STANDINGS:
+                self._decisions.clear()
+            decision = sift(steps_of(self._config, standing, self._words), self._words)
+            self._decisions[standing] = decision
+        return decision
+
+    def explain(self, tool: str, standing: Standing) -> Explanation:
+        """Return what becomes of a tool, by any of its names, and the first step that removes it."""
+        row = self._words.find(tool)
+        if row is None:
+            return Explanation(tool, False, Removal("tools", 0, "rule", None, "no tool here is called that"))
+        removal = first_removal(self.decide(standing), self._words, row.name)
+        return Explanation(row.name, removal is None, removal)
+
+    def removed(self, standing: Standing) -> tuple[Explanation, ...]:
+        """Return an explanation of every tool that a session does not hold, in the rows' order."""
+        kept = self.decide(standing).kept
+        return tuple(self.explain(row.name, standing) for row in self._words.rows if row.name not in kept)
+
+
+def compiled(rows: Iterable[CatalogRow], config: PolicyConfig) -> CompiledPolicy:
+    """Return the compiled policy; the same object for equal tools and an equal policy.
+
+    Raises:
+        ConfigError: the policy is strict, and an entry stands for nothing.
+    """
+    return _compiled(tuple(rows), config.model_dump_json())
+
+
+@lru_cache(maxsize=MOST_POLICIES)
+def _compiled(rows: tuple[CatalogRow, ...], config: str) -> CompiledPolicy:
+    return CompiledPolicy(rows, PolicyConfig.model_validate_json(config))

@@ -1,0 +1,133 @@
+"""What the entries of lists stand for, among the tools of one tree. Sets of tools are bit masks here.
+
+Deny entries reach further than allow entries, so that neither widens: denied is every tool that goes by any
+of the entry's names, allowed is the one tool it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sessiontree.policy.catalog import CATALOG, FULL
+from sessiontree.policy.names import folded, glob_fits
+from sessiontree.policy.row import CatalogRow
+
+GROUP = "group:"
+PLUGINS = "group:plugins"
+OPENCLAW = "group:openclaw"
+
+
+class Vocabulary:
+    """The tools of one tree by everything a list may call them.
+
+    Args:
+        rows: Their rows; names are unique.
+    """
+
+    def __init__(self, rows: Iterable[CatalogRow]) -> None:
+        """Index the rows."""
+        self.rows = tuple(rows)
+        self.all = (1 << len(self.rows)) - 1
+        """The mask of all of them."""
+        self._rows = {row.name: row for row in self.rows}
+        self._bits = {row.name: 1 << at for at, row in enumerate(self.rows)}
+        self._spellings = [_spellings(row) for row in self.rows]
+        self._names = dict.fromkeys(spelling for row in CATALOG for spelling in _spellings(row))
+        self._kin = {spelling: _spellings(row) for row in CATALOG for spelling in _spellings(row)}
+        self._groups = self._all_groups()
+        self._plugins: dict[str, int] = {}
+        for row in self.rows:
+            if row.plugin:
+                identity = folded(row.plugin)
+                self._plugins[identity] = self._plugins.get(identity, 0) | self._bits[row.name]
+
+    def _all_groups(self) -> dict[str, int]:
+        groups = {PLUGINS: 0, OPENCLAW: 0}
+        # A tool of the program's own that bears a name of the table is of that name's groups too.
+        named = {row.name: row for row in CATALOG}
+        for each in CATALOG:
+            groups.setdefault(GROUP + each.section, 0)
+        for row in self.rows:
+            bit = self._bits[row.name]
+            listed = named.get(row.name)
+            sections = {row.section} | ({listed.section} if listed is not None else set())
+            for section in sections:
+                key = GROUP + folded(section)
+                groups[key] = groups.get(key, 0) | bit
+            if row.in_openclaw or (listed is not None and listed.in_openclaw):
+                groups[OPENCLAW] |= bit
+            if row.plugin:
+                groups[PLUGINS] |= bit
+        return groups
+
+    def bit_of(self, name: str) -> int:
+        """Return the mask of one tool by its exact name; 0 where there is none."""
+        return self._bits.get(name, 0)
+
+    def names_in(self, mask: int) -> tuple[str, ...]:
+        """Return the names in a mask, in the rows' order."""
+        return tuple(row.name for at, row in enumerate(self.rows) if mask >> at & 1)
+
+    def find(self, spelling: str) -> CatalogRow | None:
+        """Return the row of a name or alias, however it is spelled."""
+        wanted = folded(spelling)
+        named = zip(self.rows, self._spellings, strict=True)
+        return next((row for row, spellings in named if wanted in spellings), None)
+
+    def row(self, name: str) -> CatalogRow:
+        """Return the row of an exact name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        return self._rows[name]
+
+    def of_plugin(self, plugin: str) -> int:
+        """Return the tools a plugin brings along; 0 where there is no such plugin."""
+        return self._plugins.get(folded(plugin), 0)
+
+    def profile(self, profile: str) -> int:
+        """Return what a profile includes."""
+        if profile == FULL:
+            return self.all
+        return sum(self._bits[row.name] for row in self.rows if profile in row.profiles)
+
+    def allowed(self, entry: str) -> int:
+        """Return the tools an allow list's entry lets stay."""
+        wanted = folded(entry)
+        if wanted.startswith(GROUP):
+            return self._groups.get(wanted, 0)
+        if "*" in wanted:
+            return self._mask(glob_fits(wanted, folded(row.name)) for row in self.rows)
+        return self._mask(wanted in spellings for spellings in self._spellings) or self._plugins.get(
+            wanted, 0
+        )
+
+    def denied(self, entry: str) -> int:
+        """Return the tools a deny entry removes; all that the same entry would allow are among them."""
+        wanted = folded(entry)
+        if wanted.startswith(GROUP):
+            return self._groups.get(wanted, 0)
+        if "*" in wanted:
+            return self._mask(
+                any(glob_fits(wanted, spelling) for spelling in spellings) for spellings in self._spellings
+            )
+        kin = self._kin.get(wanted, frozenset({wanted}))
+        named = self._mask(not kin.isdisjoint(spellings) for spellings in self._spellings)
+        return named | self._plugins.get(wanted, 0)
+
+    def knows(self, entry: str) -> bool:
+        """Whether an entry stands for a tool here, or for one the table names."""
+        wanted = folded(entry)
+        if wanted.startswith(GROUP):
+            return wanted in self._groups
+        if "*" in wanted:
+            return self.denied(entry) != 0 or any(glob_fits(wanted, name) for name in self._names)
+        return self.denied(entry) != 0 or wanted in self._names
+
+    def _mask(self, fits: Iterable[bool]) -> int:
+        return sum(1 << at for at, fit in enumerate(fits) if fit)
+
+
+def _spellings(row: CatalogRow) -> frozenset[str]:
+    return frozenset(folded(name) for name in (row.name, *row.aliases))
