@@ -93,15 +93,16 @@ class Body:
     def _inflate(self, data: bytes) -> None:
         while data and not self.truncated:
             if self._inflating.eof:
+                # Servers pad with zeros; anything else is the next member (RFC 1952, section 2.2).
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
                 self._members += 1
                 if self._members >= MAX_MEMBERS:
-                    raise ExecutionError(f"the answer has {MAX_MEMBERS} gzip members; it was given up")
+                    raise ExecutionError(
+                        f"the answer has more than {MAX_MEMBERS} gzip members; it was given up"
+                    )
                 self._inflating = zlib.decompressobj(_GZIP)
-            self._in_member = True
             self._keep(self._inflating.decompress(data, STEP_BYTES))
-            if self._inflating.eof:
-                self._in_member = False
-                # Servers pad with zeros; anything else is the next member (RFC 1952, section 2.2).
-                data = self._inflating.unused_data.lstrip(b"\0")
-            else:
-                data = self._inflating.unconsumed_tail
+            self._in_member = not self._inflating.eof
+            data = self._inflating.unconsumed_tail or self._inflating.unused_data

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
@@ -70,11 +71,12 @@ class Searxng:
             raise ExecutionError(f"the search provider answered with status {page.status}")
         try:
             answer = json.loads(page.body)
-            rows = answer["results"]
-            hits = tuple(hit for _, hit in zip(range(query.count), _hits(rows), strict=False))
-        except (ValueError, RecursionError, TypeError, KeyError) as error:
-            raise ExecutionError("the search provider's answer is no list of results") from error
-        return hits
+        except (ValueError, RecursionError):
+            answer = None
+        rows = answer.get("results") if isinstance(answer, dict) else None
+        if not isinstance(rows, list):
+            raise ExecutionError("the search provider's answer is no list of results")
+        return tuple(islice(_hits(rows), query.count))
 
 
 def _parameters(query: SearchQuery) -> dict[str, str]:
@@ -85,9 +87,11 @@ def _parameters(query: SearchQuery) -> dict[str, str]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _hits(rows: list[dict[str, Any]]) -> Iterator[SearchHit]:
+def _hits(rows: list[Any]) -> Iterator[SearchHit]:
     seen: set[str] = set()
     for row in rows:
+        if not isinstance(row, dict):
+            continue
         url = _line(row.get("url"), MAX_URL_CHARS)
         if url.startswith(("http://", "https://")) and url not in seen:
             seen.add(url)

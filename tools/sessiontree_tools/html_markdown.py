@@ -34,7 +34,7 @@ RECURSION = 20_000
 NOT_SHOWN = [
     *("script", "style", "noscript", "template", "nav", "iframe", "frame", "object", "embed", "applet"),
     *("svg", "canvas", "video", "audio", "dialog", "button", "input", "select", "option", "datalist"),
-    *("textarea", "head", "link", "meta", "map", "progress", "meter"),
+    *("textarea", "head", "title", "link", "meta", "map", "progress", "meter"),
 ]
 HIDING = re.compile(
     r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
@@ -46,6 +46,39 @@ BLOCKS = frozenset(
     | {"fieldset", "figcaption", "figure", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li"}
     | {"main", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"}
 )
+
+ENDED_BY: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "li": (frozenset({"li"}), frozenset({"ul", "ol", "menu"})),
+    **dict.fromkeys(("dt", "dd"), (frozenset({"dt", "dd"}), frozenset({"dl"}))),
+    **dict.fromkeys(("td", "th"), (frozenset({"td", "th"}), frozenset({"tr", "table"}))),
+    "tr": (frozenset({"tr"}), frozenset({"table"})),
+    **dict.fromkeys(
+        ("p", "ul", "ol", "table", "pre", "blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6"),
+        (frozenset({"p"}), frozenset({"li", "td", "th", "div", "blockquote", "body"})),
+    ),
+}
+"""By the name of an element that begins: which open one it ends, unless one of the others lies between."""
+LOOKED_AT = 12
+"""Open elements looked at for one whose end was left out."""
+
+
+class LenientSoup(BeautifulSoup):
+    """A page in which the end tags that HTML lets writers leave out are put in.
+
+    Source: the WHATWG HTML Standard, optional tags; its commonest cases.
+    """
+
+    def handle_starttag(self, name: str, *args: Any, **kwargs: Any) -> Tag | None:
+        """End what this element ends, then begin it."""
+        ended, until = ENDED_BY.get(name, ((), ()))
+        if ended:
+            for element in reversed(self.tagStack[-LOOKED_AT:]):
+                if element.name in until:
+                    break
+                if element.name in ended:
+                    self.handle_endtag(element.name)
+                    break
+        return super().handle_starttag(name, *args, **kwargs)
 
 
 def converted(
@@ -59,7 +92,7 @@ def converted(
         base: Address that relative links start from.
         max_chars: Longest text.
     """
-    soup = BeautifulSoup(html, "html.parser")
+    soup = LenientSoup(html, "html.parser")
     title = _title(soup)
     base = _base(soup, base)
     prune(soup)

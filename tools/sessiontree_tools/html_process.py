@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree_tools.threads import Stop, end_if
@@ -75,24 +76,57 @@ def converted(
 
 
 def _talk(process: subprocess.Popen[bytes], request: bytes, stop: Stop, limit_s: float) -> bytes:
+    """Return what the process answers, while it is given the request."""
+    # By hand: a communicate that is asked again after its time-out sends no more of what it was given.
+    to, answering, complaining = (_pipe(end) for end in (process.stdin, process.stdout, process.stderr))
     deadline = time.monotonic() + limit_s
-    sending: bytes | None = request
+    unsent, received = memoryview(request), bytearray()
+    poll = select.poll()
+    poll.register(to, select.POLLOUT)
+    for end in (answering, complaining):
+        poll.register(end, select.POLLIN)
     while True:
-        try:
-            answer, _ = process.communicate(sending, timeout=TICK_S)
-        except subprocess.TimeoutExpired:
-            sending = None  # what was given once is still being sent
-            end_if(stop)
-            if time.monotonic() > deadline:
-                raise ExecutionError(f"the page could not be converted within {limit_s:g} s") from None
-        else:
-            return answer
+        for end, _ in poll.poll(TICK_S * 1000):
+            if end == to:
+                unsent = unsent[_written(to, unsent) :]
+                if not unsent:
+                    poll.unregister(to)
+                    process.stdin.close()  # type: ignore[union-attr] # it is a pipe
+            else:
+                data = os.read(end, 2**16)
+                if not data:
+                    if end == answering:
+                        return bytes(received)
+                    poll.unregister(end)
+                elif end == answering:
+                    received += data
+        end_if(stop)
+        if time.monotonic() > deadline:
+            raise ExecutionError(f"the page could not be converted within {limit_s:g} s")
+
+
+def _written(pipe: int, data: memoryview) -> int:
+    """Return how many bytes a pipe took; all of them where nobody reads it any more."""
+    try:
+        return os.write(pipe, data)
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:
+        return len(data)
+
+
+def _pipe(stream: IO[bytes] | None) -> int:
+    if stream is None:
+        raise RuntimeError("the process has no such pipe")
+    os.set_blocking(stream.fileno(), False)
+    return stream.fileno()
 
 
 def _start() -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
             [sys.executable, "-I", "-B", PROGRAM],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,  # a read-only process may not open the null device for writing
@@ -111,5 +145,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
-            with suppress(BrokenPipeError):
-                pipe.close()
+            pipe.close()

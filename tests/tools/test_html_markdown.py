@@ -1,0 +1,252 @@
+"""What a web page says: the conversion, and the process it runs in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree_tools import html_markdown, html_process
+
+Leftovers = Callable[[], AbstractContextManager[None]]
+BASE = "https://site.example/dir/page"
+SHOWN = "the words that are shown"
+
+
+def markdown(html: str) -> str:
+    """Return a page's Markdown."""
+    return str(html_markdown.converted(html, mode="markdown", base=BASE, max_chars=100_000)["text"])
+
+
+def text(html: str) -> str:
+    """Return a page's plain text."""
+    return str(html_markdown.converted(html, mode="text", base=BASE, max_chars=100_000)["text"])
+
+
+@pytest.mark.parametrize(
+    ("html", "wanted"),
+    [
+        ("<h1>A</h1><h3>B</h3>", "# A\n\n### B"),
+        ("<p>a <b>b</b> <i>c</i> <code>d</code></p>", "a **b** *c* `d`"),
+        ("<ul><li>a<li>b</ul><ol><li>c</ol>", "- a\n- b\n\n1. c"),
+        ("<pre>a\n  b</pre>", "```\na\n  b\n```"),
+        ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "| a | b |\n| --- | --- |\n| 1 | 2 |"),
+        ('<a href="x">rel</a>', "[rel](https://site.example/dir/x)"),
+        ('<a href="//c.d/e?f=1&amp;g#h">abs</a>', "[abs](https://c.d/e?f=1&g#h)"),
+        ('<base href="https://other.example/"><a href="x">rel</a>', "[rel](https://other.example/x)"),
+        ('<a href="javascript:alert(1)">no</a> <a href="data:text/html,x">no</a>', "no no"),
+        ('<a href="#part">here</a>', "here"),
+        ('<a href="https://[bad/">bad</a>', "bad"),
+        ('<p>x <img src="http://t.example/pixel?id=1" alt="a  cat"> y</p>', "x a cat y"),
+        ("<blockquote>said</blockquote>", "> said"),
+        ("<p>a<p>b<ul><li>c<li>d<ul><li>e</ul><li>f</ul>", "a\n\nb\n\n- c\n- d\n  - e\n- f"),
+        ("<dl><dt>a<dd>b<dt>c<dd>d</dl>", "a\n:   b\n\nc\n:   d"),
+        ("a_b_c", "a_b_c"),
+    ],
+)
+def test_markdown_keeps_what_a_page_says(html: str, wanted: str) -> None:
+    """Headings, lists, tables, code and links; relative links from the page's own address."""
+    assert markdown(html) == wanted
+
+
+HIDDEN = [
+    "<script>{}</script>",
+    "<style>{}</style>",
+    "<noscript>{}</noscript>",
+    "<template>{}</template>",
+    "<nav>{}</nav>",
+    "<div role=navigation>{}</div>",
+    "<form>{}<input></form>",
+    "<button>{}</button>",
+    "<select><option>{}</select>",
+    "<textarea>{}</textarea>",
+    "<svg><text>{}</text></svg>",
+    "<iframe>{}</iframe>",
+    "<!-- {} -->",
+    "<![CDATA[{}]]>",
+    "<?php {} ?>",
+    "<div hidden>{}</div>",
+    "<div hidden=until-found><p>{}</div>",
+    "<div aria-hidden=true>{}</div>",
+    '<div style="display:none">{}</div>',
+    '<div style="color:red; DISPLAY : NONE !important">{}</div>',
+    '<p style="visibility:hidden">{}</p>',
+    '<p style="opacity:0">{}</p>',
+    '<p style="opacity: 0.0;color:x">{}</p>',
+    '<p style="font-size:0px">{}</p>',
+    "<p title='{}'>x</p>",
+    '<input value="{}">',
+    '<meta name=description content="{}">',
+    '<div style="display:none"><div><p>{}</p></div></div>',
+    "<script><p>{}</p></script>",
+]
+
+
+@pytest.mark.parametrize("html", HIDDEN)
+@pytest.mark.parametrize("convert", [markdown, text])
+def test_what_a_reader_does_not_see_is_left_out(html: str, convert: Callable[[str], str]) -> None:
+    """Scripts, styles, navigation, forms, hidden elements, comments and attributes."""
+    page = f"<html><body><p>{SHOWN}</p>{html.format('SECRET')}<p>{SHOWN}</p></body></html>"
+    assert "SECRET" not in convert(page)
+    assert convert(page).count(SHOWN) == 2
+
+
+@pytest.mark.parametrize(
+    "style", ["opacity:0.5", "font-size:10px", "display:block", "opacity:1", "font-size:0.9em"]
+)
+def test_what_a_reader_sees_stays(style: str) -> None:
+    """A style that only looks as if it hid something."""
+    assert markdown(f'<p style="{style}">{SHOWN}</p>') == SHOWN
+
+
+def test_page_in_one_form_is_not_lost() -> None:
+    """Some sites put everything into a form."""
+    assert SHOWN in markdown(f"<form><h1>{SHOWN}</h1><p>{SHOWN}</p><input></form><p>x</p>")
+
+
+def test_main_part_is_the_page() -> None:
+    """Where there is one, and it says something."""
+    long = f"{SHOWN}. " * 20
+    assert "footer" not in markdown(f"<div>header</div><main><p>{long}</p></main><footer>footer</footer>")
+    assert "footer" in markdown("<main></main><footer>footer</footer>")
+
+
+def test_plain_text_has_blocks_on_lines_of_their_own() -> None:
+    """And nothing but text."""
+    assert text("<p>a <b>b</b>\n c</p><p>d<br>e</p><ul><li>f<li>g</ul><td>h</td><td>i</td>") == (
+        "a b c\nd\ne\nf\ng\nh\ti"
+    )
+
+
+def test_title_is_one_short_line() -> None:
+    """Whatever it was."""
+    found = html_markdown.converted("<title> a\n b </title>x", mode="text", base=BASE, max_chars=10)
+    assert found == {"title": "a b", "text": "x", "more": False}
+    found = html_markdown.converted(f"<title>{'t' * 999}</title>xyz", mode="text", base=BASE, max_chars=2)
+    assert (found["text"], found["more"], len(str(found["title"]))) == ("xy", True, 300)
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=8),
+            st.sampled_from(
+                [
+                    "div",
+                    "p",
+                    "a href=x",
+                    "table",
+                    "td",
+                    "li",
+                    "form",
+                    "main",
+                    "b",
+                    "pre",
+                    "title",
+                    "base href=:",
+                ]
+            ).map("<{}>".format),
+            st.sampled_from(["div", "p", "a", "table", "td", "li", "form", "main", "b", "pre", "title"]).map(
+                "</{}>".format
+            ),
+        ),
+        max_size=25,
+    )
+)
+def test_any_page_converts(parts: list[str]) -> None:
+    """Whatever is open, closed twice or never: no error, and the same twice."""
+    html = "".join(parts)
+    assert markdown(html) == markdown(html)
+    assert text(html) == text(html)
+
+
+def never() -> bool:
+    """Nobody stops the work."""
+    return False
+
+
+def test_process_says_the_same(nothing_left: Leftovers) -> None:
+    """It is the same conversion, elsewhere; it leaves nothing behind."""
+    html = "<title>T</title><h1>Head ü \N{GRINNING FACE}</h1><p>x</p>"
+    with nothing_left():
+        found = html_process.converted(html, mode="markdown", base=BASE, max_chars=100, stop=never)
+    assert (found.title, found.text, found.more) == ("T", "# Head ü \N{GRINNING FACE}\n\nx", False)
+
+
+SIZE = 2 * 2**20
+HOSTILE = {
+    "deep": "<div>" * (SIZE // 5),
+    "deep and closed": "<b>" * (SIZE // 7) + SHOWN + "</b>" * (SIZE // 7),
+    "deep links": '<a href="x">' * (SIZE // 12) + SHOWN,
+    "deep lists": "<ul><li>" * (SIZE // 8) + SHOWN,
+    "deep tables": "<table><tr><td>" * (SIZE // 15) + SHOWN,
+    "attributes": "<p " + "a=1 " * (SIZE // 4) + f">{SHOWN}",
+    "elements": "<i>x</i>" * (SIZE // 8),
+    "comments": "<!-" * (SIZE // 3),
+    "open tag": "<a" * (SIZE // 2),
+    "entities": "&amp" * (SIZE // 4),
+    "one word": "x" * SIZE,
+    "forms": "<form>x" * (SIZE // 7),
+    "style": f'<p style="{"display:" * (SIZE // 8)}">{SHOWN}',
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_page_costs_its_process_alone(name: str, nothing_left: Leftovers) -> None:
+    """Two megabytes of it end in a text or in an error, in time, and leave no process."""
+    began = time.monotonic()
+    with nothing_left():
+        try:
+            found = html_process.converted(
+                HOSTILE[name], mode="markdown", base=BASE, max_chars=50_000, stop=never, limit_s=2
+            )
+        except ExecutionError as error:
+            assert "could not be converted" in str(error)
+        else:
+            assert len(found.text) <= 50_000
+    assert time.monotonic() - began < 8
+
+
+def test_deep_page_becomes_plain_text(nothing_left: Leftovers) -> None:
+    """Too deep for Markdown is not too deep to read."""
+    html = "<div>" * 5000 + f"<h1>{SHOWN}</h1>" + "</div>" * 5000
+    found = html_process.converted(html, mode="markdown", base=BASE, max_chars=1000, stop=never)
+    assert found.text == SHOWN
+
+
+def test_conversion_is_ended_at_its_limit(nothing_left: Leftovers) -> None:
+    """The process is killed, not waited for."""
+    with nothing_left(), pytest.raises(ExecutionError, match=r"within 0\.3 s"):
+        html_process.converted(
+            HOSTILE["elements"], mode="markdown", base=BASE, max_chars=100, stop=never, limit_s=0.3
+        )
+
+
+def test_conversion_nobody_waits_for_is_ended(nothing_left: Leftovers) -> None:
+    """A cancelled call takes its process with it."""
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    with nothing_left(), pytest.raises(ExecutionError, match="cancelled"):
+        html_process.converted(HOSTILE["elements"], mode="markdown", base=BASE, max_chars=100, stop=stop)
+
+
+def test_process_sees_no_environment(nothing_left: Leftovers) -> None:
+    """It is given pipes, and of the environment no more than the loader needs."""
+    with nothing_left():
+        process = html_process._start()
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        html_process._end(process)
+    assert {entry.partition(b"=")[0] for entry in environment} <= {b"", b"LD_LIBRARY_PATH", b"LC_CTYPE"}
