@@ -14,6 +14,7 @@ from sessiontree.version import VERSION
 BODIES = {
     "survey": "sessiontree.survey.command:survey",
     "resume": "sessiontree.survey.command:resume",
+    "ask": "sessiontree.survey.ask:ask",
     "tree": "sessiontree.cli.tree:show",
     "trees": "sessiontree.cli.tree:show_list",
     "follow": "sessiontree.cli.follow:follow",
@@ -117,6 +118,34 @@ def resume(
 ) -> None:
     """Finish a survey that was interrupted or killed."""
     _run("resume", tree_or_path=tree, path=path, state_dir=state_dir, backend=backend)
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="What is asked: plain words, or names.")],
+    path: Annotated[
+        Path, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
+    ] = Path(),
+    limit: Annotated[int, typer.Option(help="Most places shown, 1 to 20.")] = 3,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+    backend: Annotated[
+        str, typer.Option(help="What runs the one session: local (this process) or ray (an actor).")
+    ] = "local",
+) -> None:
+    """Say where in a surveyed directory something is: the best places, and what stands there now.
+
+    Exit codes: 0 found, 1 nothing fits, 2 can't begin, such as before the first survey.
+    """
+    _run(
+        "ask",
+        question=question,
+        path=path,
+        limit=limit,
+        as_json=as_json,
+        state_dir=state_dir,
+        backend=backend,
+    )
 
 
 @app.command()

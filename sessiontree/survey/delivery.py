@@ -15,7 +15,7 @@ from sessiontree.models.answers import call
 from sessiontree.survey.conversation import Conversation, Step
 from sessiontree.survey.earlier import EarlierSurvey
 from sessiontree.survey.finding import GroupFindings
-from sessiontree.survey.gathering import Gathered, Reply
+from sessiontree.survey.gathering import REMEMBER, Gathered, Reply
 from sessiontree.survey.mark import MARK, mark_text
 from sessiontree.survey.report import ReportMeta, render
 from sessiontree.survey.words import End, LastWord, SurveyOrder
@@ -33,7 +33,9 @@ def deliver(talk: Conversation, order: SurveyOrder, gathered: Gathered) -> Reply
     if not isinstance(reply, LastWord):
         return reply
     marking = talk.named(STORE)
-    if reply.records and not marking:
+    # what can't be marked was never stored
+    stored = any(not step.is_denied for step in talk.named(REMEMBER))
+    if stored and not marking:
         text = mark_text(order.name, reply.records, reply.totals.files)
         return [call(STORE, text=text, type="fact", source=MARK)]
     if marking and marking[-1].status != "ok":

@@ -50,8 +50,8 @@ class Order:
     order: FolderOrder | GroupOrder
     folder: str
     files: int
-    records_per_file: int = 0
-    """Most records of a file its parent puts into memory meanwhile, on average; 0 = none at all."""
+    meanwhile: tuple[ToolCall, ...] = ()
+    """What its parent does while the child works."""
 
     @property
     def first(self) -> str:
@@ -69,12 +69,6 @@ class Order:
             label=f"{number} {shown} ({count_of(self.files)})",
             result_schema=FINDINGS_SCHEMA,
         )
-
-    def meanwhile(self) -> list[ToolCall]:
-        """Return the calls its parent makes while the child works."""
-        if not self.records_per_file or not isinstance(self.order, GroupOrder):
-            return []
-        return [call(REMEMBER, paths=list(self.order.paths), records_per_file=self.records_per_file)]
 
     def lost(self, reason: str) -> GroupFindings:
         """Return the findings of files nobody could survey: counted, and one problem for all of them."""
@@ -112,10 +106,17 @@ def gather_folders(talk: Conversation, leave_out: tuple[str, ...]) -> Reply | Ga
                     leave_out=leave_out,
                     roots=page.roots,
                     window=page.window,
-                    records_per_file=page.records_per_file,
                 ),
                 one.folder,
                 one.files,
+                (
+                    call(
+                        REMEMBER,
+                        folder=one.folder,
+                        leave_out=list(leave_out),
+                        records_per_file=page.records_per_file,
+                    ),
+                ),
             )
             for one in page.folders
         ]
@@ -125,7 +126,8 @@ def gather_folders(talk: Conversation, leave_out: tuple[str, ...]) -> Reply | Ga
         return reply
     first = FolderPage.model_validate_json(talk.named(PLAN)[0].result.text)
     unseen = GroupFindings(problems=first.problems, problems_dropped=first.problems_dropped)
-    return Gathered(merge(_joined(talk, orders), unseen), first.ignored)
+    seen = merge(_joined(talk, orders), unseen)
+    return Gathered(merge(seen, remembered(talk)), first.ignored)
 
 
 def gather_groups(talk: Conversation, order: FolderOrder) -> Reply | Gathered:
@@ -142,13 +144,12 @@ def gather_groups(talk: Conversation, order: FolderOrder) -> Reply | Gathered:
                 GroupOrder(paths=group, roots=order.roots, window=order.window),
                 order.folder,
                 len(group),
-                order.records_per_file,
             )
             for group in GroupPage.model_validate_json(text).groups
         ]
 
     reply = _next(talk, {"folder": order.folder, "leave_out": list(order.leave_out)}, orders, NOTHING_YET)
-    return reply if reply is not None else Gathered(merge(_joined(talk, orders), remembered(talk)), 0)
+    return reply if reply is not None else Gathered(_joined(talk, orders), 0)
 
 
 def remembered(talk: Conversation) -> GroupFindings:
@@ -165,8 +166,8 @@ def remembered(talk: Conversation) -> GroupFindings:
 
 
 def _not_remembered(step: Step) -> Problem:
-    paths = RememberFilesParams.model_validate(step.call.arguments).paths
-    return Problem(path=paths[0], text=f"{count_of(len(paths))} not in memory: {step.reason}")
+    folder = RememberFilesParams.model_validate(step.call.arguments).folder
+    return Problem(path=folder, text=f"its files are not all in memory: {step.reason}")
 
 
 def _next(
@@ -182,7 +183,7 @@ def _next(
     page = plans[-1].result.text
     if not talk.since(PLAN) and (fresh := orders(page)):
         spawning = [order.spawn(number) for number, order in enumerate(fresh, start=len(asked) + 1)]
-        return [*spawning, *(meanwhile for order in fresh for meanwhile in order.meanwhile())]
+        return [*spawning, *(each for order in fresh for each in order.meanwhile)]
     if sum(not step.result.is_error for step in asked) > len(talk.told):
         return waiting
     after = json.loads(page)["next"]

@@ -13,15 +13,16 @@ MAX_WORDS = 12
 """Most words of a question that count: the first of them."""
 
 _EMPTY_WORDS = """
-    a about after all also am an and any are as at be because been before being between both but by can cannot
-    code could did do does doing done don for from get gets getting give given gives go goes happen happened
-    happens has have having he her here him his how i if in into is it its itself just let like look made make
-    makes making me mean means might more most must my no not of off on one onto or other our out over own part
-    place places please put puts same say says see she should show shows so some something such take takes than
-    that the their them then there these they thing things this those through to too under until up upon us use
-    used uses using via was way we were what when where whether which while who whom whose why will with within
-    without would you your become becomes called implemented handled handle handles happening located find
-    function method class file module defined definition
+    a about after all also am an and any are as at be because been before being between both but by can
+    cannot code could did do does doing done don for from get gets getting give given gives go goes
+    happen happened happens has have having he her here him his how i if in into is it its itself just
+    let like look made make makes making me mean means might more most must my no not of off on one onto
+    or other our out over own part place places please put puts same say says see she should show shows
+    so some something such take takes than that the their them then there these they thing things this
+    those through to too under until up upon us use used uses using via was way we were what when where
+    whether which while who whom whose why will with within without would you your become becomes called
+    implemented handled handle handles happening located find function method class file module defined
+    definition
 """
 _EMPTY = frozenset(_EMPTY_WORDS.split())
 _NAME = re.compile(r"`([^`\n]{1,200})`|([A-Za-z_][\w.]*[\w])")
@@ -61,7 +62,7 @@ def question_of(text: str) -> Question:
 
 
 def queries_of(question: Question) -> tuple[str, ...]:
-    """Return what memory is asked: all words together, each name, each word by itself; each once, in order."""
+    """Return what memory is asked: all words together, each name, each word alone; each once, in order."""
     together = " ".join((*question.names, *question.words))
     return _once((together, *question.names, *question.words))
 

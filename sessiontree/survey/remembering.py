@@ -1,7 +1,7 @@
-"""Remembering: the tool by which a Branch puts into memory what its files define and say.
+"""Remembering: the tool by which Main puts into memory what files define and say.
 
-Workers can't store, and what they hand up is journaled; so the Branch reads its files once more, for their
-entries alone, and nothing but amounts comes into the journal.
+Workers can't store, and what they hand up is journaled. So Main reads the files once more, for their entries
+alone, while the Branches it has spawned survey them; of all of it only amounts come into the journal.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,19 +18,22 @@ from sessiontree.contracts.capabilities import MEMORY_WRITER, READER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import NewRecord, Source
-from sessiontree.contracts.ports import Reader
+from sessiontree.contracts.memory import MAX_SOURCE_CHARS, NewRecord, Source
+from sessiontree.contracts.ports import MemoryWriter, Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
 from sessiontree.survey.entries import MAX_FILE_ENTRIES, FileEntries, entries_of
 from sessiontree.survey.entry import Entry
-from sessiontree.survey.plan import DEFAULT_FILE_BYTES, MAX_GROUP_FILES
+from sessiontree.survey.ground import Ground, StoppedLooking
+from sessiontree.survey.plan import DEFAULT_FILE_BYTES, plan
+from sessiontree.survey.scan import scan
 
 MAX_SURVEY_RECORDS = 200_000
 """Most records of one survey, beside one of each file."""
 STORED_AT_ONCE = 500
-"""Records of one store."""
+"""Most records of one store."""
+_MAX_PATH_CHARS = MAX_SOURCE_CHARS - len("#L-L") - 2 * 9
 
 
 class RememberFilesParams(BaseModel):
@@ -38,9 +41,12 @@ class RememberFilesParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    paths: list[Annotated[str, Field(min_length=1, max_length=4096)]] = Field(
-        min_length=1, max_length=MAX_GROUP_FILES, description="Files to remember, relative to the workspace."
+    folder: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="A top folder, or '.' for the files in the root itself, as the plan names them.",
     )
+    leave_out: tuple[str, ...] = Field(default=(), max_length=100, description="Files not to remember.")
     records_per_file: int = Field(
         default=MAX_FILE_ENTRIES,
         ge=1,
@@ -54,25 +60,26 @@ class Remembered(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    files: int
+    files: int = 0
     """Files with records."""
-    records: int
+    records: int = 0
     """Records that are in memory now."""
-    dropped: int
+    dropped: int = 0
     """Records beyond the bounds."""
 
 
 class RememberFiles(Tool[RememberFilesParams]):
     """Stores a record per definition, section and file, each with the lines it comes from, as foreign text.
 
-    A file that can't be read has none; the survey names it as a problem already. A call that is repeated
-    stores under the same keys, so nothing is there twice.
+    A file that can't be read has none; the survey names it as a problem already. One whose name holds what is
+    invisible has none either, because it could not be cited; what it would have counts as dropped. A call that is repeated
+    stores under the same keys, group by group, so nothing is there twice.
     """
 
     name: ClassVar[str] = "remember_files"
     description: ClassVar[str] = (
-        "Put into memory what files define and say: a record per function, class, section and file, with its "
-        "lines, so that later questions find the place."
+        "Put into memory what the files of a folder define and say: a record per function, class, section "
+        "and file, with its lines, so that later questions find the place."
     )
     Params: ClassVar[type[BaseModel]] = RememberFilesParams
     label: ClassVar[str] = "Remember files"
@@ -81,37 +88,80 @@ class RememberFiles(Tool[RememberFilesParams]):
     kinds: ClassVar[frozenset[SessionKind]] = MAIN_AND_BRANCH
     capabilities: ClassVar[frozenset[str]] = frozenset({READER.name, MEMORY_WRITER.name})
     idempotent: ClassVar[bool] = True
+    sequential: ClassVar[bool] = True
 
     async def execute(self, params: RememberFilesParams, ctx: ToolContext) -> ToolResult:
-        """Read the files in a thread, then store; the output is a :class:`Remembered`.
+        """Read group after group in a thread, each stored while the next is read.
+
+        Returns:
+            A :class:`Remembered`.
 
         Raises:
             PermissionDenied: the session holds no reader, or may not store.
-            ExecutionError: the call was stopped; what is stored already stays.
+            ExecutionError: the folder can't be listed, or the call was stopped; what is stored already stays.
             MemoryFailed: memory can't take the records.
         """
         reader, writer = ctx.require(READER), ctx.require(MEMORY_WRITER)
         abandoned = threading.Event()
-        paths = list(dict.fromkeys(params.paths))
         try:
-            found = await asyncio.to_thread(
-                lambda: list(_found(reader, paths, lambda: abandoned.is_set() or ctx.cancelled))
-            )
+            done = await _remember(params, reader, writer, ctx, lambda: abandoned.is_set() or ctx.cancelled)
+        except StoppedLooking:
+            raise ExecutionError(f"can't remember {params.folder!r}: the call was stopped") from None
         finally:
             # the thread of a cancelled call stops at the next file
             abandoned.set()
-        kept = within(found, params.records_per_file * len(paths))
-        records = [_record(path, entry) for path, file in kept for entry in file.entries]
-        for number, start in enumerate(range(0, len(records), STORED_AT_ONCE)):
-            await writer.store(records[start : start + STORED_AT_ONCE], key=f"{ctx.call_id}/{number}")
-        done = Remembered(
-            files=sum(1 for _, file in kept if file.entries),
-            records=len(records),
-            dropped=sum(file.dropped for _, file in kept),
-        )
         return ToolResult(
             output=done.model_dump(mode="json"), display=f"{done.records:,} records of {done.files:,} files"
         )
+
+
+async def _remember(
+    params: RememberFilesParams,
+    reader: Reader,
+    writer: MemoryWriter,
+    ctx: ToolContext,
+    stop: Callable[[], bool],
+) -> Remembered:
+    ground = Ground(reader, params.folder, frozenset(params.leave_out), stop)
+    found = await asyncio.to_thread(scan, ground)
+    done = Remembered()
+    storing = asyncio.create_task(_store(writer, [], ""))
+    try:
+        for folder in plan(found.files):
+            for paths in folder.groups:
+                group = await asyncio.to_thread(_read, reader, paths, params.records_per_file, stop)
+                await storing
+                records = [_record(path, entry) for path, file in group for entry in file.entries]
+                storing = asyncio.create_task(_store(writer, records, f"{ctx.call_id}/{paths[0]}"))
+                done = Remembered(
+                    files=done.files + sum(1 for _, file in group if file.entries),
+                    records=done.records + len(records),
+                    dropped=done.dropped + sum(file.dropped for _, file in group),
+                )
+        await storing
+    finally:
+        storing.cancel()
+    return done
+
+
+async def _store(writer: MemoryWriter, records: Sequence[NewRecord], key: str) -> None:
+    for start in range(0, len(records), STORED_AT_ONCE):
+        await writer.store(records[start : start + STORED_AT_ONCE], key=f"{key}/{start}")
+
+
+def _read(
+    reader: Reader, paths: Sequence[str], records_per_file: int, stop: Callable[[], bool]
+) -> list[tuple[str, FileEntries]]:
+    """Return what is to be remembered of a group of files; blocks."""
+    found = []
+    for path in paths:
+        if stop():
+            raise StoppedLooking
+        file = file_entries(reader, path)
+        # memory takes no source that could deceive an eye
+        is_citable = path.isprintable() and len(path) <= _MAX_PATH_CHARS
+        found.append((path, file if is_citable else FileEntries(dropped=len(file.entries) + file.dropped)))
+    return within(found, records_per_file * len(paths))
 
 
 def records_per_file(files: int) -> int:
@@ -151,15 +201,6 @@ def file_entries(reader: Reader, path: str, max_bytes: int = DEFAULT_FILE_BYTES)
     except (ToolError, OSError):
         return FileEntries()
     return entries_of(path, data, total_bytes)
-
-
-def _found(
-    reader: Reader, paths: Sequence[str], stop: Callable[[], bool]
-) -> Iterator[tuple[str, FileEntries]]:
-    for number, path in enumerate(paths):
-        if stop():
-            raise ExecutionError(f"can't remember the files: stopped after {number} of {len(paths)}")
-        yield path, file_entries(reader, path)
 
 
 def _record(path: str, entry: Entry) -> NewRecord:

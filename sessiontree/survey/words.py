@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.result import result_schema_of
-from sessiontree.survey.entries import MAX_FILE_ENTRIES
 from sessiontree.survey.finding import GroupFindings, Totals
 from sessiontree.survey.prints import WINDOW
 
@@ -46,8 +45,6 @@ class FolderOrder(_Word):
     """Directories in which imported names are looked up, besides those around a file."""
     window: int = WINDOW
     """Of how many prints in a row one is kept."""
-    records_per_file: int = MAX_FILE_ENTRIES
-    """Most records of a file in memory, on average."""
 
 
 class GroupOrder(_Word):
