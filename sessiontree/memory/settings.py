@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from sessiontree.memory.place import directory_of
 
 MEMORY_DIR: Final = "memory"
 """Name of the store in a state directory."""
@@ -89,7 +91,7 @@ class MemorySettings(BaseModel):
     @field_validator("uri")
     @classmethod
     def _absolute(cls, given: str | None) -> str | None:
-        path = None if given is None else _path_of(given)
+        path = None if given is None else directory_of(given)
         return given if path is None else str(path)
 
     def uri_in(self, state_dir: Path) -> str:
@@ -98,16 +100,8 @@ class MemorySettings(BaseModel):
 
     def directory_in(self, state_dir: Path) -> Path | None:
         """Return the local directory it lies in; None where it is elsewhere."""
-        return _path_of(self.uri_in(state_dir))
+        return directory_of(self.uri_in(state_dir))
 
     def revealed_options(self) -> dict[str, str]:
         """Return the storage options as LanceDB takes them, keys in plain text."""
         return {name: value.get_secret_value() for name, value in self.storage_options.items()}
-
-
-def _path_of(uri: str) -> Path | None:
-    """Return the absolute path of a local address, None for another."""
-    scheme, separator, rest = uri.partition("://")
-    if not separator:
-        return Path(uri).expanduser().absolute()
-    return Path(unquote(rest)).absolute() if scheme == "file" else None

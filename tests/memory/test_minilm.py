@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_a_damaged_model_is_refused_by_name(tmp_path: Path, name: str, damage: s
     "config",
     [{"model_type": "roberta"}, {"hidden_act": "relu"}, {"num_hidden_layers": 3}, {"num_attention_heads": 3}],
 )
-def test_a_model_of_another_family_is_refused(tmp_path: Path, config: dict[str, object]) -> None:
+def test_a_model_of_another_family_is_refused(tmp_path: Path, config: dict[str, Any]) -> None:
     """What can't be computed this way is not computed wrongly."""
     write_model(tmp_path, **config)
     with pytest.raises(ConfigError, match=str(tmp_path)):
