@@ -19,6 +19,7 @@ from sessiontree.sandbox.victims import Trace, differences, traces
 
 SETTINGS: Final = ("core_pattern", "core_uses_pid", "pid_max")
 """Of the machine's kernel; no attempt may change them."""
+EVERYBODYS: Final = "/tmp"  # noqa: S108 - only names nobody can guess are made there
 TOKEN_VARIABLE: Final = "SESSIONTREE_TRIAL_TOKEN"  # noqa: S105 - a name
 
 
@@ -77,10 +78,10 @@ def outside(owner: int | None = None) -> Iterator[Outside]:
     """Make it all, and take it away at the end.
 
     Args:
-        owner: User and group that get the files; None = this process's own.
+        owner: User and group that get the files, in a place all users reach; None = this process's own.
     """
     name = f"sessiontree-trial-{secrets.token_hex(4)}"
-    root = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=None if owner is None else EVERYBODYS))
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, root)
         _make_files(root, owner)

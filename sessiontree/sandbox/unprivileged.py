@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from sessiontree.sandbox.command_outside import EVERYBODYS
+
 NOBODY: Final = 65534
 TIMEOUT_S: Final = 120.0
 _SETPRIV: Final = (
@@ -37,7 +39,7 @@ def words_as_nobody(module: str) -> Iterator[list[str]]:
     Where nobody can't reach this interpreter, they run a copy of it with what the module imports, made for
     the occasion: a good second.
     """
-    with tempfile.TemporaryDirectory(prefix="sessiontree-python-") as place:
+    with tempfile.TemporaryDirectory(prefix="sessiontree-python-", dir=EVERYBODYS) as place:
         folder = Path(place)
         folder.chmod(0o755)
         words = [*_SETPRIV, sys.executable, "-m", module]
