@@ -89,11 +89,11 @@ def is_as_strict_as_python(judge: Judge) -> None:
 def refuses_every_wrapping(judge: Judge) -> None:
     """An IPv4 address that is refused by itself is refused inside any IPv6 address."""
 
-    @given(st.one_of(V4, NEAR_V4), st.sampled_from(sorted(WRAPPINGS)))
-    def check(inner: IPv4Address, how: str) -> None:
-        outer = IPv6Address(WRAPPINGS[how](int(inner)))
-        if judge(inner) is not None:
-            assert judge(outer) is not None, how
+    @given(st.one_of(V4, NEAR_V4))
+    def check(inner: IPv4Address) -> None:
+        for how, wrap in WRAPPINGS.items():
+            if judge(inner) is not None:
+                assert judge(IPv6Address(wrap(int(inner)))) is not None, how
 
     check()
 

@@ -180,6 +180,14 @@ def test_process_says_the_same(nothing_left: Leftovers) -> None:
     assert (found.title, found.text, found.more) == ("T", "# Head ü \N{GRINNING FACE}\n\nx", False)
 
 
+def test_page_longer_than_any_pipe_is_converted(nothing_left: Leftovers) -> None:
+    """It is given to the process as it takes it."""
+    html = "<p>" + "a word " * 100_000 + f"</p><h2>{SHOWN}</h2>"
+    found = html_process.converted(html, mode="markdown", base=BASE, max_chars=10**6, stop=never)
+    assert len(found.text) > 699_000
+    assert found.text.endswith(f"## {SHOWN}")
+
+
 SIZE = 2 * 2**20
 HOSTILE = {
     "deep": "<div>" * (SIZE // 5),
