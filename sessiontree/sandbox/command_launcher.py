@@ -55,10 +55,11 @@ def _limit(plan: dict[str, Any]) -> None:
     if plan["pid_max"] and os.getpid() == 1:  # else it would be the machine's own
         with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
             file.write(str(plan["pid_max"]))
-    for number, most in plan["limits"]:
-        hard = resource.getrlimit(number)[1]
-        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(number, (allowed, allowed))
+    for number, soft, hard in plan["limits"]:
+        most = resource.getrlimit(number)[1]
+        if most == resource.RLIM_INFINITY:
+            most = hard
+        resource.setrlimit(number, (min(soft, most), min(hard, most)))
 
 
 def _restrict_files(attributes: bytes, rules: list[tuple[str, int]]) -> None:

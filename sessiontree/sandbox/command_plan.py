@@ -76,15 +76,17 @@ def _pid_max(bounds: Bounds) -> int:
     return RESERVED_PIDS + bounds.processes
 
 
-def _limits(bounds: Bounds) -> list[tuple[int, int]]:
-    return [
-        (resource.RLIMIT_AS, bounds.memory_bytes),
-        (resource.RLIMIT_FSIZE, bounds.file_bytes),
-        (resource.RLIMIT_CPU, bounds.cpu_s),
-        (resource.RLIMIT_NOFILE, bounds.open_files),
-        (resource.RLIMIT_NPROC, bounds.processes),
-        (resource.RLIMIT_CORE, 0),
-    ]
+def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
+    """Return resources with their soft and hard limits: processor time has a second for the last words."""
+    same = {
+        resource.RLIMIT_AS: bounds.memory_bytes,
+        resource.RLIMIT_FSIZE: bounds.file_bytes,
+        resource.RLIMIT_NOFILE: bounds.open_files,
+        resource.RLIMIT_NPROC: bounds.processes,
+        resource.RLIMIT_CORE: 0,
+    }
+    cpu = (resource.RLIMIT_CPU, bounds.cpu_s, bounds.cpu_s + 1)
+    return [cpu, *((number, most, most) for number, most in same.items())]
 
 
 def _ruleset(abi: int) -> bytes:

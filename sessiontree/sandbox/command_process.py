@@ -33,6 +33,7 @@ LAST_WORDS: Final = (
     (("MemoryError", "Cannot allocate memory", "bad_alloc", "out of memory"), "memory_bytes"),
     (("fork: ", "can't start new thread", "BlockingIOError"), "processes"),
     (("File too large", "File size limit exceeded"), "file_bytes"),
+    (("CPU time limit exceeded",), "cpu_s"),
     (("Too many open files",), "open_files"),
     (("No space left on device",), "scratch_bytes"),
 )

@@ -20,6 +20,7 @@ from sessiontree.sandbox import jail
 from sessiontree.sandbox.victims import differences, traces
 from tests.sandbox.escaping import EVERY
 from tests.sandbox.grounds import CONTENT
+from tests.tools.conftest import nothing_left as nothing_left
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 NOBODY = 65534

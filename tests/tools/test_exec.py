@@ -1,0 +1,286 @@
+"""``exec``: what of a command reaches the model, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.context import CallSignals
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.ports import Finished, HowEnded
+from sessiontree.contracts.results import ToolResult
+from sessiontree.sandbox import CommandShell
+from sessiontree.testing.context import call_tool, make_context
+from sessiontree_tools.exec import Exec
+from sessiontree_tools.exec_progress import EVERY_S, SHOWN_CHARS, Progress
+from sessiontree_tools.exec_report import LIMITS, details_of, report_of
+
+DONE = Finished("exited", 0, None, "", "", 0, 0.5)
+
+
+@dataclass(slots=True)
+class NotingShell:
+    """Notes what it is asked and answers with what it was given."""
+
+    answer: Finished = DONE
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    async def run(
+        self,
+        command: str,
+        *,
+        workdir: str,
+        env: Mapping[str, str],
+        timeout_s: float,
+        keep_bytes: int,
+        on_output: Callable[[str], None] | None = None,
+    ) -> Finished:
+        self.asked.append(
+            {
+                "command": command,
+                "workdir": workdir,
+                "env": dict(env),
+                "timeout_s": timeout_s,
+                "keep": keep_bytes,
+            }
+        )
+        return self.answer
+
+
+async def run(root: Path, command: str, **more: Any) -> ToolResult:
+    """Run a command in a real sandbox."""
+    ctx = make_context(root, shell=CommandShell(root))
+    return await call_tool(Exec(), ctx, command=command, **more)
+
+
+def ended(
+    reason: HowEnded,
+    *,
+    exit_code: int | None = None,
+    signal: int | None = 9,
+    limit: str | None = None,
+    allowed: int | None = None,
+) -> Finished:
+    """Return how a command ended that did not go well."""
+    return Finished(reason, exit_code, signal, "", "", 0, 1.0, limit, allowed)
+
+
+async def test_output_is_the_result(tmp_path: Path) -> None:
+    """Standard output and error, exactly; the details are for the journal."""
+    result = await run(tmp_path, "echo ' one'; echo two >&2")
+    assert result.output == " one\ntwo\n"
+    assert isinstance(result.details, dict)
+    elapsed_ms = result.details.pop("elapsed_ms")
+    assert isinstance(elapsed_ms, int)
+    assert elapsed_ms > 0
+    assert result.details == {
+        "exit_code": 0,
+        "signal": None,
+        "dropped_bytes": 0,
+        "reason": "exited",
+        "limit": None,
+        "allowed": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("true", "(no output)"),
+        ("exit 3", "(Command exited with code 3)"),
+        ("echo partly; exit 1", "partly\n(Command exited with code 1)"),
+        ("kill -TERM $$", "(Command was ended by SIGTERM)"),
+    ],
+)
+async def test_end_is_told_behind_the_output(tmp_path: Path, command: str, words: str) -> None:
+    """A failing command completes."""
+    assert (await run(tmp_path, command)).output == words
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("no-such-program", "Command exited with code 127: a program it names was not found"),
+        ("/etc/passwd", "Command exited with code 126: a program it names can't be executed"),
+    ],
+)
+async def test_what_failed_to_start_is_told(tmp_path: Path, command: str, words: str) -> None:
+    """By the shell's own codes."""
+    assert words in str((await run(tmp_path, command)).output)
+
+
+async def test_it_runs_where_and_with_what_it_is_asked(tmp_path: Path) -> None:
+    """Directory and variables reach the command."""
+    (tmp_path / "in").mkdir()
+    result = await run(tmp_path, "pwd; echo $GREETING", workdir="in", env={"GREETING": "good day"})
+    assert result.output == f"{tmp_path}/in\ngood day\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"command": ""}, "/command"),
+        ({"command": " \n"}, "/command"),
+        ({}, "/command"),
+        ({"command": "true", "timeout": 0}, "/timeout"),
+        ({"command": "true", "timeout": 3601}, "/timeout"),
+        ({"command": "true", "env": {"PATH": "."}}, "/env/PATH"),
+        ({"command": "true", "env": {"LD_PRELOAD": "x.so"}}, "/env/LD_PRELOAD"),
+        ({"command": "true", "env": {"BASH_ENV": "x"}}, "/env/BASH_ENV"),
+        ({"command": "true", "env": {"a=b": "x"}}, "/env/a=b"),
+        ({"command": "true", "background": True}, "/background"),
+        ({"command": "true", "pty": True}, "/pty"),
+        ({"command": "true", "host": "node"}, "/host"),
+    ],
+)
+async def test_bad_arguments_are_refused_by_name(
+    tmp_path: Path, arguments: dict[str, Any], field: str
+) -> None:
+    """Nothing runs, and what is not there yet is not accepted and ignored."""
+    ctx = make_context(tmp_path, shell=CommandShell(tmp_path))
+    with pytest.raises(ValidationError) as refusal:
+        await call_tool(Exec(), ctx, **arguments)
+    assert refusal.value.field == field
+
+
+async def test_outside_and_missing_directories_are_refused(tmp_path: Path) -> None:
+    """One is not allowed, the other not there."""
+    with pytest.raises(PermissionDenied, match="outside the workspace"):
+        await run(tmp_path, "true", workdir="..")
+    with pytest.raises(ExecutionError, match="No such file"):
+        await run(tmp_path, "true", workdir="missing")
+
+
+async def test_session_without_a_shell_is_refused(tmp_path: Path) -> None:
+    """A Worker holds none."""
+    with pytest.raises(PermissionDenied, match="holds no shell"):
+        await call_tool(Exec(), make_context(tmp_path, SessionKind.WORKER), command="true")
+
+
+@pytest.mark.parametrize(
+    ("left_s", "asked", "least", "most"), [(60, 5, 5, 5), (10, 120, 8.9, 9.0), (0.5, 120, 0.4, 0.45)]
+)
+async def test_time_is_what_was_asked_within_the_calls_own(
+    tmp_path: Path, left_s: float, asked: float, least: float, most: float
+) -> None:
+    """Some of the call's time is kept back, so that output is told and not lost to the call's own time-out."""
+    shell = NotingShell()
+    signals = CallSignals(time.monotonic() + left_s)
+    await call_tool(Exec(), make_context(tmp_path, shell=shell, signals=signals), command="x", timeout=asked)
+    assert least - 0.05 <= shell.asked[0]["timeout_s"] <= most
+
+
+async def test_time_out_tells_the_output_so_far(tmp_path: Path) -> None:
+    """And who allowed no more."""
+    result = await run(tmp_path, "echo begun; sleep 100", timeout=0.3)
+    assert str(result.output).startswith("begun\n(Command timed out after 0.3 s and was ended with all it")
+    assert "give a longer timeout" in str(result.output)
+    signals = CallSignals(time.monotonic() + 0.5)
+    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), signals=signals)
+    result = await call_tool(Exec(), ctx, command="echo begun; sleep 100")
+    assert "the tree's tool time-out allows no more" in str(result.output)
+
+
+async def test_long_output_keeps_both_ends_within_what_a_model_gets(tmp_path: Path) -> None:
+    """Not even the note about it is cut off."""
+    config = AgentConfig(max_result_chars=1000)
+    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), config=config)
+    result = await call_tool(Exec(), ctx, command="seq 100000; exit 4")
+    output = str(result.output)
+    assert len(output) <= 1000
+    assert output.startswith("1\n2\n3\n")
+    assert output.endswith("\n99999\n100000\n(Command exited with code 4)")
+    assert "bytes of output are left out here" in output
+
+
+@given(
+    reason=st.sampled_from(["exited", "signal", "timeout", "limit"]),
+    code=st.integers(0, 255),
+    signal=st.integers(1, 64),
+    text=st.text(max_size=600),
+    dropped=st.integers(0, 10**12),
+    limit=st.sampled_from([None, *LIMITS]),
+)
+def test_report_fits_beside_what_is_kept(
+    reason: Any, code: int, signal: int, text: str, dropped: int, limit: str | None
+) -> None:
+    """However it ended, what is said about it takes less room than is kept for it, and names the limit."""
+    if reason == "limit" and limit is None:
+        limit = "processes"
+    finished = Finished(reason, code, signal, text, text if dropped else "", dropped, 1.0, limit, 2**40)
+    report = report_of(finished, 120.0, bounded=True)
+    assert len(report) <= 2 * len(text) + 400
+    if limit and (reason == "limit" or (reason == "exited" and code)):
+        assert LIMITS[limit] in report
+    assert isinstance(details_of(finished), dict)
+
+
+@pytest.mark.parametrize(
+    ("finished", "words"),
+    [
+        (ended("limit", limit="memory_bytes", allowed=1024), "reached the limit of memory: 1,024 bytes"),
+        (ended("limit", limit="processes", allowed=256), "limit of processes and threads at a time: 256)"),
+        (ended("limit", limit="cpu_s", allowed=600), "processor time of a process: 600 s"),
+        (ended("signal", signal=250), "ended by signal 250"),
+        (
+            ended("exited", exit_code=1, limit="file_bytes", allowed=64),
+            "code 1; it seems to have reached the limit of the size of a file: 64 bytes",
+        ),
+    ],
+)
+def test_limits_are_named(finished: Finished, words: str) -> None:
+    """For certain where it was ended for it, else as it seems."""
+    assert words in report_of(finished, 10.0, bounded=False)
+
+
+def test_progress_is_the_latest_now_and_then() -> None:
+    """The first piece at once, the rest at intervals, never more than the end of it."""
+    told: list[JsonValue] = []
+    now = 100.0
+    progress = Progress(told.append, lambda: now)
+    progress("a")
+    progress("b")
+    now += EVERY_S
+    progress("c" * 5000)
+    assert told == [{"output": "a", "chars": 1}, {"output": "c" * SHOWN_CHARS, "chars": 5002}]
+
+
+async def test_progress_reaches_who_watches(tmp_path: Path) -> None:
+    """While the command runs: it ends only once it was heard."""
+    told: list[JsonValue] = []
+
+    def watch(progress: JsonValue) -> None:
+        told.append(progress)
+        (tmp_path / "heard").touch()
+
+    signals = CallSignals(time.monotonic() + 60, watch)
+    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), signals=signals)
+    await call_tool(Exec(), ctx, command="echo now; until test -e heard; do :; done")
+    assert told == [{"output": "now\n", "chars": 4}]
+
+
+async def test_cancelled_call_leaves_nothing(
+    tmp_path: Path, nothing_left: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """The command and all it started are gone when the call is."""
+    heard = asyncio.Event()
+    signals = CallSignals(time.monotonic() + 60, lambda progress: heard.set())
+    ctx = make_context(tmp_path, shell=CommandShell(tmp_path), signals=signals)
+    with nothing_left():
+        call = asyncio.ensure_future(call_tool(Exec(), ctx, command="echo x; sleep 1000 & sleep 1000"))
+        await asyncio.wait_for(heard.wait(), 60)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
