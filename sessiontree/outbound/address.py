@@ -8,7 +8,6 @@ Not here: whether an address may be reached (rules.py).
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final
@@ -21,10 +20,10 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.outbound.ranges import Ip
 
 MAX_URL_CHARS: Final = 4096
+SHOWN_CHARS: Final = 200
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\x9f\\\u2028\u2029]")
-_DOTS = str.maketrans("\u3002\uff0e\uff61", "...")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _OLD_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -61,6 +60,12 @@ class WebAddress:
         """Host and, where it is not the scheme's own, port; as in a Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        """The address as errors name it: a page chooses where it leads on to, so it is kept short."""
+        text = str(self)
+        return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
     def __str__(self) -> str:
         """Return the whole address."""
@@ -113,9 +118,10 @@ def normal_host(host: str) -> str:
         return _ipv6(host)
     if "%" in host or ":" in host:
         raise _invalid(f"{host!r} is no host: write it without '%' and ':'")
-    name = unicodedata.normalize("NFKC", host.translate(_DOTS)).translate(_DOTS).lower()
+    name = host.lower()
     if not name.isascii():
         try:
+            # Look-alike dots, digits and letters become what they are compatible with (UTS #46).
             name = idna.encode(name, uts46=True).decode("ascii").lower()
         except (idna.IDNAError, UnicodeError) as error:
             raise _invalid(f"{host!r} is no host name: {error}") from error

@@ -42,7 +42,9 @@ class Body:
             name for part in coding.split(",") if (name := part.strip().lower()) not in {"", "identity"}
         ]
         if codings not in ([], ["gzip"], ["x-gzip"]):
-            raise ExecutionError(f"the answer is coded as {coding[:100]!r}; only gzip was asked for")
+            raise ExecutionError(
+                "the answer comes in a coding that nobody asked for; only gzip was asked for"
+            )
         self.truncated = False
         """Whether there was more than ``max_bytes``."""
         self._is_gzip = bool(codings)

@@ -8,6 +8,7 @@ are not looked at.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterable, Callable, Iterable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from sessiontree.outbound.rules import AddressRules
 from sessiontree.version import VERSION
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")
 MAX_HEADER_VALUE_CHARS: Final = 8192
 """Longest value of a header that is looked at."""
 
@@ -76,7 +78,9 @@ class WebClient:
             async with asyncio.timeout(limit_s), self._turns:
                 return await self._follow(address, max_bytes, accept)
         except TimeoutError as error:
-            raise ExecutionError(f"{address} took longer than {limit_s:g} s; it was given up") from error
+            raise ExecutionError(
+                f"{address.shown} took longer than {limit_s:g} s; it was given up"
+            ) from error
 
     async def _follow(self, address: WebAddress, max_bytes: int, accept: str) -> Page:
         passed: list[str] = []
@@ -85,9 +89,11 @@ class WebClient:
             if isinstance(answer, Page):
                 return answer
             if len(passed) >= self._bounds.max_redirects:
-                raise ExecutionError(f"{address} leads on to {answer}: more than {len(passed)} redirects")
+                raise ExecutionError(
+                    f"{address.shown} leads on to {answer.shown}: more than {len(passed)} redirects"
+                )
             if address.scheme == "https" and answer.scheme == "http":
-                raise denied(f"{address} leads on to {answer}, which is not encrypted")
+                raise denied(f"{address.shown} leads on to {answer.shown}, which is not encrypted")
             passed.append(str(address))
             address = answer
 
@@ -123,7 +129,7 @@ class WebClient:
                 redirects=passed,
             )
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-            raise ExecutionError(f"{address} can't be fetched: {_words_of(error)}") from error
+            raise ExecutionError(f"{address.shown} can't be fetched: {_words_of(error)}") from error
         finally:
             await connection.aclose()
 
@@ -166,8 +172,10 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _content_type(header: str) -> tuple[str, str | None]:
-    """Return media type and charset, both in small letters."""
+    """Return media type and charset, both in small letters; nothing for what is no media type."""
     media, *parameters = (part.strip() for part in header.lower().split(";"))
+    if not _MEDIA_TYPE.fullmatch(media):
+        media = ""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip() == "charset" and (charset := value.strip(" \"'")):
@@ -176,6 +184,9 @@ def _content_type(header: str) -> tuple[str, str | None]:
 
 
 def _words_of(error: Exception) -> str:
+    """Return what went wrong in words of this house: those of the protocol quote what the server sent."""
+    if isinstance(error, httpcore.ProtocolError):
+        return "its answer breaks off, or is no valid HTTP"
     waits: dict[type[Exception], str] = {
         httpcore.ConnectTimeout: "it did not take the connection in time",
         httpcore.ReadTimeout: "it did not answer in time",

@@ -28,6 +28,8 @@ EXCERPT_CHARS = 400
 FRAME_CHARS = 1400
 """Room kept for the marks around the text, its header and notes, so that no later cut removes them."""
 ACCEPT = "text/html,application/xhtml+xml;q=0.9,text/*;q=0.9,application/json;q=0.9,*/*;q=0.5"
+SHOWN_URL_CHARS = 200
+"""Of an address in an error: a page chooses where it leads on to."""
 PRETTY_CHARS = 512 * 1024
 """Longest JSON that is laid out anew."""
 
@@ -76,9 +78,9 @@ class WebFetch(Tool[WebFetchParams]):
         if not 200 <= page.status < 300:
             raise await in_thread(ctx, lambda stop: _failure(page, stop))
         max_chars = min(params.max_chars, max(MIN_CHARS, ctx.config.max_result_chars - FRAME_CHARS))
-        text = await in_thread(ctx, lambda stop: _text(page, params.extract_mode, max_chars, stop))
+        text, output = await in_thread(ctx, lambda stop: _read(page, params.extract_mode, max_chars, stop))
         return ToolResult(
-            output=_shown(page, text),
+            output=output,
             display=f"{page.url}: {len(text.text)} characters{' of more' * (text.more or page.truncated)}",
             details={
                 "url": params.url,
@@ -92,11 +94,18 @@ class WebFetch(Tool[WebFetchParams]):
         )
 
 
+def _read(page: Page, mode: Literal["markdown", "text"], max_chars: int, stop: Stop) -> tuple[Converted, str]:
+    text = _text(page, mode, max_chars, stop)
+    return text, _shown(page, text)
+
+
 def _text(page: Page, mode: Literal["markdown", "text"], max_chars: int, stop: Stop) -> Converted:
     sort = sort_of(page)
     if sort == "binary":
         size = f"{'more than ' * page.truncated}{len(page.body)} bytes"
-        raise ExecutionError(f"can't read {page.url}: it is {page.content_type or 'binary'}, {size}; no text")
+        raise ExecutionError(
+            f"can't read {page.url[:SHOWN_URL_CHARS]}: it is {page.content_type or 'binary'}, {size}; no text"
+        )
     text = decoded(page)
     if sort == "html":
         return converted(text, mode=mode, base=page.url, max_chars=max_chars, stop=stop)
@@ -141,7 +150,7 @@ def _failure(page: Page, stop: Stop) -> ToolError:
         said = HTTPStatus(page.status).phrase
     except ValueError:
         said = "unknown status"
-    message = f"{page.url} answered with status {page.status} ({said})"
+    message = f"{page.url[:SHOWN_URL_CHARS]} answered with status {page.status} ({said})"
     try:
         text = _text(page, "text", EXCERPT_CHARS, stop).text.strip()
     except ExecutionError:
