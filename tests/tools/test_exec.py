@@ -175,7 +175,7 @@ async def test_session_without_a_shell_is_refused(tmp_path: Path) -> None:
 async def test_time_is_what_was_asked_within_the_calls_own(
     tmp_path: Path, left_s: float, asked: float, least: float, most: float
 ) -> None:
-    """Some of the call's time is kept back, so that output is told and not lost to the call's own time-out."""
+    """Some of the call's time is kept back, so that its output is told after all."""
     shell = NotingShell()
     signals = CallSignals(time.monotonic() + left_s)
     await call_tool(Exec(), make_context(tmp_path, shell=shell, signals=signals), command="x", timeout=asked)

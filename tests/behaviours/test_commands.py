@@ -1,0 +1,150 @@
+"""Commands of sessions: who may run them, what they reach, and that none outlives what it was run for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree, call
+from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.models.answers import Answer
+from sessiontree.testing.force import force_register
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import PATIENCE_S, facts_of, results
+
+HOLDING = "exec 3>pipe; echo begun >&3; setsid sleep 1000 & (sleep 1000 &) ; sleep 1000"
+"""Tells that it has begun; whatever it starts holds the other end of the pipe while it lives."""
+
+
+@pytest.fixture
+def pipe(open_tree: Opener) -> Path:
+    """A pipe in the workspace."""
+    path = open_tree.workspace / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+async def in_time(read: Callable[[], str]) -> str:
+    """Return what is read, in a thread, within a test's patience."""
+    return await asyncio.wait_for(asyncio.to_thread(read), PATIENCE_S)
+
+
+async def begun(path: Path) -> TextIO:
+    """Wait until the holding command has begun; return the pipe, which ends with its last process."""
+    file = await asyncio.wait_for(asyncio.to_thread(path.open), PATIENCE_S)
+    assert await in_time(file.readline) == "begun\n"
+    return file
+
+
+def runs_a_command(request: ModelRequest) -> Answer:
+    """Run a command that the task names, then say that it is done."""
+    if isinstance(request.messages[-1], AssistantMessage) or len(request.messages) > 1:
+        return "done"
+    return call("exec", command=request.messages[0].text)
+
+
+async def test_main_and_branches_run_commands_in_the_workspace(open_tree: Opener) -> None:
+    """The model reads the output, the journal keeps how it ended, the file stays."""
+    script: list[Answer] = [call("exec", command="echo hello | tee -a said; exit 3"), "done"]
+    tree = open_tree(ScriptedModel(script))
+    async with tree:
+        await tree.main.send("go")
+        branch = await tree.main.spawn("branch", "go")
+        await branch.result()
+        for session in ("main", branch.session_id):
+            (message,) = results(tree, session)
+            assert (message.text, message.is_error) == ("hello\n(Command exited with code 3)", False)
+            assert isinstance(message.details, dict)
+            details = message.details["details"]
+            assert isinstance(details, dict)
+            assert (details["exit_code"], details["reason"], details["limit"]) == (3, "exited", None)
+    assert (open_tree.workspace / "said").read_text() == "hello\nhello\n"
+
+
+@pytest.mark.parametrize("name", ["bash", "shell", "Exec"])
+async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
+    """What models call it elsewhere."""
+    tree = open_tree(ScriptedModel([call(name, command="echo $((6*7))"), "done"]))
+    async with tree:
+        await tree.main.send("go")
+        assert [message.text for message in results(tree, "main")] == ["42\n"]
+
+
+@pytest.mark.parametrize(("forced", "words"), [(False, "does not hold exec"), (True, "holds no shell")])
+async def test_a_worker_runs_none(open_tree: Opener, forced: bool, words: str) -> None:
+    """It does not hold the tool; forced to hold it, it has no shell; nothing ran."""
+    tree = open_tree(ScriptedModel([call("exec", command="touch ran"), "done"]))
+    if forced:
+        force_register(tree, "exec", SessionKind.WORKER)
+    async with tree:
+        worker = await tree.main.spawn("worker", "look")
+        await worker.result()
+        assert words in results(tree, worker.session_id)[0].text
+        assert [fact.outcome for fact in await facts_of(tree, CallResolved, worker.session_id)] == ["denied"]
+    assert list(open_tree.workspace.iterdir()) == []
+
+
+async def test_cancelling_a_session_ends_its_command_and_all_it_started(
+    open_tree: Opener, pipe: Path
+) -> None:
+    """Also what went into sessions and the background of its own."""
+    tree = open_tree(FunctionModel(runs_a_command))
+    async with tree:
+        branch = await tree.main.spawn("branch", HOLDING)
+        with await begun(pipe) as file:
+            await branch.cancel("enough")
+            assert await in_time(file.read) == ""
+
+
+async def test_closing_a_tree_ends_its_commands(open_tree: Opener, pipe: Path) -> None:
+    """Nothing of a command outlives the tree it was run for."""
+    async with open_tree(FunctionModel(runs_a_command)) as tree:
+        await tree.main.spawn("branch", HOLDING)
+        file = await begun(pipe)
+    with file:
+        assert await in_time(file.read) == ""
+
+
+async def test_time_out_of_the_call_ends_the_command(open_tree: Opener, pipe: Path) -> None:
+    """The model reads what it said so far."""
+    script: list[Answer] = [call("exec", command=f"echo so far; {HOLDING}", timeout=1), "done"]
+    tree = open_tree(ScriptedModel(script))
+    async with tree:
+        reply = tree.main.send("go")
+        with await begun(pipe) as file:
+            await reply
+            assert await in_time(file.read) == ""
+        (message,) = results(tree, "main")
+        assert message.text.startswith("so far\n(Command timed out after 1.0 s")
+
+
+async def test_the_runtimes_own_is_out_of_sight(open_tree: Opener) -> None:
+    """Neither its environment nor its processes, sockets and files are there for a command."""
+    command = "env | grep -ci '^ray_\\|^pytest'; ls /tmp | wc -l; ls -d /proc/[0-9]* | wc -l; ls -A ~ | wc -l"
+    tree = open_tree(ScriptedModel([call("exec", command=command), "done"]))
+    async with tree:
+        await tree.main.send("go")
+        (message,) = results(tree, "main")
+        ray, temporary, processes, home = map(int, message.text.split())
+        assert (ray, home) == (0, 0)
+        assert temporary <= 1, "more than the way to the workspace"
+        assert processes < 8
+
+
+async def test_a_state_directory_in_the_workspace_is_hidden(tmp_path: Path) -> None:
+    """A command finds nothing there, and can't move it away."""
+    state = tmp_path / "runtime" / "state"
+    command = "find runtime -type f | wc -l; mv runtime other; mv runtime/state other; ls"
+    model = ScriptedModel([call("exec", command=command), "done"])
+    async with SessionTree(tmp_path, model=model, state_dir=state, backend="local") as tree:
+        await tree.main.send("go")
+        (message,) = results(tree, "main")
+        lines = message.text.splitlines()
+    assert (lines[0], lines[-1]) == ("0", "runtime")
+    assert any(state.iterdir())
