@@ -6,6 +6,7 @@ Local stores only. A commit is files that appear in a table's folders; the manif
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -13,15 +14,31 @@ from typing import Final
 _FOLDERS: Final = ("data", "_deletions", "_indices", "_transactions", "_versions")
 
 
+def keep(path: Path) -> None:
+    """Have the disk keep a file or folder; one that was pruned meanwhile is passed over.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 class DurableFolder:
     """Knows which files of a table have reached the disk. Its calls block and must not overlap.
 
     Args:
         table: The table's own directory, which ends in ``.lance``.
+        sync: Has the disk keep a file or folder.
     """
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Path, sync: Callable[[Path], None] = keep) -> None:
         self._table = table
+        self._keep = sync
         self._known: dict[str, frozenset[str]] = {}
 
     def sync(self) -> None:
@@ -32,7 +49,7 @@ class DurableFolder:
         """
         for name in _FOLDERS:
             self._sync_below(self._table / name)
-        _sync(self._table)
+        self._keep(self._table)
 
     def _sync_below(self, folder: Path) -> None:
         try:
@@ -45,16 +62,7 @@ class DurableFolder:
             if found[name]:
                 self._sync_below(folder / name)
             else:
-                _sync(folder / name)
+                self._keep(folder / name)
         if fresh:
-            _sync(folder)
+            self._keep(folder)
         self._known[str(folder)] = frozenset(found)
-
-
-def _sync(path: Path) -> None:
-    with suppress(FileNotFoundError):  # pruned meanwhile
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from sessiontree.contracts.errors import MemoryCorrupt, MemoryLocked
+from sessiontree.contracts.errors import MemoryCorrupt, MemoryLocked, MemoryUnwritable
 from sessiontree.memory.failures import write_error
 
 LOCK_NAME: Final = "writer.lock"
@@ -39,7 +39,9 @@ class WriterLock:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise write_error(str(directory), error) from error
+            raise MemoryUnwritable(
+                str(directory), f"can't make it: {error.strerror}; choose another place"
+            ) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._descriptor, 0)

@@ -32,10 +32,12 @@ _MASKED_AT_ONCE = 20_000
 """So many rows are looked through faster than a thread is woken."""
 
 
-class _Ranking(Protocol):
+class Ranking(Protocol):
     """Asked for so many rows, and perhaps among some alone: answers with row numbers, best first."""
 
-    def __call__(self, most: int, among: Sequence[int] | None, /) -> Awaitable[NDArray[np.int64]]: ...
+    def __call__(self, most: int, among: Sequence[int] | None, /) -> Awaitable[NDArray[np.int64]]:
+        """Return the numbers of at most so many rows."""
+        ...
 
 
 def candidates_for(limit: int) -> int:
@@ -56,10 +58,14 @@ async def search(
     if not mask.any():
         return []
     most = candidates_for(query.limit)
-    async with asyncio.TaskGroup() as group:
-        words = group.create_task(_sifted(mirror, mask, most, partial(shelf.table.matching, query.text)))
-        meaning = group.create_task(_by_meaning(shelf, mirror, embedder, query.text, mask, most))
-    scores = fused([meaning.result().tolist(), words.result().tolist()])
+    words = asyncio.ensure_future(sifted(mirror, mask, most, partial(shelf.table.matching, query.text)))
+    try:
+        meaning = await _by_meaning(shelf, mirror, embedder, query.text, mask, most)
+        rankings = [meaning.tolist(), (await words).tolist()]
+    finally:
+        words.cancel()
+        await asyncio.wait([words])
+    scores = fused(rankings)
     kept = {place: score for place, score in scores.items() if score >= query.min_score}
     positions = np.array(list(kept)[: query.limit], np.intp)
     by_id = {mirror.ids[position]: kept[position] for position in positions.tolist()}
@@ -82,7 +88,7 @@ async def _by_meaning(
     if matrix is not None:
         return await in_thread(_compare, matrix, shelf.place, embedder, text, mask, most)
     vector: Vectors = (await in_thread(vectors_of, [text], embedder, shelf.place))[0]
-    return await _sifted(mirror, mask, most, partial(shelf.table.nearest, vector))
+    return await sifted(mirror, mask, most, partial(shelf.table.nearest, vector))
 
 
 def _compare(matrix: Matrix, place: str, embedder: Embedder, text: str, mask: Mask, most: int) -> Positions:
@@ -90,7 +96,7 @@ def _compare(matrix: Matrix, place: str, embedder: Embedder, text: str, mask: Ma
     return best(matrix.scores(vector, len(mask)), np.flatnonzero(mask), most)
 
 
-async def _sifted(mirror: Mirror, mask: Mask, most: int, ranking: _Ranking) -> Positions:
+async def sifted(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:
     """Return the best of a ranking that may be seen.
 
     Few rows are named one by one. Of many, so much of the whole ranking is fetched that enough should be
@@ -100,7 +106,7 @@ async def _sifted(mirror: Mirror, mask: Mask, most: int, ranking: _Ranking) -> P
     share = len(allowed) / len(mask)
     if len(allowed) <= _LISTED and share < 1:
         named = [number for number in mirror.row_ids(allowed) if number >= 0]
-        return _seen(mirror, await ranking(most, named), mask)
+        return _seen(mirror, await ranking(most, named), mask) if named else np.empty(0, np.intp)
     asked = most if share == 1 else min(len(mask), int(most / share * _MARGIN) + most)
     found = await ranking(asked, None)
     seen = _seen(mirror, found, mask)

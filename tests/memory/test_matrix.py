@@ -1,0 +1,49 @@
+"""Vectors in memory: exact products over any number of blocks, and the best of them in a stable order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.memory.matrix import Matrix, best
+
+
+@given(st.lists(st.integers(0, 3_000), min_size=1, max_size=4), st.integers(0, 2**32))
+def test_products_are_exact_over_all_blocks(parts: list[int], seed: int) -> None:
+    """Rows appended in parts of any size give the products of the whole."""
+    chance = np.random.default_rng(seed)
+    rows = chance.standard_normal((sum(parts), 3)).astype(np.float32)
+    matrix, start = Matrix(3), 0
+    for part in parts:
+        matrix.extend(part)
+        order = start + chance.permutation(part)
+        matrix.put(order, rows[order])
+        start += part
+    query = chance.standard_normal(3).astype(np.float32)
+    for count in {0, start // 2, start}:
+        expected = rows[:count].astype(np.float64) @ query.astype(np.float64)
+        assert matrix.scores(query, count) == pytest.approx(expected, abs=1e-4)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=30), st.data(), st.integers(0, 31)
+)
+def test_best_are_sorted_and_ties_keep_their_order(
+    values: list[float], data: st.DataObject, most: int
+) -> None:
+    """The same as sorting all candidates, however many scores are equal."""
+    candidates = data.draw(st.lists(st.sampled_from(range(len(values))), unique=True).map(sorted))
+    expected = sorted(candidates, key=lambda place: (-values[place], place))[:most]
+    found = best(np.array(values, np.float32), np.array(candidates, np.intp), most)
+    assert found.tolist() == expected
+
+
+def test_growing_copies_nothing() -> None:
+    """What the matrix holds stays where it is when rows are added."""
+    matrix = Matrix(2)
+    matrix.extend(5_000)
+    before = [block.ctypes.data for block in matrix._blocks]
+    matrix.extend(50_000)
+    assert [block.ctypes.data for block in matrix._blocks][: len(before)] == before
