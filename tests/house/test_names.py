@@ -15,9 +15,10 @@ LAZY_DOORS = {
     "sessiontree/runtime.py",
     "sessiontree/cli/app.py",
     "sessiontree/kernel/approver_function.py",
+    "sessiontree/kernel/memory_opening.py",
     "sessiontree/memory/embedders.py",
 }
-"""The only files that load modules by name: lazy exports, backends, commands, approvers, embedders."""
+"""The only files that load modules by name: lazy exports, backends, commands, approvers, embedders, stores."""
 
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),
