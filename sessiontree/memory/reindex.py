@@ -8,9 +8,10 @@ next writer makes its text index. Who reads meanwhile reads the old rows, then l
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -67,11 +68,22 @@ async def reindex(
             if directory is not None:
                 lock = WriterLock(directory)
                 held.callback(lock.release)
-            with typed_writes(uri):
-                draft = held.enter_context(tempfile.TemporaryFile(dir=directory))
+            draft = held.enter_context(_nameless(uri, directory))
             records = await _draft(store, embedder, draft, uri, progress)
             await _swap(draft, uri, storage_options)
     return Reindexed(records, known.identity, embedder.identity)
+
+
+@contextmanager
+def _nameless(place: str, directory: Path | None) -> Iterator[BinaryIO]:
+    """Open a file that is gone with whoever has it open, on the disk of the store where that is local."""
+    with typed_writes(place):
+        file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - closing it may fail, see below
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # on a full disk: what could not be written before can't be now
+            file.close()
 
 
 async def _draft(

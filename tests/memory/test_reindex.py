@@ -16,6 +16,7 @@ from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryL
 from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.hashing import HashingEmbedder
 from sessiontree.memory.matrix import Vectors
+from sessiontree.memory.place import WriterLock
 from sessiontree.memory.reindex import Reindexed, reindex
 from sessiontree.memory.store import MemoryStore
 from sessiontree.memory.stored import open_as_stored, stored_embedder
@@ -110,6 +111,30 @@ async def test_nobody_reindexes_beside_a_writer(tmp_path: Path) -> None:
         assert await everything(store) == before
 
 
+async def test_nobody_writes_while_it_is_reindexed(tmp_path: Path) -> None:
+    """The lock is held from the first record to the swap, and free afterwards."""
+    await filled(tmp_path)
+    refused: list[str] = []
+
+    def try_to_write(_: int) -> None:
+        with pytest.raises(MemoryLocked) as caught:
+            WriterLock(tmp_path)
+        refused.append(caught.value.reason)
+
+    await reindex(str(tmp_path), LengthEmbedder(), progress=try_to_write)
+    assert len(refused) == 2
+    WriterLock(tmp_path).release()
+
+
+async def test_words_are_found_before_anybody_writes(tmp_path: Path) -> None:
+    """The text index is made with the swap: a reader finds words at once."""
+    await filled(tmp_path)
+    await reindex(str(tmp_path), LengthEmbedder())
+    async with await MemoryStore.open(str(tmp_path), LengthEmbedder(), lock=False) as reader:
+        hits = await reader.search(MemoryQuery("finding 2 77", 20, path="part2"), SCOPE)
+        assert any(hit.record.text.startswith("finding 2 77 ") for hit in hits)
+
+
 async def test_who_reads_meanwhile_learns_of_the_new_embedder(tmp_path: Path) -> None:
     """Never a search with vectors of one embedder among those of another."""
     await filled(tmp_path)
@@ -150,6 +175,34 @@ async def test_a_store_known_by_name_is_listed_and_thinned_but_takes_no_texts(tm
         with pytest.raises(MemoryFailed, match="only its name is known"):
             await store.store([NewRecord("one more")], SCOPE, "later")
         assert await everything(store) == before[1:]
+
+
+FULL = """
+import asyncio, resource, sys
+from sessiontree.contracts.errors import MemoryUnwritable
+from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.reindex import reindex
+
+class Renamed(HashingEmbedder):
+    identity = "another-384"
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+try:
+    asyncio.run(reindex(sys.argv[1], Renamed()))
+except MemoryUnwritable as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+async def test_without_room_for_both_copies_the_store_stays_as_it_was(tmp_path: Path) -> None:
+    """A disk that is full is a typed error; nothing is changed and nothing is left behind."""
+    before = await filled(tmp_path)
+    done = await anyio.run_process([sys.executable, "-c", FULL, str(tmp_path)])
+    assert b"File too large" in done.stdout
+    assert files_of(tmp_path) == OWN_FILES
+    async with await MemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
+        assert await everything(store) == before
 
 
 KILLED = """
