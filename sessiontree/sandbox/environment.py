@@ -11,7 +11,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import ValidationError
 
-HOME: Final = "/home/session"
+HOME: Final = "/run/session"
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MAX_VALUE_BYTES: Final = 32_768
 MAX_VARIABLES: Final = 100

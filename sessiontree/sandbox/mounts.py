@@ -42,7 +42,8 @@ _SETTINGS: Final = (
     "timezone",
 )
 """What programs need of /etc and everybody may read."""
-_KERNELS_OWN: Final = ("/proc", "/sys", "/dev", "/run")
+_KERNELS_OWN: Final = ("/proc", "/sys", "/dev")
+_NO_WORKSPACE: Final = ("/", "/run")
 NAMESPACES: Final = (
     *("--unshare-all", "--unshare-user", "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"),
     *("--cap-drop", "ALL", "--hostname", "sandbox"),
@@ -82,7 +83,7 @@ def check_workspace(workspace: str) -> None:
     Raises:
         ConfinementUnavailable: it can't.
     """
-    if workspace == "/" or any(_beneath(workspace, place) for place in _KERNELS_OWN):
+    if workspace in _NO_WORKSPACE or any(_beneath(workspace, place) for place in _KERNELS_OWN):
         raise ConfinementUnavailable(
             f"the workspace is {workspace!r}", "give the tree a directory that is not the system's own"
         )
