@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ToolInputError as ToolInputError
     from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
     from sessiontree.contracts.errors import ValidationError as ValidationError
+    from sessiontree.contracts.flags import ToolFlag as ToolFlag
     from sessiontree.contracts.kinds import SessionKind as SessionKind
     from sessiontree.contracts.kinds import SessionStatus as SessionStatus
     from sessiontree.contracts.limits import Budget as Budget
@@ -92,6 +93,9 @@ if TYPE_CHECKING:
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
     from sessiontree.outbound.settings import WebSettings as WebSettings
+    from sessiontree.policy.settings import PolicyConfig as PolicyConfig
+    from sessiontree.policy.settings import ToolPolicy as ToolPolicy
+    from sessiontree.policy.slips import PolicyWarning as PolicyWarning
     from sessiontree.runtime import Runtime as Runtime
     from sessiontree.session_tree import SessionTree as SessionTree
 
@@ -147,6 +151,7 @@ _ROOMS = {
         "TreeNotFound",
         "ValidationError",
     ),
+    "contracts.flags": ("ToolFlag",),
     "contracts.kinds": ("SessionKind", "SessionStatus"),
     "contracts.limits": ("Budget", "Limits"),
     "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
@@ -162,6 +167,8 @@ _ROOMS = {
     "models.port": ("ModelRequest",),
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel"),
     "outbound.settings": ("WebSettings",),
+    "policy.settings": ("PolicyConfig", "ToolPolicy"),
+    "policy.slips": ("PolicyWarning",),
     "runtime": ("Runtime",),
     "session_tree": ("SessionTree",),
 }

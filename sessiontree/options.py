@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
@@ -14,15 +15,20 @@ from sessiontree.contracts.agent import AgentConfig, AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
+from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.approver_function import load_approver
 from sessiontree.kernel.clock import machine_ms
+from sessiontree.kernel.policing import policy_row
+from sessiontree.policy.settings import PolicyConfig, parse_policy
+from sessiontree.policy.slips import PolicyWarning
 from sessiontree.tree.accounts import endless
 from sessiontree.version import VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
 ChannelLike = HumanChannel | Literal["queue"] | None
+PolicyLike: TypeAlias = "PolicyConfig | str | Path | None"
 MODES = ("auto", "smart", "always", "never")
 
 
@@ -40,6 +46,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     owns_channel: bool,
     purpose: str,
     dedicated: bool,
+    policy: PolicyRow,
 ) -> TreeConfig:
     """Return the configuration of a new tree, with a fresh unguessable id.
 
@@ -77,7 +84,58 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         ),
         purpose=purpose,
         dedicated=dedicated,
+        policy=policy,
     )
+
+
+def policy_of(given: PolicyLike) -> PolicyConfig:
+    """Return what an owner says about tools; a path is that of a JSON or TOML file.
+
+    Raises:
+        ConfigError: it is none, or the file can't be read or used; names the member.
+    """
+    if given is None:
+        return PolicyConfig()
+    if isinstance(given, PolicyConfig):
+        return given
+    if not isinstance(given, str | Path):
+        raise ConfigError(f"policy: give a PolicyConfig, the path of its file or None, not {given!r}")
+    path = Path(given)
+    if path.suffix not in {".json", ".toml"}:
+        raise ConfigError(f"policy {str(path)!r}: its name must end in .json or .toml")
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"policy {str(path)!r} can't be read: {error}") from error
+    return parse_policy(text, form="json" if path.suffix == ".json" else "toml", place=repr(str(path)))
+
+
+def policy_row_of(
+    policy: PolicyConfig, group: str, table: ToolTable, agents: Mapping[str, AgentSpec], model_name: str
+) -> PolicyRow:
+    """Return the policy of a new tree for its journal; what is probably a slip in it is warned of.
+
+    Raises:
+        ConfigError: the policy is strict, and there is a slip; or the group is no text.
+    """
+    _check_type(group, str, "group")
+    models = {name: spec.config.model or model_name for name, spec in agents.items()}
+    row, slips = policy_row(policy, group, table, models)
+    for slip in slips:
+        warnings.warn(PolicyWarning(slip), stacklevel=3)  # the line that makes the tree
+    return row
+
+
+def channel_tools(channel: HumanChannel | None) -> tuple[Tool[Any], ...]:
+    """Return the tools a channel brings along in an attribute ``tools``; they are gone where it is not given.
+
+    Raises:
+        ConfigError: one is no tool.
+    """
+    tools = tuple(getattr(channel, "tools", ()))
+    for each in tools:
+        _check_type(each, Tool, "a channel's tools")
+    return tools
 
 
 def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -10,18 +11,33 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.tool import Tool
 
 GROUP = "sessiontree.tools"
+OWN_DISTRIBUTION = "sessiontree"
 
 
-def installed_tools() -> tuple[Tool[Any], ...]:
+@dataclass(frozen=True, slots=True)
+class InstalledTool:
+    """A tool and who brings it along."""
+
+    tool: Tool[Any]
+    plugin: str
+    """Name of the entry point; empty where it is this distribution's own."""
+
+
+def installed_tools() -> tuple[InstalledTool, ...]:
     """Return the tools of every installed distribution, in the order of their entry points' names.
 
     Raises:
         ConfigError: an entry point can't be loaded or gives something other than tools.
     """
-    tools: list[Tool[Any]] = []
-    for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name):
-        tools.extend(_load(entry))
-    return tuple(tools)
+    return tuple(
+        InstalledTool(tool, _plugin_of(entry))
+        for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name)
+        for tool in _load(entry)
+    )
+
+
+def _plugin_of(entry: EntryPoint) -> str:
+    return "" if entry.dist is not None and entry.dist.name == OWN_DISTRIBUTION else entry.name
 
 
 def _load(entry: EntryPoint) -> Iterable[Tool[Any]]:

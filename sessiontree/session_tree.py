@@ -19,13 +19,18 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.kernel.policing import policy_in
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
 from sessiontree.options import (
     ApproverLike,
     ChannelLike,
+    PolicyLike,
     agents_of,
     channel_of,
+    channel_tools,
+    policy_of,
+    policy_row_of,
     split_approver,
     tree_config,
 )
@@ -82,6 +87,9 @@ class SessionTree:
         builtin_tools: False leaves out the tools of installed distributions.
         web: What its sessions may read of the web: by default public pages, with no search provider; None =
             nothing.
+        policy: Which tools its sessions may hold, or a JSON or TOML file that says so; None = all that kind
+            and agent allow. It only removes.
+        group: Group the channel belongs to, for the policy's ``groups``; every session below is of it too.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -106,6 +114,8 @@ class SessionTree:
         dedicated: bool = False,
         builtin_tools: bool = True,
         web: WebSettings | None = PUBLIC_WEB,
+        policy: PolicyLike = None,
+        group: str = "",
     ) -> None:
         """Check everything that can be checked before anything is started.
 
@@ -123,15 +133,22 @@ class SessionTree:
                 "Main's approver is rules or a callable; functions by name serve spawned sessions"
             )
         self._channel = channel_of(channel, own_channel)
-        self._table = ToolTable(self._all_tools())
+        self._table = self._all_tools()
+        owners = policy_of(policy)
         self._setup = TreeSetup.of(
-            self._table, {name: spec.config for name, spec in self._agents.items()}, model, web=web
+            self._table,
+            {name: spec.config for name, spec in self._agents.items()},
+            model,
+            web=web,
+            policy=owners.model_copy(update={"strict": False}),  # slips are told here, once
+            group=group,
         )
+        model_name = str(getattr(model, "name", type(model).__name__))
         self._config = tree_config(
             self._root,
             self._table,
             self._agents,
-            model_name=str(getattr(model, "name", type(model).__name__)),
+            model_name=model_name,
             limits=limits,
             budget=budget,
             approvals=approvals,
@@ -140,6 +157,7 @@ class SessionTree:
             owns_channel=self._channel is not None,
             purpose=purpose,
             dedicated=dedicated,
+            policy=policy_row_of(owners, group, self._table, self._agents, model_name),
         )
         self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
         self._backend_name: BackendName = backend
@@ -152,8 +170,12 @@ class SessionTree:
         self._desk: ApprovalDesk | None = None
         self._was_open = False
 
-    def _all_tools(self) -> tuple[Tool[Any], ...]:
-        return (*installed_tools(), *self._tools) if self._builtin_tools else self._tools
+    def _all_tools(self) -> ToolTable:
+        installed = installed_tools() if self._builtin_tools else ()
+        return ToolTable(
+            (*(each.tool for each in installed), *self._tools, *channel_tools(self._channel)),
+            {each.tool.name: each.plugin for each in installed if each.plugin},
+        )
 
     @property
     def tree_id(self) -> str:
@@ -237,6 +259,7 @@ class SessionTree:
             )
             tree._owns_runtime = private
             tree._config = config
+            tree._setup = tree._setup.under(*policy_in(config))
             missing = [row.name for row in config.agents if row.name not in tree._agents]
             if missing:
                 raise ConfigError(f"tree {tree_id} has agents that are not given: {', '.join(missing)}")

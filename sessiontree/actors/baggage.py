@@ -18,6 +18,7 @@ from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import WaitingModel
 from sessiontree.outbound.web import OutboundWeb
+from sessiontree.policy.compiled import compiled
 
 # A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
@@ -34,15 +35,16 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
     for entry in setup.table:
         _packed(entry.tool, f"tool {entry.name!r}")
     return Baggage(
-        _packed((setup.table, setup.instant, hidden, setup.web), "the model"),
+        _packed((setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group), "the model"),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
-    table, instant, hidden, web = _opened(packed)
-    return HostEquipment(table, instant, hidden, None if web is None else OutboundWeb(web))
+    table, instant, hidden, web, policy, group = _opened(packed)
+    reads = None if web is None else OutboundWeb(web)
+    return HostEquipment(table, instant, hidden, reads, compiled(table.rows, policy), group)
 
 
 def open_for_gateway(packed: bytes) -> WaitingModel:

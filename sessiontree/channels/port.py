@@ -8,7 +8,12 @@ from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
 
 class HumanChannel(Protocol):
-    """A person, or a program that stands for one."""
+    """A person, or a program that stands for one.
+
+    A channel may bring tools along, such as one that links a device: a sequence of them in an attribute
+    ``tools``. They join the tree's own before any policy judges them, and are gone where the channel is not
+    given again.
+    """
 
     async def send(self, text: str) -> None:
         """Deliver a message."""

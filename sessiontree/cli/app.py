@@ -22,6 +22,7 @@ BODIES = {
     "cancel": "sessiontree.cli.cancel:cancel",
     "chat": "sessiontree.cli.chat:chat",
     "doctor": "sessiontree.cli.doctor:doctor",
+    "tools": "sessiontree.cli.tools:tools",
     **memory_app.BODIES,
 }
 """What each command does: a function of a screen and its options that returns the exit code."""
@@ -247,6 +248,31 @@ def doctor(path: Workspace = None, state_dir: StateDir = None, as_json: AsJson =
     it, 2 can't begin.
     """
     _run("doctor", path=path, state_dir=state_dir, as_json=as_json)
+
+
+@app.command()
+def tools(  # noqa: PLR0913 - each option is a parameter
+    explain: Annotated[str | None, typer.Option(help="Say what becomes of this one tool, and why.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="The owner's lists, a .json or .toml file.", readable=False)
+    ] = None,
+    kind: Annotated[str, typer.Option(help="Of a session of this kind: main, branch or worker.")] = "main",
+    agent: Annotated[str, typer.Option(help="Of a session of this agent.")] = "default",
+    model: Annotated[str, typer.Option(help="Of a session of this model, as provider/model.")] = "",
+    group: Annotated[str, typer.Option(help="Of a tree whose channel belongs to this group.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List all tools, which of them a session holds, and why it does not hold the others."""
+    _run(
+        "tools",
+        explain=explain,
+        policy=policy,
+        kind=kind,
+        agent=agent,
+        model=model,
+        group=group,
+        as_json=as_json,
+    )
 
 
 app.add_typer(memory_app.memory_commands(_run), name="memory")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.codec import added, recorded
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tiers import SystemAnswer
@@ -32,6 +34,30 @@ class AgentRow:
     """Tools its sessions may hold at most; None = all their kind allows."""
     system_tier: SystemAnswer = "allow"
     """What happens to its System calls."""
+
+
+@recorded("removed_tools")
+@dataclass(frozen=True, slots=True)
+class RemovedTools:
+    """What the owner's policy takes from one agent's sessions of one kind."""
+
+    agent: str
+    kind: SessionKind
+    tools: tuple[str, ...]
+    """Names of tools that the kind could hold, sorted."""
+
+
+@recorded("policy_row")
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """A tree's policy: as its owner wrote it, and compiled."""
+
+    config: Mapping[str, JsonValue]
+    """The owner's lists; judges again each session that is taken up, so that nothing comes back."""
+    group: str
+    """Group Main's channel belongs to, and with it every session; empty = none."""
+    removed: tuple[RemovedTools, ...]
+    """What no session is ever spawned with; only where there is something to remove."""
 
 
 @recorded("tree_config")
@@ -63,3 +89,5 @@ class TreeConfig:
     """What the tree was made for, as shown in listings."""
     dedicated: bool = added(False)
     """Whether every session has a host of its own for life."""
+    policy: PolicyRow | None = added(None)  # noqa: RUF009 - a declaration, as above
+    """What its owner says about tools."""

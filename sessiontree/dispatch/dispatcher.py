@@ -30,6 +30,8 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.dispatch.finalize import result_message
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
+from sessiontree.policy.compiled import SessionPolicy
+from sessiontree.policy.steps import OWNERS_ALONE
 
 
 class Dispatcher:
@@ -40,13 +42,19 @@ class Dispatcher:
         table: ToolTable,
         held: frozenset[str],
         rights: SessionRights,
+        policy: SessionPolicy,
         *,
         tool_timeout_s: float,
         now_ms: Callable[[], int],
     ) -> None:
-        """Bind a session's rights and the names of the tools it holds."""
+        """Bind a session's rights, its policy, and the names of the tools it holds.
+
+        Tools of owners alone are refused to anybody else, even where the session was given them.
+        """
         self._table = table
-        self._held = held
+        self._policy = policy
+        self._owned = frozenset() if policy.standing.is_owner else table.for_owners
+        self._held = held - self._owned
         self._rights = rights
         self._tool_timeout_s = tool_timeout_s
         self._now_ms = now_ms
@@ -91,7 +99,12 @@ class Dispatcher:
         if entry is None:
             error: ToolError = ExecutionError(f"there is no tool {call.name!r}; this session holds: {held}")
             return self._error(key, call.id, call.name, error, "error")
-        reason = f"session {self._rights.session_id!r} does not hold {entry.name}; it holds: {held}"
+        removal = self._policy.explain(entry.name).removal
+        if entry.name in self._owned:
+            reason = OWNERS_ALONE
+        else:
+            why = f" ({removal.step}: {removal.why})" if removal is not None else ""
+            reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {held}"
         return self._error(key, call.id, entry.name, PermissionDenied(entry.tool.tier, reason), "denied")
 
     def again(

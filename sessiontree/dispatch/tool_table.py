@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tool import Tool, check_tool
+from sessiontree.policy.names import folded
+from sessiontree.policy.row import CatalogRow, row_of
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """One tool with its compiled schema."""
+    """One tool with its compiled schema and its row."""
 
     tool: Tool[Any]
     compiled: CompiledTool
+    row: CatalogRow
 
     @property
     def name(self) -> str:
@@ -26,51 +30,66 @@ class ToolEntry:
 
 
 class ToolTable:
-    """Tools by name. Names and aliases are compared without case and with ``-`` for ``_``.
+    """Tools by name. Names and aliases are compared folded, as the owner's lists are.
+
+    Args:
+        tools: The tools.
+        plugins: Name of a tool to the plugin that brings it along; tools of no plugin are not among them.
 
     Raises:
         ConfigError: a tool is badly declared, or two tools claim one name.
     """
 
-    def __init__(self, tools: Iterable[Tool[Any]]) -> None:
+    def __init__(self, tools: Iterable[Tool[Any]], plugins: Mapping[str, str] | None = None) -> None:
         """Check and compile every tool."""
+        self._plugins = dict(plugins or {})
         self._by_name: dict[str, ToolEntry] = {}
         self._by_spelling: dict[str, ToolEntry] = {}
         for tool in tools:
             check_tool(tool)
-            entry = ToolEntry(tool, compile_tool(tool))
+            row = row_of(tool, plugin=self._plugins.get(tool.name, ""))
+            entry = ToolEntry(tool, compile_tool(tool), row)
             for spelling in (tool.name, *tool.aliases):
                 self._claim(spelling, entry)
             self._by_name[tool.name] = entry
 
     def _claim(self, spelling: str, entry: ToolEntry) -> None:
-        folded = fold(spelling)
-        other = self._by_spelling.setdefault(folded, entry)
+        other = self._by_spelling.setdefault(folded(spelling), entry)
         if other is not entry:
             both = f"{_where(other.tool)} and {_where(entry.tool)}"
             raise ConfigError(f"two tools are called {spelling!r}: {both}; rename one")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as the tools alone; they are compiled again where they arrive."""
-        return type(self), ([entry.tool for entry in self],)
+        """Travel as tools and plugins alone; they are compiled again where they arrive."""
+        return type(self), ([entry.tool for entry in self], self._plugins)
 
     def __iter__(self) -> Iterator[ToolEntry]:
         """Iterate over the entries, sorted by name."""
         return iter(sorted(self._by_name.values(), key=lambda entry: entry.name))
 
+    @property
+    def rows(self) -> tuple[CatalogRow, ...]:
+        """The tools as a policy judges them, sorted by name."""
+        return tuple(entry.row for entry in self)
+
+    @property
+    def for_owners(self) -> frozenset[str]:
+        """Names of the tools that owners alone may have called."""
+        return frozenset(entry.name for entry in self if ToolFlag.OWNER_ONLY in entry.row.flags)
+
+    @property
+    def plugins(self) -> Mapping[str, str]:
+        """Name of a tool to the plugin that brings it along."""
+        return self._plugins
+
     def get(self, name: str) -> ToolEntry | None:
         """Return the tool of a name or alias, in any case."""
-        return self._by_name.get(name) or self._by_spelling.get(fold(name))
+        return self._by_name.get(name) or self._by_spelling.get(folded(name))
 
     def held_by(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
         """Return which of the named tools a session of a kind may hold."""
         entries = (self._by_name.get(name) for name in names)
         return frozenset(entry.name for entry in entries if entry is not None and kind in entry.tool.kinds)
-
-
-def fold(name: str) -> str:
-    """Return the form in which names are compared."""
-    return name.strip().casefold().replace("-", "_")
 
 
 def _where(tool: Tool[Any]) -> str:

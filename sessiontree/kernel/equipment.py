@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InstantModel, Model, WaitingModel
 from sessiontree.outbound.settings import WebSettings
+from sessiontree.policy.settings import PolicyConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,10 @@ class TreeSetup:
     waiting: WaitingModel | None
     web: WebSettings | None
     """None: its sessions read nothing of the web."""
+    policy: PolicyConfig
+    """What the tree's owner says about tools; on resume the journal's."""
+    group: str
+    """Group of Main's channel."""
 
     @classmethod
     def of(
@@ -31,6 +36,8 @@ class TreeSetup:
         model: Model,
         *,
         web: WebSettings | None,
+        policy: PolicyConfig,
+        group: str,
     ) -> TreeSetup:
         """Return the setup for a model of either sort.
 
@@ -47,7 +54,11 @@ class TreeSetup:
             raise ConfigError(f"{model!r} is no model: it has neither reply (instant) nor complete (waiting)")
         if web is not None and not isinstance(web, WebSettings):
             raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
-        return cls(table, agents, instant, waiting, web)
+        return cls(table, agents, instant, waiting, web, policy, group)
+
+    def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
+        """Return the setup of the same tree under a journaled policy."""
+        return replace(self, policy=policy, group=group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from sessiontree.kernel.frames import (
 )
 from sessiontree.kernel.mailbox import Mailbox
 from sessiontree.kernel.memory_words import MemoryService
+from sessiontree.kernel.policing import session_policy
 from sessiontree.kernel.progress import ProgressHub, ProgressRelay
 from sessiontree.kernel.questions import Questioner
 from sessiontree.kernel.rights import Handles, build_rights
@@ -43,6 +44,7 @@ from sessiontree.kernel.services import (
 )
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
+from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.sandbox import CommandShell
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -69,6 +71,10 @@ class HostEquipment:
     """Places no tool may see, such as the state directory."""
     web: Web | None
     """What reads the web for the tree's sessions in this process; None where its owner allows none."""
+    policy: CompiledPolicy
+    """What the tree's owner says about its tools."""
+    group: str
+    """Group of Main's channel."""
 
 
 class HostCore:
@@ -222,11 +228,13 @@ class HostCore:
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
         )
-        held = equipment.table.held_by(adopt.spec.kind, adopt.spec.tools)
+        policy = session_policy(equipment.policy, equipment.group, adopt.spec, adopt.model)
+        held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
         dispatcher = Dispatcher(
             equipment.table,
             held,
             rights,
+            policy,
             tool_timeout_s=adopt.limits.tool_timeout_s,
             now_ms=self._now_ms,
         )

@@ -31,6 +31,7 @@ from sessiontree.local.transport import Faults, LocalTransport
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import WaitingModel
 from sessiontree.outbound.web import OutboundWeb
+from sessiontree.policy.compiled import compiled
 
 DEFAULT_SLOTS = 64
 POOL = "host"
@@ -151,7 +152,10 @@ class LocalBackend:
 
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
         web = None if setup.web is None else OutboundWeb(setup.web)
-        self.equipment[tree_id] = HostEquipment(setup.table, setup.instant, self._hidden, web)
+        policy = compiled(setup.table.rows, setup.policy)
+        self.equipment[tree_id] = HostEquipment(
+            setup.table, setup.instant, self._hidden, web, policy, setup.group
+        )
         if setup.waiting is not None:
             self._models[tree_id] = setup.waiting
 

@@ -108,6 +108,23 @@ class CompiledPolicy:
         return tuple(self.explain(row.name, standing) for row in self._words.rows if row.name not in kept)
 
 
+@dataclass(frozen=True, slots=True)
+class SessionPolicy:
+    """A policy as one session meets it."""
+
+    policy: CompiledPolicy
+    standing: Standing
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The tools it holds at most."""
+        return self.policy.decide(self.standing).kept
+
+    def explain(self, tool: str) -> Explanation:
+        """Return what becomes of a tool, by any of its names."""
+        return self.policy.explain(tool, self.standing)
+
+
 def compiled(rows: Iterable[CatalogRow], config: PolicyConfig) -> CompiledPolicy:
     """Return the compiled policy; the same object for equal tools and an equal policy.
 

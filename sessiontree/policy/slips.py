@@ -8,6 +8,10 @@ from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, 
 from sessiontree.policy.vocabulary import Vocabulary
 
 
+class PolicyWarning(UserWarning):
+    """An owner's policy is probably not meant as it is written; it is used as it stands."""
+
+
 def slips_of(config: PolicyConfig, words: Vocabulary) -> tuple[str, ...]:
     """Return what is probably not meant as it is written, each with its place.
 

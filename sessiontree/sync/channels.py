@@ -14,7 +14,7 @@ from sessiontree.channels import terminal
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.options import ApproverLike
+from sessiontree.options import ApproverLike, channel_tools
 from sessiontree.sync.prompts import Prompts
 
 T = TypeVar("T")
@@ -121,6 +121,7 @@ class CrossedChannel:
     def __init__(self, given: HumanChannel, asking: Asking) -> None:
         """Bind the channel, and how a request reaches its person."""
         self.given = given
+        self.tools = channel_tools(given)
         self._asking = asking
 
     async def send(self, text: str) -> None:

@@ -17,7 +17,7 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
-from sessiontree.options import ApproverLike, ChannelLike
+from sessiontree.options import ApproverLike, ChannelLike, PolicyLike
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.runtime import BackendName
 from sessiontree.runtime import Runtime as AsyncRuntime
@@ -69,6 +69,8 @@ class SessionTree:
         dedicated: Whether each session keeps a host of its own for life, never giving way to others.
         builtin_tools: False leaves out the tools of installed distributions.
         web: As for :class:`sessiontree.SessionTree`.
+        policy: As for :class:`sessiontree.SessionTree`.
+        group: As for :class:`sessiontree.SessionTree`.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -93,6 +95,8 @@ class SessionTree:
         dedicated: bool = False,
         builtin_tools: bool = True,
         web: WebSettings | None = PUBLIC_WEB,
+        policy: PolicyLike = None,
+        group: str = "",
     ) -> None:
         """Check everything that can be checked before anything is started.
 
@@ -120,6 +124,8 @@ class SessionTree:
             dedicated=dedicated,
             builtin_tools=builtin_tools,
             web=web,
+            policy=policy,
+            group=group,
         )
 
     @property

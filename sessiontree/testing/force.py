@@ -34,12 +34,12 @@ class ForcedTable(ToolTable):
 
     def __init__(self, table: ToolTable, forced: Mapping[SessionKind, frozenset[str]]) -> None:
         """Take over the table's tools."""
-        super().__init__(entry.tool for entry in table)
+        super().__init__((entry.tool for entry in table), table.plugins)
         self.forced = dict(forced)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel with what is forced."""
-        return type(self), (ToolTable(entry.tool for entry in self), self.forced)
+        return type(self), (ToolTable((entry.tool for entry in self), self.plugins), self.forced)
 
     def held_by(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
         """Return what the rules give and what is forced."""

@@ -49,8 +49,12 @@ def evolve(state: TreeState, fact: TreeFact) -> TreeState:
 def allowed_tools(config: TreeConfig) -> dict[tuple[str, SessionKind], frozenset[str]]:
     """Return by agent and kind the tools its sessions may hold at most."""
     by_kind = {kind: {row.name for row in config.tools if kind in row.kinds} for kind in SessionKind}
+    removed = () if config.policy is None else config.policy.removed
+    gone = {(each.agent, each.kind): each.tools for each in removed}
     return {
-        (agent.name, kind): frozenset(names if agent.tools is None else names.intersection(agent.tools))
+        (agent.name, kind): frozenset(
+            names if agent.tools is None else names.intersection(agent.tools)
+        ).difference(gone.get((agent.name, kind), ()))
         for agent in reversed(config.agents)
         for kind, names in by_kind.items()
     }

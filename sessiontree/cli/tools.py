@@ -1,0 +1,118 @@
+"""Tools: what ``sessiontree tools`` shows: the table of all tools, and what a policy leaves of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sessiontree.cli.screen import RichScreen
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.kernel.policing import standing_of
+from sessiontree.options import policy_of
+from sessiontree.plugins import installed_tools
+from sessiontree.policy.catalog import CATALOG
+from sessiontree.policy.compiled import CompiledPolicy, compiled
+from sessiontree.policy.explanation import Explanation
+from sessiontree.policy.row import CatalogRow, row_of
+from sessiontree.policy.steps import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whose tools are shown, and under which policy."""
+
+    standing: Standing
+    policy: CompiledPolicy
+    file: Path | None
+    rows: tuple[CatalogRow, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        standing = self.standing
+        return {
+            "kind": str(standing.kind),
+            "agent": standing.agent,
+            "model": standing.model,
+            "group": standing.group,
+            "policy": None if self.file is None else str(self.file),
+            "warnings": list(self.policy.warnings),
+        }
+
+
+def tools(
+    screen: RichScreen,
+    *,
+    explain: str | None,
+    policy: Path | None,
+    as_json: bool,
+    **who: str,
+) -> int:
+    """Show all tools and which of them a session holds, or why it does not hold one; return the exit code.
+
+    With ``as_json`` one object is printed: ``kind``, ``agent``, ``model``, ``group``, ``policy`` (its file or
+    null), ``warnings``, and either ``tools`` (each ``name``, ``label``, ``section``, ``tier``, ``kinds``,
+    ``capabilities``, ``profiles``, ``flags``, ``aliases``, ``plugin``, ``in_openclaw``, ``is_ready``,
+    ``held``) or what :meth:`~sessiontree.policy.explanation.Explanation.to_json` says of one tool, with
+    ``is_ready``.
+
+    Args:
+        screen: Where it is shown.
+        explain: Name of the one tool that is asked about; None = all.
+        policy: File of the owner's lists, JSON or TOML; None = no lists.
+        as_json: Whether a program reads it.
+        who: The session: ``kind``, ``agent``, ``model``, and the ``group`` of its channel.
+
+    Raises:
+        ConfigError: the policy can't be used, or there is no such kind.
+    """
+    if who["kind"] not in set(SessionKind):
+        raise ConfigError(f"--kind {who['kind']!r} is none of {', '.join(SessionKind)}")
+    kind = SessionKind(who["kind"])
+    asked = _ask(standing_of(kind, who["agent"], who["model"], who["group"]), policy)
+    if explain is not None:
+        _explain(screen, asked, asked.policy.explain(explain, asked.standing), as_json=as_json)
+    else:
+        _show(screen, asked, as_json=as_json)
+    return 0
+
+
+def _ask(standing: Standing, file: Path | None) -> _Asked:
+    plugins = (row_of(each.tool, plugin=each.plugin) for each in installed_tools() if each.plugin)
+    rows = (*CATALOG, *plugins)
+    return _Asked(standing, compiled(rows, policy_of(file)), file, rows)
+
+
+def _explain(screen: RichScreen, asked: _Asked, found: Explanation, *, as_json: bool) -> None:
+    is_ready = any(row.name == found.tool and row.is_ready for row in asked.rows)
+    if as_json:
+        screen.raw(dump_json({**asked.to_json(), **found.to_json(), "is_ready": is_ready}))
+        return
+    screen.line(str(found) + ("" if is_ready or not found.kept else ", once there is such a tool"))
+    _warn(screen, asked)
+
+
+def _show(screen: RichScreen, asked: _Asked, *, as_json: bool) -> None:
+    kept = asked.policy.decide(asked.standing).kept
+    held = {row.name for row in asked.rows if row.is_ready and row.name in kept}
+    if as_json:
+        listed = [{**row.to_json(), "held": row.name in held} for row in asked.rows]
+        screen.raw(dump_json({**asked.to_json(), "tools": listed}))
+        return
+    header = ("tool", "section", "tier", "kinds", "needs", "profiles", "flags", "also called", "held")
+    screen.table(header, [_cells(row, held) for row in asked.rows])
+    screen.line(f"a {asked.standing.kind} of agent {asked.standing.agent!r} holds {len(held)} of them")
+    _warn(screen, asked)
+
+
+def _cells(row: CatalogRow, held: set[str]) -> tuple[str, ...]:
+    members = row.to_json()
+    listed = [", ".join(members[name]) for name in ("kinds", "capabilities", "profiles", "flags", "aliases")]
+    said = "to come" if not row.is_ready else "yes" if row.name in held else "no"
+    return (row.name, row.section, row.tier.label, *listed, said)
+
+
+def _warn(screen: RichScreen, asked: _Asked) -> None:
+    for warning in asked.policy.warnings:
+        screen.line(f"beware: {warning}")
