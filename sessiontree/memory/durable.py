@@ -9,9 +9,11 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-_FOLDERS: Final = ("data", "_deletions", "_indices", "_transactions", "_versions")
+_FOLDERS: Final = ("data", "_deletions", "_indices", "_versions")
+"""What a version is read from; ``_transactions`` only settles conflicts of writers that are alive."""
+_State: TypeAlias = tuple[str, int | None, int]
 
 
 def keep(path: Path) -> None:
@@ -39,30 +41,45 @@ class DurableFolder:
     def __init__(self, table: Path, sync: Callable[[Path], None] = keep) -> None:
         self._table = table
         self._keep = sync
-        self._known: dict[str, frozenset[str]] = {}
+        self._kept: dict[str, frozenset[_State]] = {}
 
     def sync(self) -> None:
-        """Send every file that appeared since to the disk, then the folders that name them.
+        """Have the disk keep every file that appeared or grew since, and the folders that name new ones.
 
         Raises:
             OSError: the disk refuses.
         """
+        kept: dict[str, frozenset[_State]] = {}
         for name in _FOLDERS:
-            self._sync_below(self._table / name)
-        self._keep(self._table)
+            self._sync_below(self._table / name, kept)
+        if self._kept.keys() != kept.keys():
+            self._keep(self._table)
+        self._kept = kept
 
-    def _sync_below(self, folder: Path) -> None:
+    def _sync_below(self, folder: Path, kept: dict[str, frozenset[_State]]) -> None:
         try:
             with os.scandir(folder) as entries:
-                found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+                found = frozenset(_state(entry) for entry in entries)
         except FileNotFoundError:
             return
-        fresh = found.keys() - self._known.get(str(folder), frozenset())
-        for name in fresh:
-            if found[name]:
-                self._sync_below(folder / name)
-            else:
+        before = self._kept.get(str(folder), frozenset())
+        for name, size, _ in found:
+            if size is None:
+                self._sync_below(folder / name, kept)
+        for name, size, _ in found - before:
+            if size is not None:
                 self._keep(folder / name)
-        if fresh:
+        if found - before:
             self._keep(folder)
-        self._known[str(folder)] = frozenset(found)
+        kept[str(folder)] = found
+
+
+def _state(entry: os.DirEntry[str]) -> _State:
+    """Return a file's name, size and time: one that is still written is not the one that was kept."""
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            return entry.name, None, 0
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return entry.name, 0, 0
+    return entry.name, status.st_size, status.st_mtime_ns

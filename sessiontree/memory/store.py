@@ -345,9 +345,10 @@ class MemoryStore:
         return np.flatnonzero(mask)
 
     async def _tidy(self) -> None:
-        await self._shelf.table.optimize()
         writer = self._writing()
+        await self._shelf.table.optimize()
         await writer.sync()
+        await self._shelf.table.prune()
         if len(self._shelf.mirror) > self._shelf.ann_above and self._shelf.mirror.matrix is not None:
             await self._shelf.table.index_vectors()
         await writer.run(self._shelf.tidy)

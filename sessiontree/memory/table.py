@@ -121,7 +121,12 @@ class RecordTable:
                 await self._table.delete(f"{ROW_ID} IN ({','.join(map(str, part))})")
 
     async def optimize(self) -> None:
-        """Merge small files, bring indexes up to date, remove what old versions alone hold."""
+        """Merge small files and bring indexes up to date."""
+        with typed_writes(self._place):
+            await self._table.optimize()
+
+    async def prune(self) -> None:
+        """Remove what old versions alone hold; only once the newest has reached the disk."""
         with typed_writes(self._place):
             await self._table.optimize(cleanup_older_than=OLD_VERSIONS_FOR)
 
