@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import sys
+from pathlib import Path
 
 from sessiontree.contracts.errors import ToolError
 from tests.outbound.sites import Site, local_web
 
 
-def peak_bytes() -> int:
-    """Return the most memory this process was resident with so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def resident_bytes(field: str) -> int:
+    """Return what the kernel counts as ``VmRSS``, resident now, or ``VmHWM``, its peak since it was reset.
+
+    Not ``ru_maxrss``: that is the peak of whoever started this process, too.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (kilobytes,) = [line.split()[1] for line in lines if line.startswith(f"{field}:")]
+    return int(kilobytes) * 1024
+
+
+def forget_peak() -> None:
+    """Begin the peak anew, with what is resident now."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 async def measure(ports: list[int]) -> dict[int, dict[str, object]]:
@@ -25,12 +35,17 @@ async def measure(ports: list[int]) -> dict[int, dict[str, object]]:
     web = local_web(*sites, read_timeout_s=2, total_timeout_s=4)
     found: dict[int, dict[str, object]] = {}
     for site in sites:
-        before, size, error = peak_bytes(), 0, ""
+        forget_peak()
+        before, size, error = resident_bytes("VmRSS"), 0, ""
         try:
             size = len((await web.get(site.url)).body)
         except ToolError as failure:
             error = str(failure)
-        found[site.port] = {"grown_bytes": peak_bytes() - before, "body_bytes": size, "error": error}
+        found[site.port] = {
+            "grown_bytes": resident_bytes("VmHWM") - before,
+            "body_bytes": size,
+            "error": error,
+        }
     return found
 
 
