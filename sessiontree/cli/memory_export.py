@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sessiontree.cli.memory_place import MemoryPlace
+from sessiontree.cli.memory_records import counted
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
@@ -56,7 +57,7 @@ def export(
     if as_json:
         screen.raw(dump_json({"uri": place.uri, "file": str(path), **asdict(told)}))
     else:
-        screen.line(f"{told.records:,} records and {told.finished:,} finished trees exported to {path}")
+        screen.line(f"{_told(told)} exported to {path}")
     return 0
 
 
@@ -94,9 +95,12 @@ def import_(
     if as_json:
         screen.raw(dump_json({"uri": place.uri, **asdict(told)}))
     else:
-        records = f"{told.records:,} records imported, {told.added:,} of them new"
-        screen.line(f"{records}, and {told.finished:,} finished trees")
+        screen.line(f"{_told(told)} imported, {counted(told.added, 'record')} of them new")
     return 0
+
+
+def _told(told: Exported | Imported) -> str:
+    return f"{counted(told.records, 'record')} and {counted(told.finished, 'finished tree')}"
 
 
 async def _write(place: MemoryPlace, out: BinaryIO) -> Exported:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sessiontree.cli.memory_place import MemoryPlace
-from sessiontree.cli.memory_records import show_records
+from sessiontree.cli.memory_records import counted, show_records
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
@@ -60,7 +60,7 @@ def forget(  # noqa: PLR0913 - each option is a parameter
     if as_json:
         screen.raw(dump_json({"uri": place.uri, "forgotten": list(ids)}))
     else:
-        screen.line(f"{len(ids):,} records forgotten")
+        screen.line(f"{counted(len(ids), 'record')} forgotten")
     return 0
 
 
@@ -80,7 +80,7 @@ def _agrees(screen: RichScreen, found: Sequence[MemoryRecord]) -> bool:
     show_records(screen, found[:_SHOWN])
     if len(found) > _SHOWN:
         screen.line(f"… and {len(found) - _SHOWN:,} more")
-    screen.line(f"forget {len(found):,} records? [y/N]")
+    screen.line(f"forget {counted(len(found), 'record')}? [y/N]")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 

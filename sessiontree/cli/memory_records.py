@@ -84,7 +84,7 @@ def search(  # noqa: PLR0913 - each option is a parameter
         return 0
     for hit in hits:
         _show(screen, f"{hit.score:.2f}", hit.record, _MOST_LINES)
-    screen.line(f"{_count(len(hits), 'record')} found in {place.uri}")
+    screen.line(f"{counted(len(hits), 'record')} found in {place.uri}")
     return 0
 
 
@@ -129,7 +129,7 @@ def show_list(  # noqa: PLR0913 - each option is a parameter
         screen.raw(dump_json(told))
         return 0
     show_records(screen, newest)
-    screen.line(f"{len(newest):,} of {_count(total, 'record')} in {place.uri}, embedded by {identity}")
+    screen.line(f"{len(newest):,} of {counted(total, 'record')} in {place.uri}, embedded by {identity}")
     return 0
 
 
@@ -140,6 +140,11 @@ def show_records(screen: RichScreen, records: Iterable[MemoryRecord]) -> None:
         _show(screen, at, record, 1)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with what it counts."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _show(screen: RichScreen, prefix: str, record: MemoryRecord, most_lines: int) -> None:
     source = "" if record.source is None else f" {record.source}"
     by = f"{record.scope.tree_id}:{record.scope.session}, {record.trust}"
@@ -148,15 +153,11 @@ def _show(screen: RichScreen, prefix: str, record: MemoryRecord, most_lines: int
     for line in lines[:most_lines]:
         screen.line(f"     {_cut(line)}")
     if len(lines) > most_lines:
-        screen.line(f"     … {_count(len(lines) - most_lines, 'more line')}")
+        screen.line(f"     … {counted(len(lines) - most_lines, 'more line')}")
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _types(given: Sequence[str]) -> tuple[RecordType, ...]:

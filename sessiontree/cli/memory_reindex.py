@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessiontree.cli.memory_place import MemoryPlace, embedder_named
+from sessiontree.cli.memory_records import counted
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.memory.reindex import reindex as reindex_store
@@ -35,7 +36,6 @@ def reindex(
     if as_json:
         screen.raw(dump_json({"uri": place.uri, **asdict(done)}))
     else:
-        screen.line(
-            f"{done.records:,} records in {place.uri} embedded by {done.after}, before by {done.before}"
-        )
+        records = counted(done.records, "record")
+        screen.line(f"{records} in {place.uri} embedded by {done.after}, before by {done.before}")
     return 0

@@ -132,7 +132,7 @@ def test_an_export_is_imported_elsewhere(ask: Ask, program: Program, tmp_path: P
     assert (done["records"], done["finished"], done["file"]) == (4, 1, str(path))
     assert done["by_type"] == {"decision": 1, "fact": 1, "free": 1, "preference": 1}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "4 records and 1 finished trees exported" in ask("export", path).out
+    assert "4 records and 1 finished tree exported" in ask("export", path).out
     streamed = ask("export").out
     assert [json.loads(line) for line in streamed.splitlines()[1:-1]] == [
         json.loads(line) for line in path.read_text().splitlines()[1:-1]
@@ -241,7 +241,7 @@ def test_forgotten_by_condition(ask: Ask) -> None:
         ids[2],
     ]
     assert texts(ask) == [HOSTILE]
-    assert ask("forget", "--tree", "t1", "--yes").lines == ["1 records forgotten"]
+    assert ask("forget", "--tree", "t1", "--yes").lines == ["1 record forgotten"]
     assert texts(ask) == []
 
 
