@@ -149,7 +149,7 @@ def _scheme_of(url: str) -> str:
         raise _invalid(f"{url[:200]!r} is no web address: it begins with neither http:// nor https://")
     scheme = found[1].lower()
     if scheme not in DEFAULT_PORTS:
-        raise denied(f"{scheme}: addresses are not fetched; only http and https are")
+        raise denied(f"{scheme[:20]}: addresses are not fetched; only http and https are")
     if url[found.end() : found.end() + 2] != "//":
         raise _invalid(f"{url[:200]!r} is no web address: {scheme}: is not followed by //")
     return scheme
@@ -171,7 +171,9 @@ def _host_and_port(netloc: str, text: str) -> tuple[str, int | None]:
 def _ipv6(host: str) -> str:
     inner = host.removeprefix("[").removesuffix("]")
     if "%" in inner:
-        raise denied(f"{host!r} has a zone: it is an address of this machine's own links, not of the web")
+        raise denied(
+            f"{host[:60]!r} has a zone: it is an address of this machine's own links, not of the web"
+        )
     try:
         if not host.endswith("]"):
             raise AddressValueError("text after the bracket")

@@ -16,7 +16,7 @@ from typing import Final
 
 import httpcore
 
-from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.ports import Page
 from sessiontree.outbound.address import WebAddress, denied, join_address
 from sessiontree.outbound.body import ACCEPTED, Body
@@ -113,7 +113,7 @@ class WebClient:
             headers = _headers(response.headers)
             location = headers.get("location")
             if response.status in REDIRECTS and location is not None:
-                return join_address(address, location)
+                return _led_on(address, location)
             body = Body(headers.get("content-encoding", ""), max_bytes=max_bytes)
             async for piece in _pieces(response):
                 if not body.take(piece):
@@ -151,6 +151,14 @@ class WebClient:
                 "timeout": {"connect": self._bounds.connect_timeout_s, "read": wait_s, "write": wait_s}
             },
         )
+
+
+def _led_on(address: WebAddress, location: str) -> WebAddress:
+    try:
+        return join_address(address, location)
+    except ValidationError as error:
+        # The server's fault and not the caller's, and not to be told in the server's words.
+        raise ExecutionError(f"{address.shown} leads on to something that is no web address") from error
 
 
 def _pieces(response: httpcore.Response) -> AsyncIterable[bytes]:
