@@ -7,6 +7,7 @@ what it knows it was told by tools.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage
@@ -89,13 +90,15 @@ def _result_of(step: Step) -> ToolResultMessage:
 
 def _best(talk: Conversation, question: Question, outdated: frozenset[str]) -> list[tuple[float, Found]]:
     """Return what the searches found, best first, without what is worth far less than the best."""
-    best: dict[tuple[str, str], Found] = {}
-    for step in talk.named(_SEARCH):
+    found: dict[tuple[str, str], Found] = {}
+    whole, *parts = talk.named(_SEARCH)
+    for one in found_in(_result_of(whole), outdated):
+        found.setdefault((one.source, one.text), one)
+    for step in parts:
         for one in found_in(_result_of(step), outdated):
-            known = best.get((one.source, one.text))
-            if known is None or known.score < one.score:
-                best[one.source, one.text] = one
-    places = ranked(best.values(), question)
+            # what memory thinks of a single word says nothing of the whole question
+            found.setdefault((one.source, one.text), replace(one, score=0.0))
+    places = ranked(found.values(), question)
     return [(worth, one) for worth, one in places if worth >= _WORST * places[0][0]]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sessiontree.survey.identifiers import has_inner_words, words_of
+from sessiontree.survey.kin import kin_of
 
 MAX_QUESTION_CHARS = 2_000
 MAX_WORDS = 12
@@ -39,6 +41,8 @@ class Question:
     text: str
     words: tuple[str, ...]
     """Those that count, in small letters, each once, in order."""
+    pairs: tuple[tuple[str, str], ...]
+    """Words that count and stand side by side."""
     names: tuple[str, ...]
     """Identifiers as they were written, such as ``maxRetries`` or ``Cache.get``."""
     about_tests: bool
@@ -55,6 +59,7 @@ def question_of(text: str) -> Question:
     return Question(
         text,
         counting[:MAX_WORDS],
+        tuple(pair for pair in pairwise(said) if set(pair) <= set(counting)),
         names[:MAX_WORDS],
         not _ABOUT_TESTS.isdisjoint(said),
         not _ABOUT_PROSE.isdisjoint(said),
@@ -62,9 +67,9 @@ def question_of(text: str) -> Question:
 
 
 def queries_of(question: Question) -> tuple[str, ...]:
-    """Return what memory is asked: all words together, each name, each word alone; each once, in order."""
+    """Return what memory is asked: all words together, each name, each word with its kin; none twice."""
     together = " ".join((*question.names, *question.words))
-    return _once((together, *question.names, *question.words))
+    return _once((together, *question.names, *(" ".join((word, *kin_of(word))) for word in question.words)))
 
 
 def _is_name(word: str) -> bool:

@@ -10,24 +10,32 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sessiontree.survey.entry import named_in, summary_of
 from sessiontree.survey.identifiers import words_of
+from sessiontree.survey.kin import kin_stems
 from sessiontree.survey.question import Question
 from sessiontree.survey.stems import stem
 
-_NAME, _SUMMARY, _AROUND, _FILE, _HEAD, _FOLDER, _REST = 1.0, 0.8, 0.7, 0.6, 0.45, 0.35, 0.25
+_NAME, _SUMMARY, _AROUND, _FILE, _PROSE, _FOLDER, _REST = 1.0, 0.8, 0.7, 0.6, 0.45, 0.35, 0.25
 """What a word of the question is worth by where it stands: own name, summary, the names around, file name,
-head, folders, lists."""
+a section's text, folders, head and lists."""
 _SECOND = 0.25
 """What a word is worth of standing in a second place too."""
 _MEMORY = 0.35
 """What memory's own order is worth beside all words together."""
+_TOGETHER = 0.25
+"""What it is worth that words stand together as they do in the question."""
+_TOLD = 0.7
+"""What a place is worth after each better one with the same name and summary."""
+_KIN = 0.6
+"""What a word is worth that often stands for the one asked for."""
 _ALIKE = 0.7
 """What a word of the same beginning is worth."""
 _ALIKE_CHARS = 5
 _TESTS = frozenset(("test", "tests", "testing", "spec", "specs", "fixtures", "conftest", "testdata"))
-_BESIDE_TESTS, _FOR_FILES, _FOR_PROSE, _FOR_SCRIPTS = 0.6, 0.85, 0.75, 0.85
+_BESIDE_TESTS, _FOR_FILES, _FOR_PROSE, _FOR_SCRIPTS = 0.5, 0.85, 0.75, 0.85
 _SCRIPTS = frozenset(
     ("benchmarks", "benchmark", "examples", "example", "demo", "scripts", "docs", "vendor", "_vendor")
 )
@@ -45,7 +53,7 @@ class Found:
     text: str
     """The record's."""
     score: float
-    """The best memory gave it, 0 to 1."""
+    """What memory gave it for the whole question, 0 to 1."""
 
     @property
     def kind(self) -> str:
@@ -70,13 +78,32 @@ def ranked(found: Iterable[Found], question: Question) -> list[tuple[float, Foun
     common = Counter(word for _, where in places for word in wanted if word in where)
     weights = {word: math.log(1 + (len(places) + 1) / (common[word] + 0.5)) for word in wanted}
     worth = [(_worth(one, where, weights, question), one) for one, where in places]
-    return sorted(worth, key=lambda item: (-item[0], item[1].source))
+    return _each_once(sorted(worth, key=lambda item: (-item[0], item[1].source)))
+
+
+def _each_once(best: list[tuple[float, Found]]) -> list[tuple[float, Found]]:
+    """Return the places in a new order: of those with one name and summary the first alone stays in place."""
+    told: Counter[tuple[str, str]] = Counter()
+    lowered = []
+    for worth, one in best:
+        said = one.name.rpartition(".")[2], summary_of(one.text)
+        lowered.append((worth * _TOLD ** told[said], one))
+        told[said] += 1
+    return sorted(lowered, key=lambda item: (-item[0], item[1].source))
 
 
 def _worth(one: Found, where: Mapping[str, float], weights: Mapping[str, float], question: Question) -> float:
     total = sum(weights.values()) or 1.0
-    covered = sum(weight * _standing(word, where) for word, weight in weights.items()) / total
-    worth = (covered + _MEMORY * one.score) / (1 + _MEMORY)
+    kin = kin_stems(weights)
+    standing = {
+        word: max([_standing(word, where), *(_KIN * where.get(other, 0.0) for other in kin[word])])
+        for word in weights
+    }
+    covered = sum(weight * standing[word] for word, weight in weights.items()) / total
+    there = sum(weight for word, weight in weights.items() if standing[word]) / total
+    together = _together(one, question)
+    covered *= (1 + there) / 2
+    worth = (covered + _MEMORY * one.score + _TOGETHER * together) / (1 + _MEMORY + _TOGETHER)
     if any(
         name.lower() in {one.name.lower(), one.name.rpartition(".")[2].lower()} for name in question.names
     ):
@@ -91,6 +118,15 @@ def _worth(one: Found, where: Mapping[str, float], weights: Mapping[str, float],
     if one.kind == "section" and not question.about_prose:
         worth *= _FOR_PROSE
     return worth
+
+
+def _together(one: Found, question: Question) -> float:
+    """Return which share of the question's neighbours are neighbours in name or summary too."""
+    if not question.pairs:
+        return 0.0
+    said = [stem(word) for word in words_of(f"{one.name} {summary_of(one.text)}")]
+    there = set(pairwise(said))
+    return sum((stem(a), stem(b)) in there for a, b in question.pairs) / len(question.pairs)
 
 
 def _standing(word: str, where: Mapping[str, float]) -> float:
@@ -110,7 +146,7 @@ def _places_of(one: Found) -> dict[str, float]:
     folder, _, file = one.path.rpartition("/")
     fields: Sequence[tuple[float, Collection[str]]] = (
         (_NAME, words_of(own) if one.kind != "section" else words_of(name)),
-        (_SUMMARY, words_of(summary_of(one.text))),
+        (_SUMMARY if one.kind != "section" else _PROSE, words_of(summary_of(one.text))),
         (_AROUND, words_of(around)),
         (_FILE, words_of(file)),
         (_FOLDER, words_of(folder)),

@@ -72,8 +72,8 @@ class RememberFiles(Tool[RememberFilesParams]):
     """Stores a record per definition, section and file, each with the lines it comes from, as foreign text.
 
     A file that can't be read has none; the survey names it as a problem already. One whose name holds what is
-    invisible has none either, because it could not be cited; what it would have counts as dropped. A call that is repeated
-    stores under the same keys, group by group, so nothing is there twice.
+    invisible has none either, because it could not be cited; what it would have counts as dropped. A call
+    that is repeated stores under the same keys, group by group, so nothing is there twice.
     """
 
     name: ClassVar[str] = "remember_files"

@@ -16,7 +16,7 @@ _ENDINGS = (
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """Return a word without its ending: ``retries``, ``retry`` and ``retried`` give the same.
+    """Return a word without its ending: ``parsing``, ``parser`` and ``parses`` give the same.
 
     Words of three letters and fewer stay as they are.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import sqlite3
@@ -12,6 +13,7 @@ import pytest
 
 from tests.cli.ground import count, counted, make_ground
 from tests.cli.program import LONGEST_S, Program, read_until
+from tests.cli.recollection import remembered
 
 pytestmark = pytest.mark.slow
 
@@ -90,6 +92,8 @@ def test_killed_survey_is_finished_by_resume(program: Program, wide: Path, tmp_p
     assert any(line.startswith("so far ") for line in done.lines)
     assert (wide / "SURVEY.md").read_text() == expected
     assert len(tree_of(program, state)["sessions"]) == 1 + 2 * (FOLDERS + 1)
+    # what was stored before the kill is stored once
+    assert asyncio.run(remembered(state)) == asyncio.run(remembered(tmp_path / "other"))
 
 
 def test_survey_with_a_damaged_end_is_finished_by_resume(

@@ -52,7 +52,11 @@ def test_second_survey_removes_the_first_in_one_approval(program: Program, groun
     assert (ground / "SURVEY.md").read_text() == first
     (approval,) = last_tree(program, state)["approvals"]
     assert (approval["tool"], approval["session"]) == ("remove_survey", "main")
-    assert approval["arguments"] == {"path": "SURVEY.md"}
+    arguments = approval["arguments"]
+    assert (arguments["path"], len(arguments["trees"])) == ("SURVEY.md", 1)
+    # of each file its own, and one for each function
+    counts = count(ground)
+    assert arguments["records"] == counts.files + counts.functions
     assert (approval["decision"], approval["by"]) == ("approved", "mode")
 
 

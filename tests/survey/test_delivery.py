@@ -18,6 +18,8 @@ EARLIER: Words = {"path": "SURVEY.md", "exists": True, "is_report": True}
 OTHER: Words = {"path": "SURVEY.md", "exists": True, "is_report": False}
 REMOVED: Words = {"removed": "SURVEY.md", "bytes": 9}
 WRITTEN: Words = {"path": "SURVEY.md", "bytes": 9, "created": True}
+REMEMBERED: Words = {"files": 2, "records": 5, "dropped": 1}
+KNOWN: list[Any] = [{"tree": "t1", "records": 5}, {"tree": "t2", "records": 7}]
 EMPTY_PLAN: Words = {
     "folders": [],
     "next": None,
@@ -176,3 +178,100 @@ def test_pending_approval_is_waited_for(talk: Talk) -> None:
     talk.only_call("find_survey")
     talk.answer(ABSENT)
     writes(talk)
+
+
+@pytest.fixture
+def remembering() -> Talk:
+    """Main, with one folder gathered and put into memory, looking what stands in the report's place."""
+    talk = Talk(SessionKind.MAIN, SurveyOrder(name="place", out="SURVEY.md"))
+    talk.reply()
+    talk.answer({**EMPTY_PLAN, "folders": [{"folder": "a", "files": 2, "groups": 1}], "files": 2})
+    talk.calls()
+    talk.answer({"status": "accepted", "session_id": "main/b1", "kind": "branch"})
+    talk.answer(REMEMBERED)
+    talk.reply()
+    talk.hear_child("main/b1", output={"files": 2, "folders": {"a": {"files": 2}}})
+    talk.only_call("find_survey")
+    return talk
+
+
+def marks(talk: Talk) -> None:
+    """What was put into memory is marked as a survey's."""
+    arguments = talk.only_call("memory_store")
+    assert arguments == {
+        "text": "survey of place: 5 records of 2 files",
+        "type": "fact",
+        "source": "sessiontree:survey",
+    }
+
+
+def test_what_is_in_memory_is_marked_before_the_last_word(remembering: Talk) -> None:
+    """The mark comes when the report stands; the last word tells the amounts."""
+    remembering.answer(ABSENT)
+    writes(remembering)
+    remembering.answer(WRITTEN)
+    marks(remembering)
+    remembering.answer("stored")
+    word = last_word(remembering)
+    assert (word.survey, word.records, word.records_dropped, word.memory_problem) == ("written", 5, 1, "")
+
+
+def test_mark_that_fails_is_told(remembering: Talk) -> None:
+    """The survey is written all the same."""
+    remembering.answer(ABSENT)
+    remembering.reply()
+    remembering.answer(WRITTEN)
+    remembering.reply()
+    remembering.refuse("error", "memory: the disk is full")
+    word = last_word(remembering)
+    assert (word.survey, word.memory_problem) == ("written", "memory: the disk is full")
+
+
+@pytest.mark.parametrize("report", [EARLIER, ABSENT])
+def test_earlier_records_go_with_the_report_in_one_call(remembering: Talk, report: Words) -> None:
+    """The one removal names path, trees and how many records; also where the report is gone already."""
+    remembering.answer({**report, "surveys": KNOWN})
+    assert remembering.only_call("remove_survey") == {
+        "path": "SURVEY.md",
+        "trees": ["t1", "t2"],
+        "records": 12,
+    }
+    remembering.answer({**REMOVED, "records": 12})
+    writes(remembering)
+
+
+@pytest.mark.parametrize(("report", "end"), [(EARLIER, "kept"), (ABSENT, "written")])
+def test_denied_removal_keeps_earlier_records_and_marks_the_new_ones(
+    remembering: Talk, report: Words, end: str
+) -> None:
+    """A no leaves the earlier survey whole; where no report stands the new one is written all the same."""
+    found = {**report, "surveys": KNOWN}
+    remembering.answer(found)
+    remembering.reply()
+    remembering.refuse("error", "remove_survey was denied by person", tier="Elevated")
+    if end == "written":
+        remembering.only_call("find_survey")
+        remembering.answer(found)
+        writes(remembering)
+        remembering.answer(WRITTEN)
+    marks(remembering)
+    remembering.answer("stored")
+    assert last_word(remembering).survey == end
+
+
+def test_session_without_memory_marks_nothing() -> None:
+    """Where every store was denied there is nothing to mark, and nothing is wrong."""
+    talk = Talk(SessionKind.MAIN, SurveyOrder(name="place", out="SURVEY.md"))
+    talk.reply()
+    talk.answer({**EMPTY_PLAN, "folders": [{"folder": "a", "files": 2, "groups": 1}], "files": 2})
+    talk.calls()
+    talk.answer({"status": "accepted", "session_id": "main/b1", "kind": "branch"})
+    talk.refuse("error", "main holds no memory_writer", tier="Workspace")
+    talk.reply()
+    talk.hear_child("main/b1", output={"files": 2, "folders": {"a": {"files": 2}}})
+    talk.reply()
+    talk.answer(ABSENT)
+    talk.reply()
+    talk.answer(WRITTEN)
+    word = last_word(talk)
+    assert (word.survey, word.records, word.problems) == ("written", 0, 0)

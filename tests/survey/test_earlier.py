@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.memory import NewRecord
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.survey.earlier import FindSurvey
+from sessiontree.survey.earlier import EarlierSurvey, FindSurvey
+from sessiontree.survey.mark import MARK, mark_text
 from sessiontree.survey.report import MARKER
 from sessiontree.testing.context import call_tool, make_context
+from sessiontree.testing.memory import SCOPE, PlainMemory
 
 MakeTree = Callable[[Mapping[str, str | bytes]], Path]
 
@@ -49,3 +53,18 @@ def test_looking_is_harmless() -> None:
     """It changes nothing, and only Main, who writes the report, holds it."""
     assert FindSurvey.tier is PermissionTier.READ_ONLY
     assert frozenset({SessionKind.MAIN}) == FindSurvey.kinds
+
+
+async def test_what_memory_knows_is_told(make_tree: MakeTree) -> None:
+    """Surveys that left records are named; a memory that fails is told and costs nothing else."""
+    root = make_tree({})
+    memory = PlainMemory()
+    await memory.store([NewRecord(mark_text("x", 8, 2), "fact", MARK)], key="b")
+    result = await call_tool(FindSurvey(), make_context(root, memory=memory), path="SURVEY.md")
+    found = EarlierSurvey.model_validate(result.output)
+    assert [(one.tree, one.records) for one in found.surveys] == [(SCOPE.tree_id, 8)]
+    memory.failure = MemoryFailed("there", "its files are gone")
+    result = await call_tool(FindSurvey(), make_context(root, memory=memory), path="SURVEY.md")
+    found = EarlierSurvey.model_validate(result.output)
+    assert (found.exists, found.surveys) == (False, ())
+    assert "its files are gone" in found.memory_problem
