@@ -13,7 +13,7 @@ from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.errors import HostLost
-from sessiontree.kernel.memory_words import Ended, MemoryRight, Whose
+from sessiontree.kernel.memory_words import Ended, MemoryRight, Told
 
 LAST_WORDS_S = 2.0
 
@@ -63,10 +63,10 @@ class RemoteServices:
         """Say that memory begins, in a process of that id."""
         await self._ask(self._key, "begun", pid)
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
         """Say for each grant whom it stands for."""
-        answers: Sequence[Whose] = await self._ask(self._key, "whose", tuple(wanted))
-        return answers
+        told: Told = await self._ask(self._key, "whose", tuple(wanted))
+        return told
 
     async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return those trees of the journal whose Main has completed."""

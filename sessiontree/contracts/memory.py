@@ -23,6 +23,8 @@ MAX_SOURCE_CHARS: Final = 4_096
 MAX_STORED_AT_ONCE: Final = 1_000
 """Most records of one store."""
 MAX_HITS: Final = 100
+MEMORY_SCHEME: Final = "memory:"
+"""How the address of a record begins, in the artifacts of what stored it; its id follows."""
 
 _SOURCE = re.compile(r"(?P<path>.+?)(?:#L(?P<first>[1-9]\d{0,8})(?:-L(?P<last>[1-9]\d{0,8}))?)?", re.DOTALL)
 

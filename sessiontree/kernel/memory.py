@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import MemoryFailed, MemoryLocked
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.kernel.memory_checks import check_limit, check_new, check_query, check_selection
 from sessiontree.kernel.memory_grants import MemoryGrants
-from sessiontree.kernel.memory_words import Ended, MemoryStore, Supervision
+from sessiontree.kernel.memory_words import Ended, MemoryRight, MemoryStore, Supervision, Whose
 from sessiontree.kernel.reports import ActorRow
 
 LOCK_PATIENCE_S: Final = 3.0
@@ -38,7 +38,7 @@ class MemoryCore:
         self._place = place
         self._open_store = open_store
         self._supervision = supervision
-        self._grants = MemoryGrants(supervision.whose)
+        self._grants = MemoryGrants(self._whose)
         self._opening: asyncio.Future[MemoryStore] | None = None
         self._closed = False
         self._unfinished: set[str] = set()
@@ -52,14 +52,14 @@ class MemoryCore:
         """Return the records that fit a query best, of those the grant's session sees."""
         check_query(query)
         scope = await self._grants.recall(grant)
-        return await (await self._opened()).search(query, scope)
+        return await (await self._reading()).search(query, scope)
 
     async def select(self, grant: str, selection: Selection, limit: int) -> list[MemoryRecord]:
         """Return the records a selection names, of those the grant's session sees."""
         check_selection(selection)
         check_limit(limit)
         scope = await self._grants.recall(grant)
-        return await (await self._opened()).select(selection, scope, limit)
+        return await (await self._reading()).select(selection, scope, limit)
 
     async def store(self, grant: str, records: Sequence[NewRecord], key: str) -> list[str]:
         """Store records for the grant's session, once for a key; durable when this returns."""
@@ -112,6 +112,19 @@ class MemoryCore:
             await asyncio.wait([self._opening])
             if not self._opening.cancelled() and self._opening.exception() is None:
                 await self._opening.result().close()
+
+    async def _whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+        told = await self._supervision.whose(wanted)
+        for end in told.ended:
+            self.ended(end)
+        return told.answers
+
+    async def _reading(self) -> MemoryStore:
+        """Return the store once every tree is marked that is known to have ended."""
+        store = await self._opened()
+        if self._marking:
+            await asyncio.wait(set(self._marking))
+        return store
 
     async def _opened(self) -> MemoryStore:
         """Return the store, opened once for all who wait; what failed is tried again by who comes next."""

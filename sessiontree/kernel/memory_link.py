@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sessiontree.kernel.memory_words import Ended, MemoryProcess, MemoryRight, Whose
+from sessiontree.kernel.memory_words import Ended, MemoryProcess, MemoryRight, Told, Whose
 from sessiontree.kernel.reports import ActorRow
 
 NAME = "memory"
@@ -25,6 +25,8 @@ class MemoryLink:
         self._pid = 0
         self._told: set[str] = set()
         """Grants it may have kept."""
+        self._ended: list[Ended] = []
+        """Trees whose end it may not have heard of yet."""
 
     def way(self) -> Any:
         """Return what hosts need to ask it, starting it if it does not run."""
@@ -36,12 +38,15 @@ class MemoryLink:
         """Hear that it begins, in a process that knows no grant yet."""
         self._pid = pid
         self._told.clear()
+        self._ended.clear()
 
-    def told(self, wanted: Sequence[tuple[str, MemoryRight]], answers: Sequence[Whose]) -> None:
-        """Note what it is being told, so that it hears when that is true no more."""
+    def told(self, wanted: Sequence[tuple[str, MemoryRight]], answers: Sequence[Whose]) -> Told:
+        """Return what it is told, noting it, so that it hears when that is true no more."""
         for (grant, right), answer in zip(wanted, answers, strict=True):
             if right == "recall" and not isinstance(answer, Exception):
                 self._told.add(grant)
+        ended, self._ended = tuple(self._ended), []
+        return Told(answers, ended)
 
     def revoked(self, grant: str) -> None:
         """Say that a grant counts no more."""
@@ -52,6 +57,8 @@ class MemoryLink:
     def ended(self, end: Ended) -> None:
         """Say that a tree's Main has completed; memory that does not run asks when it begins."""
         if self._process is not None:
+            # Also with the next answer: calls of an engine may overtake each other.
+            self._ended.append(end)
             self._process.tell("ended", end)
 
     def actors(self) -> list[ActorRow]:

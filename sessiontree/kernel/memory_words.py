@@ -40,10 +40,21 @@ Whose: TypeAlias = "MemoryScope | Exception"
 """Whom a grant stands for, or why it does not count for what was asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a supervisor answers about grants."""
+
+    answers: Sequence[Whose]
+    """One for each."""
+    ended: tuple[Ended, ...] = ()
+    """Trees that ended before this answer, which memory may not have heard of: whoever asks after a tree has
+    ended finds what it left."""
+
+
 class Supervision(Protocol):
     """What memory asks of its supervisor."""
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
         """Say for each grant whom it stands for now, if it covers the right."""
         ...
 

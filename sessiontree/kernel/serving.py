@@ -20,7 +20,7 @@ from sessiontree.kernel.equipment import Baggage
 from sessiontree.kernel.gateway_link import GatewayLink
 from sessiontree.kernel.link import Transport
 from sessiontree.kernel.memory_link import MemoryLink
-from sessiontree.kernel.memory_words import MemoryProcess, MemoryRight, Whose
+from sessiontree.kernel.memory_words import MemoryProcess, MemoryRight, Told
 from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
 from sessiontree.kernel.settings import ACTING, OBSERVING, Settings, pool_of
@@ -271,10 +271,8 @@ class Serving:
             return await core.ended_of(*given)
         return await self._whose(core, *given)
 
-    async def _whose(self, core: SupervisorCore, wanted: Sequence[tuple[str, MemoryRight]]) -> list[Whose]:
-        answers = await core.whose(wanted)
-        self._memory.told(wanted, answers)
-        return answers
+    async def _whose(self, core: SupervisorCore, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
+        return self._memory.told(wanted, await core.whose(wanted))
 
     def _watch(self, tree_id: str, session: str | None) -> str:
         core, _ = self._opened()

@@ -21,7 +21,7 @@ from sessiontree.kernel.gateway import GatewayCore
 from sessiontree.kernel.host import HostCore, HostEquipment
 from sessiontree.kernel.memory import MemoryCore
 from sessiontree.kernel.memory_opening import open_store
-from sessiontree.kernel.memory_words import Ended, MemoryRight, Whose
+from sessiontree.kernel.memory_words import Ended, MemoryRight, Told
 from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.progress import ProgressHub, ProgressReader
 from sessiontree.kernel.scheduler import PoolSize
@@ -114,9 +114,9 @@ class LocalBackend:
         self.transports.append(transport)
         return transport
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
         """Say for memory whom grants stand for."""
-        return await self.supervisor.whose(wanted)
+        return Told(await self.supervisor.whose(wanted))
 
     async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return for memory those trees whose Main has completed."""

@@ -6,6 +6,7 @@ from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.memory import MEMORY_SCHEME
 from sessiontree.contracts.results import SessionResult
 from sessiontree.schema.result import compile_result
 from sessiontree.session import instructions as todo
@@ -177,8 +178,10 @@ def _offer_stopped(state: SessionState) -> Decision:
 
 
 def _offered(state: SessionState, status: SessionStatus, summary: str, output: object) -> Decision:
+    addresses = [each.uri for each in state.artifacts if each.kind == "reference" and each.uri is not None]
+    records = tuple(uri[len(MEMORY_SCHEME) :] for uri in addresses if uri.startswith(MEMORY_SCHEME))
     result: SessionResult[object] = SessionResult(
-        status, summary, output, tuple(state.artifacts), (), state.usage
+        status, summary, output, tuple(state.artifacts), records, state.usage
     )
     return _offering(result)
 

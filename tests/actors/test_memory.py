@@ -143,6 +143,11 @@ def has_library(pid: int) -> bool:
     return "lancedb" in Path(f"/proc/{pid}/maps").read_text()
 
 
+def is_there(pid: int) -> bool:
+    """Whether a process is there."""
+    return Path(f"/proc/{pid}").exists()
+
+
 async def test_only_memory_loads_its_library(ray_runtime: Runtime, tmp_path: Path) -> None:
     """Neither the supervisor nor any host has the store's library in its process; memory has."""
     async with SessionTree(tmp_path, model=FunctionModel(obey), runtime=ray_runtime) as tree:
@@ -213,6 +218,19 @@ async def test_kills_lose_and_double_nothing(runtime: Runtime, tmp_path: Path) -
     await runtime.close()
     expected = {f"main/b{n}: {step}": 1 for n in range(1, SESSIONS + 1) for step in range(STORES)}
     assert await texts_in(runtime, tree_id) == expected
+
+
+async def test_memory_ends_with_its_supervisor_and_is_there_again(runtime: Runtime, tmp_path: Path) -> None:
+    """The next supervisor starts another one, which finds what was stored."""
+    async with SessionTree(tmp_path, model=FunctionModel(obey), runtime=runtime) as tree:
+        await tree.main.call("memory_store", {"text": "the sky is up"})
+        before = {row.role: row.pid for row in await rows_of(runtime).actors()}
+        os.kill(before["supervisor"], signal.SIGKILL)
+        await tree.main.call("memory_store", {"text": "the sky is blue"})
+        found: Any = (await tree.main.call("memory_search", {"query": "sky"})).details
+        assert len(found["details"]["hits"]) == 2
+        assert (await memory_row(runtime)).pid != before["memory"]
+        assert not is_there(before["memory"])
 
 
 async def kill_until(done: asyncio.Future[Any], runtime: Runtime) -> None:

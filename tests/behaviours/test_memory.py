@@ -207,5 +207,6 @@ async def test_what_a_reply_says_of_memory_is_in_the_transcript(open_tree: Opene
         (message,) = results(tree, branch.session_id)
         stored = json.loads(message.text)
         assert stored["status"] == "stored"
-        (artifact,) = (await branch.result()).artifacts
-        assert artifact.uri == f"memory:{stored['id']}"
+        result = await branch.result()
+        assert result.memory_ids == (stored["id"],)
+        assert [artifact.uri for artifact in result.artifacts] == [f"memory:{stored['id']}"]

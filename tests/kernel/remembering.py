@@ -15,7 +15,7 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.kernel.memory_words import Ended, MemoryRight, Whose
+from sessiontree.kernel.memory_words import Ended, MemoryRight, Told, Whose
 
 
 @dataclass(slots=True)
@@ -101,10 +101,12 @@ class Supervisor:
     """Set with the first question."""
     answer: asyncio.Event | None = None
     """Where set, no question is answered before it."""
+    untold: tuple[Ended, ...] = ()
+    """Whose end it tells with every answer."""
     failure: Exception | None = None
     """Raised instead of saying which trees have ended."""
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Sequence[Whose]:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
         """Answer each."""
         self.questions.append(tuple(wanted))
         self.asked.set()
@@ -116,7 +118,7 @@ class Supervisor:
                 answers.append(error)
         if self.answer is not None:
             await self.answer.wait()
-        return answers
+        return Told(answers, tuple(self.untold))
 
     async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return those that have ended."""

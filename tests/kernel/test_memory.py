@@ -20,7 +20,7 @@ from sessiontree.contracts.errors import (
     ValidationError,
 )
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
+from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.kernel.grants import Grants
 from sessiontree.kernel.memory import MemoryCore
 from sessiontree.kernel.memory_grants import MemoryGrants
@@ -143,7 +143,7 @@ def test_planted_bugs_are_seen(grants: type[MemoryGrants], kind: SessionKind, st
 
     def careless(store: ListStore, supervisor: Supervisor) -> MemoryCore:
         core = core_over(store, supervisor)
-        core._grants = grants(supervisor.whose)
+        core._grants = grants(core._whose)
         return core
 
     with pytest.raises(AssertionError):
@@ -344,6 +344,29 @@ async def test_what_ends_is_marked_if_it_left_anything() -> None:
     await core.close()
     assert store.finished == {"t1": END}
     assert store.is_closed
+
+
+async def test_who_asks_after_an_end_finds_what_was_left() -> None:
+    """The end is told with the answer about the grant, and marked before anything is searched."""
+    store, marking = ListStore(), asyncio.Event()
+
+    class Slow(ListStore):
+        async def mark_finished(self, tree_id: str, **end: Any) -> None:
+            marking.set()
+            await asyncio.sleep(0)
+            await store.mark_finished(tree_id, **end)
+
+        async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
+            assert store.finished == {"t1": END}
+            return []
+
+    slow, supervisor = Slow(), Supervisor(anybody)
+    core = core_over(slow, supervisor)
+    await core.store("token", (RECORD,), "key")
+    supervisor.untold = (END,)
+    assert await core.search("token", MemoryQuery("sky")) == []
+    assert marking.is_set()
+    await core.close()
 
 
 async def test_what_ends_while_the_store_opens_is_marked() -> None:

@@ -160,15 +160,17 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
     assert link.way() == link.way() == "the way"
     assert [(row.name, row.role, row.pid) for row in link.actors()] == [("memory", "memory", 0)]
     link.begun(77)
-    link.told(
+    told = link.told(
         [("a", "recall"), ("b", "remember"), ("c", "recall")],
         [_SCOPE, _SCOPE, SessionClosed("?", "none")],
     )
+    assert told.ended == ()
     for grant in "abca":
         link.revoked(grant)
     link.ended(end)
     (process,) = started
     assert process.told == [("revoked", "a"), ("ended", end)]
+    assert [link.told([], []).ended for _ in range(2)] == [(end,), ()], "it is told once more, in order"
     assert [row.pid for row in link.actors()] == [77]
     await link.close()
     assert process.is_ended

@@ -60,5 +60,5 @@ def test_the_prompt_names_the_tools_the_kind_holds_and_no_other(kind: SessionKin
 
 def test_a_typed_result_is_asked_for() -> None:
     """Only a session whose parent gave a schema is told to reply with JSON."""
-    assert "JSON" in prompt_of(SessionKind.WORKER, typed=True)
-    assert "JSON" not in prompt_of(SessionKind.WORKER)
+    assert "one JSON value" in prompt_of(SessionKind.WORKER, typed=True)
+    assert "one JSON value" not in prompt_of(SessionKind.WORKER)

@@ -9,7 +9,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from sessiontree.contracts.capabilities import MEMORY_WRITER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, MemoryFailed
-from sessiontree.contracts.memory import MAX_SOURCE_CHARS, MAX_TEXT_CHARS, NewRecord, RecordType, Source
+from sessiontree.contracts.memory import (
+    MAX_SOURCE_CHARS,
+    MAX_TEXT_CHARS,
+    MEMORY_SCHEME,
+    NewRecord,
+    RecordType,
+    Source,
+)
 from sessiontree.contracts.params import Trimmed
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.tiers import PermissionTier
@@ -93,5 +100,7 @@ class MemoryStore(Tool[MemoryStoreParams]):
         return ToolResult(
             output={"status": "stored", "id": stored},
             display=f"remembered: {head}{'…' if len(params.text) > SHOWN_CHARS else ''}",
-            artifacts=(Artifact("reference", f"memory record ({params.type})", uri=f"memory:{stored}"),),
+            artifacts=(
+                Artifact("reference", f"memory record ({params.type})", uri=f"{MEMORY_SCHEME}{stored}"),
+            ),
         )
