@@ -268,6 +268,25 @@ def test_time_out_ends_all(tmp_path: Path, nothing_left: Watched) -> None:
     assert 0.5 <= finished.elapsed_s < 10
 
 
+def test_nothing_lives_when_the_result_is_here(tmp_path: Path) -> None:
+    """Not even for a moment: whatever held the pipe's other end is gone, however it ended."""
+    os.mkfifo(tmp_path / "pipe")
+    command = "exec 3>pipe; for i in $(seq 60); do sleep 1000 & done; echo begun; "
+    for rest, timeout_s in (("true", LONG_S), ("kill -9 $$", LONG_S), ("wait", 0.7)):
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            assert run(tmp_path, command + rest, timeout_s=timeout_s).head == "begun\n"
+            assert os.read(reader, 1) == b"", "or BlockingIOError, where somebody holds it still"
+        finally:
+            os.close(reader)
+
+
+def test_no_descriptor_of_the_launchers_reaches_a_command(tmp_path: Path) -> None:
+    """Nobody but the launcher tells how it ended."""
+    told = output_of(tmp_path, "python -c 'import os; print(os.listdir(\"/proc/self/fd\"))'")
+    assert told == "['0', '1', '2', '3']\n", "three, and the listing's own"
+
+
 @pytest.mark.parametrize("moment", ["at once", "started", "running"])
 def test_cancelling_ends_all_within_a_second(tmp_path: Path, nothing_left: Watched, moment: str) -> None:
     """At whatever moment: nothing runs on, no descriptor and no child is left."""
