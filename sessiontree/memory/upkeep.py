@@ -18,8 +18,10 @@ MANY_COMMITS: Final = 100
 FEW_COMMITS: Final = 8
 """So many are worth merging when nothing else is to be done."""
 IDLE_S: Final = 0.25
-_SHARE: Final = 0.1
-"""Most of the time that goes into merging while there are only few commits."""
+SOME_COMMITS: Final = 24
+"""So many slow a search noticeably."""
+_BREAK: Final = 10
+"""Between two mergings of few commits so many times as long passes as one took; of some, once as long."""
 _COMMIT_S: Final = 0.004
 """What a commit costs, about."""
 
@@ -69,10 +71,11 @@ class Upkeep:
             await asyncio.wait([self._task])
 
     def _await_rest(self, after_s: float) -> None:
-        """Tidy after so long without a commit, and not so often that it takes more than its share."""
+        """Tidy after so long without a commit, and not so often that nothing else gets done."""
         self._forget_timer()
         loop = asyncio.get_running_loop()
-        earliest_s = self._ended_at + self._cost_s / _SHARE - time.monotonic()
+        pause_s = self._cost_s * (_BREAK if self._commits < SOME_COMMITS else 1)
+        earliest_s = self._ended_at + pause_s - time.monotonic()
         self._timer = loop.call_later(max(after_s, earliest_s), self._begin)
 
     def _begin(self) -> None:
