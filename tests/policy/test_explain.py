@@ -26,8 +26,8 @@ BRANCH = Standing(SessionKind.BRANCH, is_owner=False, agent="clerk", model="open
 
 PROFILES = {
     "minimal": "session_status",
-    "coding": "read write edit apply_patch exec process memory_search memory_get sessions_list sessions_history "
-    "sessions_send sessions_spawn subagents session_status image find grep",
+    "coding": "read write edit apply_patch exec process memory_search memory_get sessions_list "
+    "sessions_history sessions_send sessions_spawn subagents session_status image find grep",
     "messaging": "sessions_list sessions_history sessions_send session_status message",
 }
 """Seed 001, section 2.2; ``find`` and ``grep`` are this house's."""
@@ -47,7 +47,7 @@ def expansion(entry: str, rows: Mapping[str, CatalogRow]) -> set[str]:
 
 
 def by_hand(config: PolicyConfig, standing: Standing, rows: Mapping[str, CatalogRow]) -> dict[str, str]:
-    """Return tool to the label of the first of the nine that removes it, scope after scope as the seeds say."""
+    """Return tool to the label of the first of the nine that removes it, in the order of the seeds."""
     provider = standing.model.replace(":", "/").lower()
     agent = config.agents.get(standing.agent, ToolPolicy())
 
@@ -75,11 +75,9 @@ def by_hand(config: PolicyConfig, standing: Standing, rows: Mapping[str, Catalog
         scopes.append(("subagent tools.allow", config.subagents))
     steps += [(label, None, lists.allow, lists.deny) for label, lists in scopes]
     gone: dict[str, str] = {}
-    for label, profile, allow, deny in steps:
-        kept = (
-            set(rows) if allow is None and profile is None else set(PROFILES.get(profile or "", "").split())
-        )
-        if profile == "full":
+    for label, included, allow, deny in steps:
+        kept = set(PROFILES.get(included or "", "").split())
+        if included == "full" or (included is None and allow is None):
             kept = set(rows)
         for entry in allow or ():
             kept |= expansion(entry, rows)

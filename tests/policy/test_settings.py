@@ -77,7 +77,7 @@ def test_a_file_that_says_something_else_is_refused(text: str, words: str) -> No
 def test_a_settled_policy_cannot_change() -> None:
     """Configuration is frozen."""
     with pytest.raises(ValueError, match="frozen"):
-        PolicyConfig().strict = True  # type: ignore[misc]
+        PolicyConfig().strict = True
 
 
 SLIPS = [

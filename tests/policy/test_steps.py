@@ -1,4 +1,4 @@
-"""REL-P1 to P6: steps only remove, deny wins, order changes nothing but the reason, an empty list is empty."""
+"""REL-P1 to P6: steps only remove, deny wins, order changes nothing but the reason, empty is empty."""
 
 from __future__ import annotations
 

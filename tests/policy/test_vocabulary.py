@@ -87,7 +87,7 @@ def spelling_is_no_matter(made: Words) -> None:
 
 
 def test_spelling_is_no_matter() -> None:
-    """Deny ``exec`` and ``Bash``, ``ＳＨＥＬＬ`` and ``exec.`` are denied with it."""
+    """Deny ``exec``, and ``Bash``, ``SHELL`` in full width and ``exec.`` are denied with it."""
     spelling_is_no_matter(Vocabulary)
 
 
@@ -123,7 +123,7 @@ def test_what_an_entry_allows_it_also_denies(entry: str, rows: tuple[CatalogRow,
 
 
 def test_groups_are_the_specification_s() -> None:
-    """Eleven groups by section, with what this house adds; ``group:openclaw`` is all but files and runtime."""
+    """Eleven groups by section, with what this house adds; ``group:openclaw`` lacks files and runtime."""
     words = Vocabulary(CATALOG)
     for group, names in SEED_GROUPS.items():
         assert set(words.names_in(words.allowed(group))) == {*names.split(), *OURS.get(group, "").split()}
