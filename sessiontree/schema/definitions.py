@@ -57,7 +57,7 @@ class _Writer:
         kept: Schema = {}
         while waiting := [pointer for pointer, name in self._names.items() if name not in kept]:
             for pointer in waiting:
-                kept[self._names[pointer]] = self._children(self._target(pointer), 1)
+                kept[self._names[pointer]] = self._written(self._target(pointer), 1)
         if kept:
             written["$defs"] = dict(sorted(kept.items()))
         return written

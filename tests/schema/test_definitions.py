@@ -153,3 +153,17 @@ def test_a_reference_to_what_is_no_schema_is_refused() -> None:
     """A pointer may hit a text or a list."""
     with pytest.raises(ConfigError, match="does not lead to a schema"):
         write_out({"items": {"$ref": "#/type"}, "type": "array"})
+
+
+def test_a_definition_that_only_refers_to_another_leads_there() -> None:
+    """What it leads to stays too, though nothing else refers to it."""
+    schema = write_out(
+        {
+            "properties": {"a": {"$ref": "#/$defs/A"}},
+            "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"properties": {"a": {"$ref": "#/$defs/A"}}}},
+        }
+    )
+    assert schema == {
+        "properties": {"a": {"$ref": "#/$defs/A"}},
+        "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"properties": {"a": {"$ref": "#/$defs/A"}}}},
+    }

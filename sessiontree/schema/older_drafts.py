@@ -1,0 +1,49 @@
+"""Spellings of older drafts put into those of 2020-12, where both say exactly the same.
+
+Source: the release notes of JSON Schema 2019-09 and 2020-12.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.schema.keywords import Schema, rewrite
+from sessiontree.schema.loss import LossReport
+
+_OLDER: Final = re.compile(r"draft-0[3467]|2019-09")
+_BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+
+
+def modernised(schema: Schema, report: LossReport) -> Schema:
+    """Return the schema without ``$schema``, and as 2020-12 spells it where it is of an older draft."""
+    if "$schema" not in schema:
+        return schema
+    rest = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+    report.add((), "$schema", "same", "left out: providers take 2020-12")
+    return rewrite(rest, _modern) if _OLDER.search(str(schema["$schema"])) else rest
+
+
+def _modern(schema: Schema) -> Schema:
+    items = schema.get("items")
+    rest = schema.pop("additionalItems", None)
+    if isinstance(items, list):
+        del schema["items"]
+        schema["prefixItems"] = items
+        if rest is not None:
+            schema["items"] = rest
+    for strict, bound in _BOUNDS:
+        if isinstance(schema.get(strict), bool) and schema.pop(strict) and bound in schema:
+            schema[strict] = schema.pop(bound)
+    return _split_dependencies(schema)
+
+
+def _split_dependencies(schema: Schema) -> Schema:
+    dependencies = schema.pop("dependencies", None)
+    if isinstance(dependencies, dict):
+        names: dict[str, JsonValue] = {n: need for n, need in dependencies.items() if isinstance(need, list)}
+        schemas = {name: need for name, need in dependencies.items() if name not in names}
+        schema |= {"dependentRequired": names} if names else {}
+        schema |= {"dependentSchemas": schemas} if schemas else {}
+    return schema
