@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sessiontree import (
+    MEMORY,
     AgentConfig,
     AgentSpec,
     ExecutionError,
@@ -53,9 +54,10 @@ def reply(request: ModelRequest) -> Answer:
     return call("memory_store", text=f"{request.session_id}: {step}") if step < STORES else "done"
 
 
-def keep(ctx: ToolContext) -> Any:
-    """Leave the session's grant in a file."""
+async def keep(ctx: ToolContext) -> Any:
+    """Leave the session's grant in a file, once memory knows it."""
     status: Any = ctx.status
+    assert await ctx.require(MEMORY).search(MemoryQuery("planted"))
     return (ctx.workspace_root / "grant").write_text(status._link.grant)
 
 

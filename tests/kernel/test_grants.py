@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree import PermissionDenied, SessionClosed, SessionKind, SessionTree
+from sessiontree import AgentSpec, PermissionDenied, SessionClosed, SessionKind, SessionTree
+from sessiontree.contracts.memory import MemoryScope
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.kernel.grants import RIGHTS, Grants
+from sessiontree.kernel.memory_words import MemoryRight
 from sessiontree.kernel.seat import Seat
 from sessiontree.models.scripted import ScriptedModel
 from tests.kernel.faulty import FaultyRuntime
@@ -45,7 +47,7 @@ def only_the_last_grant_counts(ask: Check, kind: SessionKind, steps: list[str]) 
             seat.over = True
         current = seat.grant
         for token in [*tokens, "", "0" * 32]:
-            for right in ("report", "say", "spawn"):
+            for right in ("report", "say", "spawn", "recall", "remember", "forget"):
                 counts = token != "" and token == current and not seat.over
                 try:
                     found = ask(grants, token, right)
@@ -85,6 +87,29 @@ def test_planted_bugs_are_seen() -> None:
 
     with pytest.raises(AssertionError):
         only_the_last_grant_counts(grants_all, SessionKind.WORKER, ["issue"])
+
+
+async def test_the_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) -> None:
+    """Tree, path, Main's agent and workspace are its own; a Worker may only recall."""
+    agents = {"default": AgentSpec(), "other": AgentSpec()}
+    rights: list[MemoryRight] = ["recall", "remember", "forget"]
+    async with (
+        FaultyRuntime(tmp_path / "state") as runtime,
+        SessionTree(tmp_path, model=ScriptedModel(["hello"] * 9), agents=agents, runtime=runtime) as tree,
+    ):
+        await tree.main.send("begin")
+        supervisor = runtime.local.supervisor
+        keeper = supervisor.tree(tree.tree_id)
+        worker = Seat(keeper, "main/b1/w7", SessionKind.WORKER, dedicated=False)
+        token = supervisor.grants.issue(worker, SessionKind.WORKER)
+        for seat, held in ((keeper.seats["main"], 3), (worker, 1)):
+            answers = await supervisor.whose([(seat.grant, right) for right in rights])
+            scope = MemoryScope(tree.tree_id, seat.session, "default", str(tmp_path))
+            assert answers[:held] == [scope] * held
+            assert [type(answer) for answer in answers[held:]] == [PermissionDenied] * (3 - held)
+        supervisor.grants.revoke(worker)
+        unknown = await supervisor.whose([(token, "recall"), ("", "recall"), ("f" * 32, "forget")])
+        assert [type(answer) for answer in unknown] == [SessionClosed] * 3
 
 
 async def test_a_worker_and_a_freed_host_get_nothing(tmp_path: Path) -> None:
