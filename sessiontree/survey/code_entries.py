@@ -57,8 +57,10 @@ def code_entries(
         lists: list[tuple[str, Iterable[str]]] = [("has", members.get(one.name, ()))]
         if one.kind == "function":
             lists = [("raises", _names(_RAISE, body)), ("calls", _names(_CALL, body))]
-        text = text_of(one.kind, one.name, path, summary, signature, *lists)
-        yield Entry(one.kind, one.name, one.line, one.end_line, text)
+        # a name with parameters of its type may stand on several lines
+        name = " ".join(one.name.split())
+        text = text_of(one.kind, name, path, summary, signature, *lists)
+        yield Entry(one.kind, name, one.line, one.end_line, text)
 
 
 def _members(definitions: Sequence[Definition]) -> dict[str, list[str]]:

@@ -192,7 +192,7 @@ def within(found: Sequence[tuple[str, FileEntries]], most: int) -> list[tuple[st
 
 
 def file_entries(reader: Reader, path: str, max_bytes: int = DEFAULT_FILE_BYTES) -> FileEntries:
-    """Return the entries of one file as it is now, none where it can't be read. Blocks."""
+    """Return the entries of one file as it is now, none where it can't be read or is too odd. Blocks."""
     try:
         with reader.open(path) as file:
             total_bytes = file.seek(0, os.SEEK_END)
@@ -200,7 +200,10 @@ def file_entries(reader: Reader, path: str, max_bytes: int = DEFAULT_FILE_BYTES)
             data = file.read(min(max_bytes, total_bytes))
     except (ToolError, OSError):
         return FileEntries()
-    return entries_of(path, data, total_bytes)
+    try:
+        return entries_of(path, data, total_bytes)
+    except Exception:  # noqa: BLE001 - one odd file must not cost the records of all others
+        return FileEntries(dropped=1)
 
 
 def _record(path: str, entry: Entry) -> NewRecord:

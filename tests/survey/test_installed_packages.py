@@ -7,10 +7,13 @@ from pathlib import Path
 import pydantic
 import pytest
 
+from sessiontree.survey.decoding import decode
+from sessiontree.survey.entries import entries_of
 from sessiontree.survey.finding import FileFinding
 from sessiontree.survey.folder_imports import FolderImports
 from sessiontree.survey.import_roots import import_roots
 from sessiontree.survey.joining import findings_of
+from sessiontree.survey.lines import lines_of
 from sessiontree.survey.plan import plan
 from sessiontree.survey.scan import scan
 from sessiontree.survey.tool import survey_file
@@ -21,7 +24,7 @@ from sessiontree.workspace import WorkspaceReader
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_installed_file_is_surveyed() -> None:
-    """No analysis fails, counts agree with each other, and nothing is named where it is not."""
+    """No analysis fails, counts agree, and nothing is named where it is not, nor cited by what memory keeps."""
     root = Path(pydantic.__file__).parents[1]
     reader = WorkspaceReader(root)
     found = scan(reader)
@@ -37,5 +40,15 @@ def test_every_installed_file_is_surveyed() -> None:
         assert all(1 <= one.line <= one.end_line <= finding.lines for one in finding.definitions), (
             finding.path
         )
+    for file in found.files[::5]:
+        with reader.open(file.path) as opened:
+            data = opened.read(2_000_000)
+        decoded = decode(data, cut=file.size > len(data))
+        lines = [] if decoded is None else lines_of(decoded.text)
+        for entry in entries_of(file.path, data, file.size).entries:
+            cited = "\n".join(lines[entry.first - 1 : entry.last])
+            assert entry.kind == "file" or entry.name.split(" / ")[-1].split(".")[-1].split()[-1] in cited, (
+                entry
+            )
     whole = findings_of(findings)
     assert whole.files == sum(totals.files for totals in whole.folders.values())
