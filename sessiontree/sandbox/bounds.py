@@ -19,10 +19,10 @@ class Bounds:
     """Processes and threads at a time."""
     file_bytes: int = 64 * MIB
     """Longest file written."""
-    disk_bytes: int = 2048 * MIB
-    """Room the file system of the workspace may lose while the command runs, whoever takes it."""
+    disk_bytes: int = 4096 * MIB
+    """What its processes write to disks in all, less what was taken back before it got there."""
     disk_files: int = 200_000
-    """The same in files."""
+    """Files the file system of the workspace may lose room for while it runs, whoever makes them."""
     scratch_bytes: int = 256 * MIB
     """Size of its private /tmp; that of its home and of /dev/shm are a quarter of it. They lie in memory."""
     cpu_s: int = 600

@@ -20,7 +20,7 @@ NEARLY: Final = 8
 SPARE_MEMORY: Final = 0.03
 """Share of the machine's memory that must stay free."""
 SPARE_DISK: Final = 0.01
-"""Share of the file system that must stay free."""
+"""Share of the workspace's file system that must stay free of a command that writes."""
 
 
 class Excess(NamedTuple):
@@ -37,6 +37,8 @@ class Use:
     memory_bytes: int
     processes: int
     """Threads counted each."""
+    written_bytes: int
+    """Written to disks by these and by all that ended before: who waits for one takes over its account."""
 
 
 class CommandWatch:
@@ -65,30 +67,39 @@ class CommandWatch:
         self._crowded = use.processes > bounds.processes - NEARLY
         if was_crowded and self._crowded:
             return Excess("processes", bounds.processes)
-        return self._disk_excess()
+        return self._disk_excess(use.written_bytes)
 
-    def _disk_excess(self) -> Excess | None:
-        bounds, before, now = self._bounds, self._before, os.statvfs(self._workspace)
-        lost = (before.f_bavail - now.f_bavail) * now.f_frsize
-        is_short = lost > 0 and now.f_bavail < now.f_blocks * SPARE_DISK
-        if lost > bounds.disk_bytes or is_short:
+    def _disk_excess(self, written: int) -> Excess | None:
+        bounds, disk = self._bounds, os.statvfs(self._workspace)
+        is_short = written > 0 and disk.f_bavail < disk.f_blocks * SPARE_DISK
+        if written > bounds.disk_bytes or is_short:
             return Excess("disk_bytes", bounds.disk_bytes)
-        if before.f_favail - now.f_favail > bounds.disk_files:
+        if self._before.f_favail - disk.f_favail > bounds.disk_files:
             return Excess("disk_files", bounds.disk_files)
         return None
 
 
 def usage(pid: int) -> Use:
     """Return what a process's descendants use together. Memory that files stand for is not counted."""
-    pages = threads = 0
+    pages = threads = written = 0
     for child in descendants(pid):
         try:
             fields = Path(f"/proc/{child}/statm").read_bytes().split()
             threads += len(os.listdir(f"/proc/{child}/task"))  # noqa: PTH208 - it is counted ten times a second
+            written += _written(child)
         except OSError:  # it ended just now
             continue
         pages += int(fields[1]) - int(fields[2])
-    return Use(pages * PAGE_BYTES, threads)
+    return Use(pages * PAGE_BYTES, threads, written)
+
+
+def _written(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_bytes().split(b"\n")
+    except OSError:  # it ended just now, or this kernel keeps no such account
+        return 0
+    written, taken_back = (int(line.rpartition(b" ")[2]) for line in lines[5:7])
+    return written - taken_back
 
 
 def descendants(pid: int) -> Iterator[int]:

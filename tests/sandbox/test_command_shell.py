@@ -342,7 +342,6 @@ SMALL = Bounds(
     processes=40,
     file_bytes=4 * MIB,
     disk_bytes=64 * MIB,
-    disk_files=400,
     scratch_bytes=8 * MIB,
     cpu_s=1,
     output_bytes=MIB,
@@ -369,7 +368,7 @@ signal.pause()
         (HOGS, "memory_bytes", "limit"),
         (FORKS, "processes", "limit"),
         ("for i in $(seq 100); do head -c 2000000 /dev/zero >f$i; done; sleep 100", "disk_bytes", "limit"),
-        ("for i in $(seq 2000); do : >f$i; done; sleep 100", "disk_files", "limit"),
+        ("for i in $(seq 5000); do : >f$i; done; sleep 100", "disk_files", "limit"),
         ("for i in $(seq 9); do head -c 2000000 /dev/zero >/tmp/f$i; done; false", "scratch_bytes", "exited"),
         ("exec python -c 'while True: pass'", "cpu_s", "limit"),
         ("python -c 'while True: pass'; exit $?", "cpu_s", "exited"),
@@ -382,8 +381,9 @@ def test_limit_that_was_reached_is_named(
 ) -> None:
     """Bombs of every kind end, the machine goes on, and the result says which limit it was."""
     with nothing_left():
-        finished = run(tmp_path, command, bounds=SMALL)
-    assert (finished.limit, finished.allowed) == (limit, getattr(SMALL, limit)), finished
+        bounds = replace(SMALL, disk_files=1000) if limit == "disk_files" else SMALL
+        finished = run(tmp_path, command, bounds=bounds)
+    assert (finished.limit, finished.allowed) == (limit, getattr(bounds, limit)), finished
     assert reason in {None, finished.reason}
 
 
