@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -271,16 +271,20 @@ async def test_progress_reaches_who_watches(tmp_path: Path) -> None:
     assert told == [{"output": "now\n", "chars": 4}]
 
 
-async def test_cancelled_call_leaves_nothing(
-    tmp_path: Path, nothing_left: Callable[[], AbstractContextManager[None]]
-) -> None:
+async def test_cancelled_call_leaves_nothing(tmp_path: Path) -> None:
     """The command and all it started are gone when the call is."""
     heard = asyncio.Event()
     signals = CallSignals(time.monotonic() + 60, lambda progress: heard.set())
     ctx = make_context(tmp_path, shell=CommandShell(tmp_path), signals=signals)
-    with nothing_left():
-        call = asyncio.ensure_future(call_tool(Exec(), ctx, command="echo x; sleep 1000 & sleep 1000"))
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        command = "exec 3>pipe; echo x; sleep 1000 & sleep 1000"
+        call = asyncio.ensure_future(call_tool(Exec(), ctx, command=command))
         await asyncio.wait_for(heard.wait(), 60)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
+        assert os.read(reader, 1) == b"", "or BlockingIOError, where somebody holds the other end still"
+    finally:
+        os.close(reader)
