@@ -143,7 +143,7 @@ class SessionTree:
             policy=owners.model_copy(update={"strict": False}),  # slips are told here, once
             group=group,
         )
-        model_name = str(getattr(model, "name", type(model).__name__))
+        model_name = self._setup.model_name
         self._config = tree_config(
             self._root,
             self._table,

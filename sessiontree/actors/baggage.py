@@ -35,16 +35,19 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
     for entry in setup.table:
         _packed(entry.tool, f"tool {entry.name!r}")
     return Baggage(
-        _packed((setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group), "the model"),
+        _packed(
+            (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, setup.model_name),
+            "the model",
+        ),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
-    table, instant, hidden, web, policy, group = _opened(packed)
+    table, instant, hidden, web, policy, group, model_name = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
-    return HostEquipment(table, instant, hidden, reads, compiled(table.rows, policy), group)
+    return HostEquipment(table, instant, hidden, reads, compiled(table.rows, policy), group, model_name)
 
 
 def open_for_gateway(packed: bytes) -> WaitingModel:

@@ -27,6 +27,8 @@ class TreeSetup:
     """What the tree's owner says about tools; on resume the journal's."""
     group: str
     """Group of Main's channel."""
+    model_name: str
+    """Of the model as it is given now."""
 
     @classmethod
     def of(
@@ -54,7 +56,8 @@ class TreeSetup:
             raise ConfigError(f"{model!r} is no model: it has neither reply (instant) nor complete (waiting)")
         if web is not None and not isinstance(web, WebSettings):
             raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
-        return cls(table, agents, instant, waiting, web, policy, group)
+        model_name = str(getattr(model, "name", type(model).__name__))
+        return cls(table, agents, instant, waiting, web, policy, group, model_name)
 
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.ports import Web
 from sessiontree.dispatch.dispatcher import Dispatcher
@@ -75,6 +76,22 @@ class HostEquipment:
     """What the tree's owner says about its tools."""
     group: str
     """Group of Main's channel."""
+    model_name: str
+    """Of the tree's model, as it is given now."""
+
+
+def tooling_of(
+    equipment: HostEquipment, adopt: Adopt, rights: SessionRights, now_ms: Callable[[], int]
+) -> tuple[Questioner, Dispatcher]:
+    """Return what shows a session its tools, and what runs them: those the policy leaves it now, to both."""
+    model = adopt.config.model or equipment.model_name
+    policy = session_policy(equipment.policy, equipment.group, adopt.spec, model)
+    held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
+    questioner = Questioner(equipment.table, held, adopt.config.prompt, equipment.instant)
+    dispatcher = Dispatcher(
+        equipment.table, held, rights, policy, tool_timeout_s=adopt.limits.tool_timeout_s, now_ms=now_ms
+    )
+    return questioner, dispatcher
 
 
 class HostCore:
@@ -228,16 +245,6 @@ class HostCore:
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
         )
-        policy = session_policy(equipment.policy, equipment.group, adopt.spec, adopt.model)
-        held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
-        dispatcher = Dispatcher(
-            equipment.table,
-            held,
-            rights,
-            policy,
-            tool_timeout_s=adopt.limits.tool_timeout_s,
-            now_ms=self._now_ms,
-        )
-        questioner = Questioner(equipment.table, held, adopt.config.prompt, equipment.instant)
+        questioner, dispatcher = tooling_of(equipment, adopt, rights, self._now_ms)
         self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
         return SessionRunner(adopt, dispatcher, questioner, self._watch, self._mailbox.put, self._now_ms)

@@ -154,7 +154,7 @@ class LocalBackend:
         web = None if setup.web is None else OutboundWeb(setup.web)
         policy = compiled(setup.table.rows, setup.policy)
         self.equipment[tree_id] = HostEquipment(
-            setup.table, setup.instant, self._hidden, web, policy, setup.group
+            setup.table, setup.instant, self._hidden, web, policy, setup.group, setup.model_name
         )
         if setup.waiting is not None:
             self._models[tree_id] = setup.waiting
