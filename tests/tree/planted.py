@@ -20,6 +20,7 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionSpawned,
     ToolAlwaysAllowed,
+    TreeCreated,
     TreeFact,
 )
 from sessiontree.tree.decide import decide
@@ -55,6 +56,12 @@ def changing(change: Callable[[TreeState, TreeStimulus, list[TreeFact]], list[Tr
 def each(change: Callable[[TreeState, TreeFact], TreeFact]) -> Machine:
     """Return a machine that changes facts one by one."""
     return changing(lambda state, _, facts: [change(state, fact) for fact in facts])
+
+
+def _without_policy(state: TreeState, fact: TreeFact) -> TreeState:
+    if isinstance(fact, TreeCreated):
+        fact = replace(fact, config=replace(fact.config, policy=None))
+    return evolve(state, fact)
 
 
 def without(*kinds: type[Any]) -> Machine:
@@ -326,6 +333,7 @@ def _time_runs_back(state: TreeState, stimulus: TreeStimulus) -> Answer:
 
 PLANTED: dict[str, tuple[Machine, str]] = {
     "the ceiling forgets the parent and the agent": (each(_whole_table), "P9"),
+    "the owner's policy is forgotten": (Machine(evolve=_without_policy), "P9"),
     "System calls grow laxer": (each(_lax), "P9"),
     "a model may own a channel": (Machine(decide=_model_gives_channel), "P10"),
     "one child too many": (with_limits(max_children=1), "S13"),

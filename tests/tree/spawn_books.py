@@ -90,9 +90,17 @@ class SpawnBooks:
         assert self.config is not None, "S13: a session before its tree"
         rows = {row.name: row.kinds for row in self.config.tools}
         agent = next(row for row in self.config.agents if row.name == spec.agent)
+        lists = () if self.config.policy is None else self.config.policy.removed
+        removed = {
+            tool
+            for each in lists
+            if (each.agent, each.kind) == (agent.name, spec.kind)
+            for tool in each.tools
+        }
         for tool in spec.tools:
             assert spec.kind in rows[tool], f"P9: {tool} is not for a {spec.kind}"
             assert agent.tools is None or tool in agent.tools, f"P9: {tool} is not for agent {spec.agent}"
+            assert tool not in removed, f"P9: the policy removed {tool} from {spec.session_id}"
             for name in self.chain(spec.session_id)[1:]:
                 assert tool in self.specs[name].tools, f"P9: {spec.session_id} has {tool}, {name} has not"
         above = [] if spec.parent is None else [self.specs[spec.parent].system_tier]

@@ -210,10 +210,13 @@ def test_nothing_is_spawned_below_what_stops_or_has_ended() -> None:
         (BRANCH, "reader", ("read", "search")),
         (BRANCH, "writer", ("read", "write")),
         (WORKER, "writer", ("read",)),
+        (BRANCH, "careful", ("read", "search")),
     ],
 )
-def test_the_ceiling_is_what_parent_kind_and_agent_share(kind: Any, agent: str | None, tools: Any) -> None:
-    """Below Main, which holds everything, kind and agent decide."""
+def test_the_ceiling_is_what_parent_kind_agent_and_policy_share(
+    kind: Any, agent: str | None, tools: Any
+) -> None:
+    """Below Main, which holds everything, kind, agent and the owner's policy decide."""
     harness = Harness().open()
     assert harness.session("main").spec.tools == ("deploy", "owner_only", "read", "search", "write")
     assert harness.session(harness.spawn("main", kind, agent=agent)).spec.tools == tools
@@ -226,6 +229,8 @@ def test_the_ceiling_never_rises_again() -> None:
     assert harness.session(harness.spawn(reader, BRANCH, agent="default")).spec.tools == ("read", "search")
     assert harness.session(harness.spawn(reader, BRANCH, agent="writer")).spec.tools == ("read",)
     assert harness.session(harness.spawn(reader, WORKER)).spec.agent == "reader"
+    careful = harness.spawn("main", BRANCH, agent="careful")
+    assert harness.session(harness.spawn(careful, BRANCH, agent="default")).spec.tools == ("read", "search")
 
 
 @pytest.mark.parametrize(

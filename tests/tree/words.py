@@ -8,7 +8,7 @@ from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.tree_config import AgentRow, ToolRow, TreeConfig
+from sessiontree.contracts.tree_config import AgentRow, PolicyRow, RemovedTools, ToolRow, TreeConfig
 
 MAIN, BRANCH, WORKER = SessionKind.MAIN, SessionKind.BRANCH, SessionKind.WORKER
 TOOLS = (
@@ -25,6 +25,9 @@ AGENTS = (
     AgentRow("careful", "m", None, "ask"),
     AgentRow("shut", "m", None, "deny"),
 )
+
+POLICY = PolicyRow({}, "", (RemovedTools("careful", BRANCH, ("deploy", "write")),))
+"""The owner's lists leave careful Branches less than kind and agent would."""
 
 
 def config(
@@ -52,6 +55,7 @@ def config(
         tools=TOOLS,
         agents=AGENTS,
         purpose="testing",
+        policy=POLICY,
     )
 
 

@@ -1,0 +1,129 @@
+"""``sessiontree tools``: the table, what a policy leaves of it, and why not the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from sessiontree.policy.catalog import CATALOG
+from sessiontree_tools import builtin_tools
+from tests.cli.program import Program
+
+TEXT, MAYBE, YES_NO = {"type": "string"}, {"type": ["string", "null"]}, {"type": "boolean"}
+TEXTS = {"type": "array", "items": TEXT}
+
+
+def exactly(**members: Any) -> dict[str, Any]:
+    """Return the schema of an object that has these members and no others."""
+    return {
+        "type": "object",
+        "properties": members,
+        "required": list(members),
+        "additionalProperties": False,
+    }
+
+
+WHO = {"kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "policy": MAYBE, "warnings": TEXTS}
+ROW = exactly(
+    name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS, profiles=TEXTS,
+    flags=TEXTS, aliases=TEXTS, plugin=TEXT, in_openclaw=YES_NO, is_ready=YES_NO, held=YES_NO,
+)  # fmt: skip
+TABLE = exactly(**WHO, tools={"type": "array", "items": ROW})
+EXPLANATION = exactly(
+    **WHO, tool=TEXT, kept=YES_NO, step=MAYBE, number={"type": ["integer", "null"]}, by=MAYBE, pattern=MAYBE,
+    why=MAYBE, is_ready=YES_NO,
+)  # fmt: skip
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """A file of an owner's lists."""
+    path = tmp_path / "policy.toml"
+    path.write_text(
+        '[tools]\ndeny = ["group:runtime", "nothing"]\n[agents.clerk.tools]\nprofile = "minimal"\n'
+        '[tools.byProvider.openai]\nallow = ["read", "apply_patch"]\n[groups.family]\nallow = []\n'
+    )
+    return path
+
+
+def told(program: Program, *arguments: str | Path) -> Any:
+    """Return the object the command prints, checked against what is promised of it."""
+    done = program.call("tools", *arguments, "--json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    jsonschema.validate(found, EXPLANATION if "--explain" in arguments else TABLE)
+    return found
+
+
+def test_the_table_holds_every_tool_once_and_says_who_holds_it(program: Program) -> None:
+    """All of the specification's, ready or to come; a Worker holds the eight that only observe."""
+    table = told(program)
+    assert [each["name"] for each in table["tools"]] == [row.name for row in CATALOG]
+    ready = {tool.name for tool in builtin_tools()}
+    assert {each["name"] for each in table["tools"] if each["is_ready"]} == ready
+    assert {each["name"] for each in table["tools"] if each["held"]} == ready
+    worker = told(program, "--kind", "worker")
+    assert {each["tier"] for each in worker["tools"] if each["held"]} == {"ReadOnly"}
+    assert sum(each["held"] for each in worker["tools"]) == 8
+
+
+def test_a_policy_is_applied_to_the_session_that_is_asked_about(program: Program, policy: Path) -> None:
+    """By agent, model and group; slips are among the warnings."""
+    everybody = told(program, "--policy", policy)
+    assert everybody["policy"] == str(policy)
+    assert everybody["warnings"] == ["tools.deny: 'nothing' stands for no tool"]
+    held = {each["name"] for each in everybody["tools"] if each["held"]}
+    assert held == {tool.name for tool in builtin_tools()} - {"exec"}
+    clerk = told(program, "--policy", policy, "--agent", "clerk")
+    assert [each["name"] for each in clerk["tools"] if each["held"]] == ["session_status"]
+    model = told(program, "--policy", policy, "--model", "openai/gpt-5")
+    assert [each["name"] for each in model["tools"] if each["held"]] == ["read"]
+    family = told(program, "--policy", policy, "--group", "family")
+    assert not any(each["held"] for each in family["tools"])
+
+
+def test_one_tool_is_explained_by_any_of_its_names(program: Program, policy: Path) -> None:
+    """The first step and entry that remove it, by number and label."""
+    found = told(program, "--explain", "BASH", "--policy", policy)
+    wanted = {"tool": "exec", "kept": False, "step": "tools.allow", "number": 3, "by": "deny"}
+    assert found.items() >= {**wanted, "pattern": "group:runtime", "is_ready": True}.items()
+    held = told(program, "--explain", "read", "--policy", policy)
+    assert (held["kept"], held["step"], held["number"]) == (True, None, None)
+    patch = told(program, "--explain", "apply_patch", "--policy", policy, "--model", "openai/gpt-5")
+    assert (patch["kept"], patch["is_ready"]) == (True, False)
+    assert told(program, "--explain", "no_such")["why"] == "no tool here is called that"
+
+
+def test_people_read_lines_and_a_table(program: Program, policy: Path) -> None:
+    """The same for eyes, slips beneath it."""
+    table = program.call("tools", "--policy", policy).lines
+    assert len(table) == 1 + len(CATALOG) + 2
+    (line,) = [each for each in table if each.startswith("exec ")]
+    assert line.split()[-1] == "no"
+    assert table[-1] == "beware: tools.deny: 'nothing' stands for no tool"
+    said = program.call("tools", "--explain", "exec", "--kind", "worker").lines
+    assert said == ["exec is removed by kind worker: no worker holds it"]
+    patch = program.call("tools", "--explain", "apply_patch", "--model", "openai/gpt-5").lines
+    assert patch == ["apply_patch is held, once there is such a tool"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--kind", "clerk"), "--kind 'clerk' is none of main, branch, worker"),
+        (("--policy", "nowhere.json"), "policy 'nowhere.json' can't be read"),
+        (("--policy", "policy.txt"), "must end in .json or .toml"),
+    ],
+)
+def test_what_can_t_be_asked_is_said_in_one_line(
+    program: Program, arguments: tuple[str, str], error: str
+) -> None:
+    """Exit code 2, and what to do."""
+    done = program.run("tools", *arguments)
+    assert done.code == 2
+    assert error in done.err
+    assert len(done.err.splitlines()) == 1
