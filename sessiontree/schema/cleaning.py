@@ -15,7 +15,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.closing import closed_object, typed_items, typed_value
 from sessiontree.schema.definitions import MAX_SCHEMAS, write_out
 from sessiontree.schema.dialect import Dialect
-from sessiontree.schema.flattening import Flattener
+from sessiontree.schema.flattening import UNIONS, Flattener
 from sessiontree.schema.jsonform import json_form
 from sessiontree.schema.keywords import ANNOTATIONS, DEFINITIONS, Schema, ordered, rewrite
 from sessiontree.schema.listed_values import listed_values, plain_type
@@ -25,7 +25,6 @@ from sessiontree.schema.older_drafts import modernised
 
 _OBJECT = frozenset({"additionalProperties", "patternProperties", "properties", "required"})
 _ARRAY = frozenset({"items", "maxItems", "minItems"})
-_WITH_UNIONS = frozenset({"allOf", "anyOf", "oneOf"})
 _SAYS_TYPE = frozenset({"$ref", "anyOf", "enum", "type"})
 
 
@@ -50,9 +49,13 @@ def clean(schema: Mapping[str, JsonValue], dialect: Dialect) -> Cleaned:
         return Cleaned({"type": "object", **written}, ())
     report = LossReport()
     written = modernised(written, report)
-    # What was cut no longer contains itself, and what was merged may refer to less.
-    cleaned = write_out(_Cleaner(written, dialect, report).root())
-    return Cleaned(rewrite(cleaned, ordered), report.finished())
+    while True:
+        cleaned = _Cleaner(written, dialect, report).root()
+        # What was cut no longer contains itself, and what was merged refers to less: definitions that can be
+        # written out now are, and cleaned where they stand. Each round has fewer of them.
+        written = write_out(cleaned)
+        if written == cleaned:
+            return Cleaned(rewrite(cleaned, ordered), report.finished())
 
 
 class _Cleaner:
@@ -72,7 +75,7 @@ class _Cleaner:
         definitions = {keyword: schema.pop(keyword) for keyword in DEFINITIONS & schema.keys()}
         if self._dialect.keywords is None:
             return {**self._open_root(schema), **definitions}
-        if _WITH_UNIONS & schema.keys():
+        if UNIONS & schema.keys():
             schema = self._flattener.flattened(schema, (), follow=True)
         cleaned = self._node(schema, (), may_lack=False)
         kept: Schema = {}
@@ -85,7 +88,7 @@ class _Cleaner:
 
     def _open_root(self, schema: Schema) -> Schema:
         refused = self._dialect.root_refused
-        if refused & _WITH_UNIONS & schema.keys():
+        if refused & UNIONS & schema.keys():
             schema = self._flattener.flattened(schema, (), follow=True)
         for keyword in sorted(refused & schema.keys()):
             self._report.add((), keyword, "wider", "left out: refused at the root")

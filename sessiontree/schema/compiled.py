@@ -17,10 +17,14 @@ from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD
 from sessiontree.contracts.tool import RawTool, Tool
 from sessiontree.schema.checker import MAX_TOLD, Checker, shown
+from sessiontree.schema.cleaning import clean
 from sessiontree.schema.coercion import Coercer
 from sessiontree.schema.derive import marked_schema, schema_digest, without_markers
+from sessiontree.schema.dialect import Dialect
+from sessiontree.schema.flattening import UNIONS, Flattener
 from sessiontree.schema.jsonform import LARGEST_NUMBER, NotJson, json_form
 from sessiontree.schema.keywords import Schema
+from sessiontree.schema.loss import Cleaned, LossReport
 from sessiontree.schema.pointer import json_pointer
 from sessiontree.schema.refusal import refusal
 from sessiontree.schema.spelling import Spellings
@@ -53,6 +57,7 @@ class CompiledTool:
     __slots__ = (
         "_build",
         "_checker",
+        "_cleaned",
         "_closed",
         "_coercer",
         "_fits",
@@ -72,13 +77,14 @@ class CompiledTool:
         """The tool's name."""
         self._marked = marked_schema(tool)
         self.schema = without_markers(self._marked)
-        """The JSON Schema a model sees; not to be changed."""
+        """The JSON Schema every call is checked against; not to be changed."""
+        self._cleaned: dict[str, Cleaned] = {}
         self.digest = schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
         self._checker = Checker(self.schema)
         self._fits = self._checker.fits
         self._coercer = Coercer(self._marked)
-        self._properties = _object(self._marked, "properties")
+        self._properties = _object(_as_one_object(self._marked), "properties")
         self._names = {name: name for name in self._properties}
         self._unsettled = frozenset(
             name for name, part in self._properties.items() if not self._coercer.is_settled(part)
@@ -90,6 +96,17 @@ class CompiledTool:
         fields = {} if isinstance(tool, RawTool) else _field_spellings(tool.Params, self._names)
         self._spellings = Spellings(self._names, {**fields, **tool.param_aliases})
         self._build = self._builder(tool)
+
+    def shown_in(self, dialect: Dialect) -> Cleaned:
+        """Return the schema as models of a dialect are shown it, and what that lost; cleaned once.
+
+        Raises:
+            ConfigError: cleaned it grows too large.
+        """
+        found = self._cleaned.get(dialect.name)
+        if found is None:
+            found = self._cleaned[dialect.name] = clean(self.schema, dialect)
+        return found
 
     def validate(self, arguments: Mapping[str, JsonValue]) -> tuple[Any, dict[str, JsonValue]]:
         """Return what the tool gets and what names the call.
@@ -223,6 +240,13 @@ class CompiledTool:
         ):
             return validator.validate_python
         return lambda final: validator.validate_python(json_form(final))
+
+
+def _as_one_object(schema: Schema) -> Schema:
+    """Return the schema with the properties that variants of a union at its root name."""
+    if UNIONS.isdisjoint(schema):
+        return schema
+    return Flattener(schema, LossReport()).flattened(schema, (), follow=True)
 
 
 def _object(schema: Schema, keyword: str) -> dict[str, JsonValue]:

@@ -30,11 +30,14 @@ def derive_schema(tool: Tool[Any]) -> Schema:
     says the same) and unknown parameters are forbidden unless the model allows them; a
     :class:`~sessiontree.contracts.tool.RawTool`'s schema means exactly what its author wrote.
 
+    A union at the root stays one: it decides what is taken, and what a model is shown of it is its dialect's
+    (:mod:`sessiontree.schema.cleaning`).
+
     Returns:
         A fresh dict; keywords in one fixed order, properties in the order of declaration.
 
     Raises:
-        ConfigError: the root is a union or no object, or the parameters have no JSON Schema.
+        ConfigError: the root is no object, or the parameters have no JSON Schema.
 
     Contract: pure; never mutates what the tool declares.
     """
@@ -115,18 +118,15 @@ class _Generator(GenerateJsonSchema):
 
 def _of_model(model: type[BaseModel]) -> Schema:
     by_alias = model.model_config.get("validate_by_alias") is not False
-    schema = generated(model.model_json_schema, model.__name__, by_alias=by_alias)
-    return {"additionalProperties": False, **rewrite(_object_root(schema), _tidied)}
+    schema = rewrite(
+        _object_root(generated(model.model_json_schema, model.__name__, by_alias=by_alias)), _tidied
+    )
+    # What a union's variants name is unknown to the object they stand in, which would refuse it.
+    return schema if "anyOf" in schema or "oneOf" in schema else {"additionalProperties": False, **schema}
 
 
 def _object_root(schema: Schema) -> Schema:
     written = write_out(schema)
-    for union in ("anyOf", "oneOf"):
-        if union in written:
-            raise ConfigError(
-                f"the root is a union ({union}); give the variants one object with optional properties, "
-                "or put the union into a property"
-            )
     root_type = written.setdefault("type", "object")
     if root_type != "object":
         raise ConfigError(f"the root must be of type 'object', not {root_type!r}")

@@ -5,13 +5,17 @@ Source: seed 002, section 4; DESIGN section 9, schema cleaning.
 
 from __future__ import annotations
 
+from typing import Final
+
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.keywords import DEFINITIONS, Schema
 from sessiontree.schema.loss import Effect, LossReport, Place
 from sessiontree.schema.merging import both, either
 
-_CONJUNCTION = "allOf"
-_UNIONS = ("anyOf", "oneOf")
+UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
+"""Keywords that put several schemas of the same value together."""
+_CONJUNCTION: Final = "allOf"
+_VARIANTS: Final = ("anyOf", "oneOf")
 _REACHING = frozenset({"additionalProperties", "items", "patternProperties", "prefixItems"})
 """Keywords that say something of members named or placed by their neighbours."""
 
@@ -39,8 +43,8 @@ class Flattener:
         Variants that no object fits are left out: only objects are asked for here.
         """
         schema = self.joined(self._seen(schema, place, follow=follow), place, follow=follow)
-        base = {keyword: value for keyword, value in schema.items() if keyword not in _UNIONS}
-        for union in _UNIONS:
+        base = {keyword: value for keyword, value in schema.items() if keyword not in _VARIANTS}
+        for union in _VARIANTS:
             variants = schema.get(union)
             if not isinstance(variants, list):
                 continue

@@ -55,7 +55,13 @@ def subschemas(schema: Mapping[str, JsonValue], keywords: frozenset[str] | None 
     """Yield the schemas directly inside, definitions left out; only beneath ``keywords`` where given."""
     for keyword, value in schema.items():
         if keywords is None or keyword in keywords:
-            yield from _inside(keyword, value)
+            yield from (inner for _, inner in _inside(keyword, value))
+
+
+def labelled_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
+    """Yield the schemas directly inside with the keys and indexes that lead there, definitions left out."""
+    for keyword, value in schema.items():
+        yield from _inside(keyword, value)
 
 
 def replace_inside(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
@@ -79,14 +85,14 @@ def ordered(schema: Schema) -> Schema:
     )
 
 
-def _inside(keyword: str, value: JsonValue) -> Iterator[Schema]:
+def _inside(keyword: str, value: JsonValue) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
     if isinstance(value, dict):
         if keyword in ONE_SCHEMA:
-            yield value
+            yield (keyword,), value
         elif keyword in NAMED_SCHEMAS:
-            yield from (item for item in value.values() if isinstance(item, dict))
+            yield from (((keyword, name), item) for name, item in value.items() if isinstance(item, dict))
     elif isinstance(value, list) and keyword in MANY_SCHEMAS:
-        yield from (item for item in value if isinstance(item, dict))
+        yield from (((keyword, at), item) for at, item in enumerate(value) if isinstance(item, dict))
 
 
 def _replaced(keyword: str, value: JsonValue, change: Callable[[Schema], Schema]) -> JsonValue:

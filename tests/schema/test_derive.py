@@ -176,8 +176,6 @@ def test_a_root_of_named_values_is_an_object() -> None:
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"anyOf": [{"type": "object"}, {"type": "object"}]}, "root is a union"),
-        ({"type": "object", "oneOf": [{"required": ["a"]}]}, "root is a union"),
         ({"type": "array"}, "must be of type 'object'"),
         ({"type": ["object", "null"]}, "must be of type 'object'"),
         ({"properties": []}, "properties must be an object"),
@@ -197,10 +195,13 @@ def test_a_schema_that_is_no_plain_object_is_refused(parameters: Any, said: str)
     assert said in str(caught.value)
 
 
-def test_a_model_whose_root_is_a_union_is_refused() -> None:
-    """Providers take no union at the root, nor do we."""
-    with pytest.raises(ConfigError, match="root is a union"):
-        derive_schema(tool_of(RootModel[Range | Node]))
+def test_a_union_at_the_root_stays_and_is_not_closed() -> None:
+    """It decides what is taken; closing the object it stands in would refuse all that its variants name."""
+    schema = derive_schema(tool_of(RootModel[Range | Node]))
+    assert list(schema) == ["type", "properties", "anyOf", "$defs"]
+    assert "additionalProperties" not in schema
+    raw = {"type": "object", "properties": {}, "oneOf": [{"required": ["a"]}]}
+    assert derive_schema(Raw(raw)) == raw
 
 
 def test_a_type_without_a_schema_is_refused() -> None:

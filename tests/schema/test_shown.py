@@ -1,0 +1,140 @@
+"""What a model is shown of a tool, and what its calls are checked against all the same."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, ConfigDict, RootModel
+
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.params import AllowEmpty, Trimmed
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.schema.compiled import compile_tool
+from sessiontree.schema.dialect import DIALECTS, Dialect
+from sessiontree.schema.loss import Loss
+
+
+class Circle(BaseModel):
+    """A round shape."""
+
+    radius: int
+
+
+class Square(BaseModel):
+    """A shape with corners."""
+
+    side: int
+
+
+class Parameters(BaseModel):
+    """Parameters of several kinds, most of them optional."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str
+    query: Annotated[str, Trimmed()] | None = None
+    note: Annotated[str, AllowEmpty()] = ""
+    tags: list[str] = []
+    mode: Literal["text", "raw"] = "text"
+    shape: Circle | None = None
+
+
+class Declared(Tool[Any]):
+    """A tool of any parameters; it is never run."""
+
+    name = "declared"
+    description = "Declares parameters."
+    Params: ClassVar[type[BaseModel]] = Parameters
+
+    async def execute(self, params: BaseModel, ctx: ToolContext) -> ToolResult:
+        """Hand the parameters back."""
+        return ToolResult(output=params.model_dump(mode="json"))
+
+
+class Raw(RawTool):
+    """A tool of any schema; it is never run."""
+
+    name = "raw"
+    description = "Declares a schema."
+
+    def __init__(self, parameters: dict[str, JsonValue]) -> None:
+        self.parameters = parameters
+
+    async def execute(self, params: dict[str, JsonValue], ctx: ToolContext) -> ToolResult:
+        """Hand the parameters back."""
+        return ToolResult(output=params)
+
+
+def test_a_union_at_the_root_is_what_calls_are_checked_against() -> None:
+    """Names of all variants have their spellings; which go together is the union's to say."""
+    tool = compile_tool(
+        Raw(
+            {
+                "properties": {"action": {"type": "string"}},
+                "required": ["action"],
+                "oneOf": [
+                    {"properties": {"action": {"const": "open"}, "file_name": {"type": "string"}}},
+                    {"properties": {"action": {"const": "close"}}},
+                ],
+            }
+        )
+    )
+    _, final = tool.validate({"action": "open", "fileName": "a.txt"})
+    assert final == {"action": "open", "file_name": "a.txt"}
+    refused: list[dict[str, JsonValue]] = [
+        {"action": "eat"},
+        {"action": "open", "file_name": 1},
+        {"file_name": "a.txt"},
+    ]
+    for arguments in refused:
+        with pytest.raises(ValidationError):
+            tool.validate(arguments)
+
+
+def test_a_model_that_is_a_union_gets_what_fits() -> None:
+    """Variants are objects with parameters of their own."""
+    tool = compile_tool(type("Shape", (Declared,), {"Params": RootModel[Circle | Square]})())
+    params, final = tool.validate({"side": 3})
+    assert (params.root, final) == (Square(side=3), {"side": 3})
+    with pytest.raises(ValidationError):
+        tool.validate({"corner": 3})
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+def test_what_a_model_is_not_told_is_asked_all_the_same(dialect: Dialect) -> None:
+    """Constraints left out of what is shown still refuse a call; the report names them."""
+    tool = compile_tool(
+        Raw({"properties": {"id": {"type": "string", "pattern": "^[0-9a-f]{4}$"}, "size": {"maximum": 3}}})
+    )
+    shown = tool.shown_in(dialect)
+    if dialect.keywords is not None and "pattern" not in dialect.keywords:
+        assert Loss("/properties/id", "pattern", "wider", "left out") in shown.losses
+        assert Draft202012Validator(shown.schema).is_valid({"id": "no"})
+    refused: list[dict[str, JsonValue]] = [{"id": "no"}, {"size": 4}]
+    for arguments in refused:
+        with pytest.raises(ValidationError):
+            tool.validate(arguments)
+    assert tool.validate({"id": "beef", "size": 3})[1] == {"id": "beef", "size": 3}
+
+
+def test_a_tool_is_cleaned_once_for_each_dialect() -> None:
+    """Every session of every model of a dialect is shown the very same object."""
+    tool = compile_tool(Declared())
+    first = {name: tool.shown_in(dialect) for name, dialect in DIALECTS.items()}
+    assert all(tool.shown_in(dialect) is first[name] for name, dialect in DIALECTS.items())
+    assert first["plain"].schema == tool.schema
+
+
+def test_null_as_strict_models_say_it_is_a_parameter_left_out() -> None:
+    """What strict mode makes a model send is what the tool's own schema takes."""
+    tool = compile_tool(Declared())
+    shown = tool.shown_in(DIALECTS["openai-strict"]).schema
+    said = {"path": "a", "query": None, "note": None, "tags": None, "mode": None, "shape": None}
+    assert Draft202012Validator(shown).is_valid(said)
+    assert tool.validate(said)[1] == {"path": "a"}
+    assert tool.validate({**said, "shape": {"radius": 1}})[1] == {"path": "a", "shape": {"radius": 1}}
