@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayTaskError
 
 from sessiontree.actors.wire import opened, packed
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.errors import HostLost
@@ -98,10 +98,14 @@ class RemoteMemory:
 
         Raises:
             HostLost: it was lost meanwhile.
+            MemoryFailed: it runs and can't answer.
         """
         try:
             data = await self._actor.answer.remote(grant, name, packed(given))
         except RayActorError as error:
             raise HostLost(words_of(error).splitlines()[0]) from None
+        except RayTaskError as error:
+            reason = f"its process can't begin: {words_of(error.cause)}; try again, or go on without it"
+            raise MemoryFailed(name, reason) from None
         answer: Answer = opened(data)
         return answer.taken()

@@ -32,6 +32,7 @@ class MemoryShell:
         self._settings = settings
         self._memory = memory
         self._uri = uri
+        self._process: OwnProcess | None = None
         self._beginning: asyncio.Future[MemoryHost] | None = None
 
     async def answer(self, grant: str, name: str, given: bytes) -> bytes:
@@ -49,13 +50,14 @@ class MemoryShell:
         await (await self._begun()).close(key)
 
     async def _begun(self) -> MemoryHost:
-        if self._beginning is None:
+        if self._beginning is None or (self._beginning.done() and self._beginning.exception() is not None):
             self._beginning = asyncio.ensure_future(self._begin())
         return await asyncio.shield(self._beginning)
 
     async def _begin(self) -> MemoryHost:
         settings, services = self._settings, self._services
-        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
+        if self._process is None:
+            self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
         await services.begun(os.getpid())
         core = MemoryCore(self._uri, partial(open_store, self._memory, self._uri), services)
         return MemoryHost(core, settings.key)

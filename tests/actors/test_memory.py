@@ -180,8 +180,10 @@ async def test_a_worker_searches_and_other_grants_open_nothing(ray_runtime: Runt
 
 async def test_a_store_elsewhere_is_hidden_from_workers(tmp_path: Path) -> None:
     """A Worker's process can't look into it, wherever the owner put it."""
-    workspace, place = tmp_path / "workspace", tmp_path / "kept" / "deep" / "memory"
+    workspace, kept = tmp_path / "workspace", tmp_path.with_name(f"{tmp_path.name}-kept")
+    place = kept / "memory"
     workspace.mkdir()
+    kept.mkdir()  # before any host starts: what appears beside a hidden place later is hidden anyway
     settings = MemorySettings(uri=str(place))
     agents = {"default": AgentSpec(config=AgentConfig(prompt=str(place)))}
     async with (
