@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,7 +18,7 @@ from sessiontree.contracts.capabilities import MEMORY_WRITER, READER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import MAX_SOURCE_CHARS, NewRecord, Source
+from sessiontree.contracts.memory import MAX_SOURCE_CHARS, MAX_STORED_AT_ONCE, NewRecord, Source
 from sessiontree.contracts.ports import MemoryWriter, Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
@@ -31,8 +31,6 @@ from sessiontree.survey.scan import scan
 
 MAX_SURVEY_RECORDS = 200_000
 """Most records of one survey, beside one of each file."""
-STORED_AT_ONCE = 500
-"""Most records of one store."""
 _MAX_PATH_CHARS = MAX_SOURCE_CHARS - len("#L-L") - 2 * 9
 
 
@@ -73,7 +71,8 @@ class RememberFiles(Tool[RememberFilesParams]):
 
     A file that can't be read has none; the survey names it as a problem already. One whose name holds what is
     invisible has none either, because it could not be cited; what it would have counts as dropped. A call
-    that is repeated stores under the same keys, group by group, so nothing is there twice.
+    that is repeated stores under the same keys, so nothing is there twice; where files have changed in
+    between, some records of them may be those from before.
     """
 
     name: ClassVar[str] = "remember_files"
@@ -125,28 +124,62 @@ async def _remember(
     ground = Ground(reader, params.folder, frozenset(params.leave_out), stop)
     found = await asyncio.to_thread(scan, ground)
     done = Remembered()
-    storing = asyncio.create_task(_store(writer, [], ""))
-    try:
+    async with _Storing(writer, ctx.call_id) as storing:
         for folder in plan(found.files):
             for paths in folder.groups:
                 group = await asyncio.to_thread(_read, reader, paths, params.records_per_file, stop)
-                await storing
                 records = [_record(path, entry) for path, file in group for entry in file.entries]
-                storing = asyncio.create_task(_store(writer, records, f"{ctx.call_id}/{paths[0]}"))
+                await storing.take(records)
                 done = Remembered(
                     files=done.files + sum(1 for _, file in group if file.entries),
                     records=done.records + len(records),
                     dropped=done.dropped + sum(file.dropped for _, file in group),
                 )
-        await storing
-    finally:
-        storing.cancel()
     return done
 
 
-async def _store(writer: MemoryWriter, records: Sequence[NewRecord], key: str) -> None:
-    for start in range(0, len(records), STORED_AT_ONCE):
-        await writer.store(records[start : start + STORED_AT_ONCE], key=f"{key}/{start}")
+class _Storing:
+    """Stores as many records at once as memory takes, one store at a time, while others are being read.
+
+    The n-th store of a call has the n-th key, whatever it holds.
+    """
+
+    def __init__(self, writer: MemoryWriter, call_id: str) -> None:
+        self._writer = writer
+        self._call_id = call_id
+        self._waiting: list[NewRecord] = []
+        self._stores = 0
+        self._running: asyncio.Task[list[str]] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            if self._waiting:
+                await self._store()
+            await self._stored()
+        elif self._running is not None:
+            self._running.cancel()
+
+    async def take(self, records: Sequence[NewRecord]) -> None:
+        """Store records soon; returns once there is little left to store."""
+        self._waiting.extend(records)
+        while len(self._waiting) >= MAX_STORED_AT_ONCE:
+            await self._store()
+
+    async def _store(self) -> None:
+        await self._stored()
+        batch = self._waiting[:MAX_STORED_AT_ONCE]
+        del self._waiting[:MAX_STORED_AT_ONCE]
+        storing = self._writer.store(batch, key=f"{self._call_id}/{self._stores}")
+        self._stores += 1
+        self._running = asyncio.ensure_future(storing)
+
+    async def _stored(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running
 
 
 def _read(

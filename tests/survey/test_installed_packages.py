@@ -24,7 +24,7 @@ from sessiontree.workspace import WorkspaceReader
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_installed_file_is_surveyed() -> None:
-    """No analysis fails, counts agree, and nothing is named where it is not, nor cited by what memory keeps."""
+    """No analysis fails, counts agree, and nothing is named, or cited for memory, where it is not."""
     root = Path(pydantic.__file__).parents[1]
     reader = WorkspaceReader(root)
     found = scan(reader)

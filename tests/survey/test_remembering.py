@@ -21,7 +21,6 @@ from sessiontree.survey.entries import MAX_FILE_ENTRIES, FileEntries
 from sessiontree.survey.entry import Entry, named_in
 from sessiontree.survey.remembering import (
     MAX_SURVEY_RECORDS,
-    STORED_AT_ONCE,
     RememberFiles,
     records_per_file,
     within,
@@ -89,8 +88,7 @@ async def test_stores_are_batches_that_memory_takes(make_tree: MakeTree) -> None
     memory = CountingMemory()
     await call_tool(RememberFiles(), make_context(make_tree(names), memory_writer=memory), folder="a")
     assert sum(memory.sizes) == 9 * 151
-    assert max(memory.sizes) <= STORED_AT_ONCE
-    assert len(memory.sizes) == 3
+    assert memory.sizes == [1_000, 359]
 
 
 async def test_bounds_are_kept_and_told(make_tree: MakeTree) -> None:
