@@ -10,6 +10,8 @@ back.
 - `cpu_us`: processor time of the whole process, all threads, per turn of the 20-turn runs.
 - `floor_us`: the same turns and calls by a hand-written loop: validate, call, append; no rules, no journal.
 - `ratio_1000`: turn1000_us over the mean of turns 11 to 20 of the same run, both by the same clock.
+- `policy_us`, `policy_ratio`: a policy's decision over 30 tools, and the same over a bare look-up; see
+  ``benchmarks.policy``.
 
 With ``--backend ray`` these come too, measured on Ray (journal on, FULL, every acknowledgement inside the
 clock), one of each in turn, medians of the rounds' medians; the figures above stay the local backend's:
@@ -30,6 +32,7 @@ import statistics
 import time
 from typing import Any
 
+from benchmarks import policy
 from benchmarks.places import places
 from benchmarks.report import read_options, show
 from benchmarks.turns import Nothing, NothingParams, TurnModel
@@ -107,6 +110,8 @@ def main() -> None:
         "floor_us": floor * 1e6,
         "ratio_1000": statistics.median(b / a for a, b in zip(early, late, strict=True)),
     }
+    decided = policy.measure(quick=options.quick)
+    figures |= {name: decided[name] for name in ("policy_us", "policy_ratio")}
     if options.backend == "ray":
         # Loaded by name, and last: the local figures are those of a process without Ray.
         figures |= asyncio.run(importlib.import_module("benchmarks.dispatch_ray").measure(options.quick))

@@ -35,6 +35,8 @@ class Vocabulary:
         self._names = dict.fromkeys(spelling for row in CATALOG for spelling in _spellings(row))
         self._kin = {spelling: _spellings(row) for row in CATALOG for spelling in _spellings(row)}
         self._groups = self._all_groups()
+        self._allowed: dict[str, int] = {}
+        self._denied: dict[str, int] = {}
         self._plugins: dict[str, int] = {}
         for row in self.rows:
             if row.plugin:
@@ -94,7 +96,19 @@ class Vocabulary:
 
     def allowed(self, entry: str) -> int:
         """Return the tools an allow list's entry lets stay."""
-        wanted = folded(entry)
+        mask = self._allowed.get(entry)
+        if mask is None:
+            mask = self._allowed[entry] = self._let_stay(folded(entry))
+        return mask
+
+    def denied(self, entry: str) -> int:
+        """Return the tools a deny entry removes; all that the same entry would allow are among them."""
+        mask = self._denied.get(entry)
+        if mask is None:
+            mask = self._denied[entry] = self._let_go(folded(entry))
+        return mask
+
+    def _let_stay(self, wanted: str) -> int:
         if wanted.startswith(GROUP):
             return self._groups.get(wanted, 0)
         if "*" in wanted:
@@ -103,9 +117,7 @@ class Vocabulary:
             wanted, 0
         )
 
-    def denied(self, entry: str) -> int:
-        """Return the tools a deny entry removes; all that the same entry would allow are among them."""
-        wanted = folded(entry)
+    def _let_go(self, wanted: str) -> int:
         if wanted.startswith(GROUP):
             return self._groups.get(wanted, 0)
         if "*" in wanted:
