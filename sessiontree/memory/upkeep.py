@@ -80,7 +80,7 @@ class Upkeep:
 
     def _begin(self) -> None:
         self._forget_timer()
-        if self._task is None and not self._closed:
+        if not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="memory-upkeep")
 
     async def _work(self) -> None:

@@ -67,6 +67,13 @@ def test_sifting_is_filtering_the_whole_ranking(
     check_sifted(mirror, Fixed(order), allowed, most, least_first=least_first)
 
 
+def test_all_is_asked_for_where_the_best_are_hidden(mirror: Mirror) -> None:
+    """A mask that shows just the end of a ranking is no reason to find less."""
+    ranking = Fixed(np.arange(ROWS) * 2)
+    check_sifted(mirror, ranking, 1_500, 40, least_first=True)
+    assert len(ranking.asked) == 2
+
+
 class Hasty(Fixed):
     """Planted: gives half of what it is asked for, as if there were no more."""
 

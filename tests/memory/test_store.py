@@ -354,6 +354,10 @@ async def test_one_writes_and_others_read(tmp_path: Path) -> None:
             await store.forget(Selection(ids=tuple(ids[:25])), SCOPE)
             await store.tidy()
             assert {record.id for record in await reader.get(ids, SCOPE)} == set(ids[25:])
+            assert len(reader) == 5
+            assert {hit.record.id for hit in await reader.search(MemoryQuery("fox", 5), SCOPE)} == set(
+                ids[25:]
+            )
             for attempt in (
                 reader.store([NewRecord("x")], SCOPE, "k"),
                 reader.forget(Selection(ids=tuple(ids)), None),
