@@ -89,6 +89,7 @@ async def test_stores_are_batches_that_memory_takes(make_tree: MakeTree) -> None
     await call_tool(RememberFiles(), make_context(make_tree(names), memory_writer=memory), folder="a")
     assert sum(memory.sizes) == 9 * 151
     assert memory.sizes == [1_000, 359]
+    assert len(memory.records) == 9 * 151
 
 
 async def test_bounds_are_kept_and_told(make_tree: MakeTree) -> None:
