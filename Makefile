@@ -41,10 +41,11 @@ setup: ## make .venv (demo, test and the rest do it themselves)
 	echo 'make: $(if $(PYTHON),PYTHON=$(PYTHON) is not,found no) Python 3.11 to 3.14 with pip;' \
 	  'install one or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1
 
-demo: setup ## survey this checkout twice, then show the trees
+demo: setup ## survey this checkout twice, show the trees, then ask
 	$(BIN)/sessiontree survey . --approve auto
 	$(BIN)/sessiontree survey . --approve auto
 	$(BIN)/sessiontree tree
+	$(BIN)/sessiontree ask "how does a worker process become read-only?"
 
 test: setup ## the whole suite
 	$(BIN)/pytest $(ARGS)
