@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import EmbedderMismatch as EmbedderMismatch
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
     from sessiontree.contracts.errors import ExportRefused as ExportRefused
+    from sessiontree.contracts.errors import ImageRefused as ImageRefused
     from sessiontree.contracts.errors import JournalCorrupt as JournalCorrupt
     from sessiontree.contracts.errors import JournalError as JournalError
     from sessiontree.contracts.errors import JournalLocked as JournalLocked
@@ -61,6 +62,15 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
     from sessiontree.contracts.errors import ValidationError as ValidationError
     from sessiontree.contracts.flags import ToolFlag as ToolFlag
+    from sessiontree.contracts.hooks import Block as Block
+    from sessiontree.contracts.hooks import CalledTool as CalledTool
+    from sessiontree.contracts.hooks import Change as Change
+    from sessiontree.contracts.hooks import EndedCall as EndedCall
+    from sessiontree.contracts.hooks import Hook as Hook
+    from sessiontree.contracts.hooks import HookContext as HookContext
+    from sessiontree.contracts.hooks import KeptResult as KeptResult
+    from sessiontree.contracts.hooks import Result as Result
+    from sessiontree.contracts.images import ImageLimits as ImageLimits
     from sessiontree.contracts.kinds import SessionKind as SessionKind
     from sessiontree.contracts.kinds import SessionStatus as SessionStatus
     from sessiontree.contracts.limits import Budget as Budget
@@ -77,6 +87,8 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import Artifact as Artifact
     from sessiontree.contracts.results import SessionResult as SessionResult
     from sessiontree.contracts.results import ToolResult as ToolResult
+    from sessiontree.contracts.results import image_result as image_result
+    from sessiontree.contracts.results import image_result_from_file as image_result_from_file
     from sessiontree.contracts.results import json_result as json_result
     from sessiontree.contracts.tiers import PermissionTier as PermissionTier
     from sessiontree.contracts.tool import RawTool as RawTool
@@ -97,6 +109,7 @@ if TYPE_CHECKING:
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.policy.slips import PolicyWarning as PolicyWarning
     from sessiontree.runtime import Runtime as Runtime
+    from sessiontree.schema.guardrails import SchemaWarning as SchemaWarning
     from sessiontree.session_tree import SessionTree as SessionTree
 
 __version__ = VERSION
@@ -125,6 +138,7 @@ _ROOMS = {
         "EmbedderMismatch",
         "ExecutionError",
         "ExportRefused",
+        "ImageRefused",
         "JournalCorrupt",
         "JournalError",
         "JournalLocked",
@@ -152,12 +166,30 @@ _ROOMS = {
         "ValidationError",
     ),
     "contracts.flags": ("ToolFlag",),
+    "contracts.images": ("ImageLimits",),
+    "contracts.hooks": (
+        "Block",
+        "CalledTool",
+        "Change",
+        "EndedCall",
+        "Hook",
+        "HookContext",
+        "KeptResult",
+        "Result",
+    ),
     "contracts.kinds": ("SessionKind", "SessionStatus"),
     "contracts.limits": ("Budget", "Limits"),
     "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
     "contracts.messages": ("AssistantMessage", "ToolCall"),
     "contracts.params": ("AllowEmpty", "Trimmed"),
-    "contracts.results": ("Artifact", "SessionResult", "ToolResult", "json_result"),
+    "contracts.results": (
+        "Artifact",
+        "SessionResult",
+        "ToolResult",
+        "image_result",
+        "image_result_from_file",
+        "json_result",
+    ),
     "contracts.tiers": ("PermissionTier",),
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.usage": ("Usage",),
@@ -170,6 +202,7 @@ _ROOMS = {
     "policy.settings": ("PolicyConfig", "ToolPolicy"),
     "policy.slips": ("PolicyWarning",),
     "runtime": ("Runtime",),
+    "schema.guardrails": ("SchemaWarning",),
     "session_tree": ("SessionTree",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sessiontree.contracts.images import ImageLimits
 from sessiontree.contracts.tiers import SystemAnswer
 
 DEFAULT_PROMPT = (
     "You are one session in a tree of sessions. Work with the tools you are given, "
     "say plainly what you did and what you could not do."
 )
+
+CHARS_PER_TOKEN: Final = 4
+RESULT_SHARE: Final = 0.3
+"""Most of a model's context that one tool result may take."""
+LEAST_RESULT_CHARS: Final = 2_000
+"""A share is never less than this."""
+MOST_RESULT_CHARS: Final = 400_000
+
+
+def result_share(context_tokens: int) -> int:
+    """Return how many characters of one tool result fit a context of so many tokens."""
+    share = int(context_tokens * CHARS_PER_TOKEN * RESULT_SHARE)
+    return max(LEAST_RESULT_CHARS, min(MOST_RESULT_CHARS, share))
 
 
 class AgentConfig(BaseModel):
@@ -25,8 +41,24 @@ class AgentConfig(BaseModel):
     """The first part of the system prompt."""
     system_tier: SystemAnswer = "allow"
     """What happens to System calls: run, need approval, or are refused."""
-    max_result_chars: int = Field(default=40_000, ge=200)
-    """Longest text of one tool result a model gets."""
+    context_tokens: int | None = Field(default=None, ge=1)
+    """Size of the model's context; None = not known."""
+    max_result_chars: int = Field(default=40_000, ge=200, le=MOST_RESULT_CHARS)
+    """Longest text of one tool result a model gets; never more than 30 % of ``context_tokens``, at 4
+    characters a token, but 2,000 always fit. Left out, it is that share."""
+    images: ImageLimits | None = ImageLimits()
+    """How large images in tool results may be; None = the model reads text alone, a line tells of each image
+    that was left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_context(cls, given: Any) -> Any:
+        """Bound a result by its share of the context; leave what is wrong to the fields' own checks."""
+        if isinstance(given, dict) and isinstance(tokens := given.get("context_tokens"), int) and tokens > 0:
+            share = result_share(tokens)
+            chars = given.get("max_result_chars", share)
+            return {**given, "max_result_chars": min(chars, share) if isinstance(chars, int) else chars}
+        return given
 
 
 class AgentSpec(BaseModel):

@@ -6,10 +6,16 @@ Source: seed 000, sections 3.2 and 8.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import PermissionDenied, Timeout, ToolError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
+
+MAX_REASON_CHARS: Final = 8_000
+"""Longest reason in an envelope; what a tool raised may be of any size."""
+MAX_FIELD_CHARS: Final = 400
 
 
 def error_message(
@@ -26,10 +32,11 @@ def error_message(
     A validation error adds the failing ``field`` and the tool's ``schema``, so that the model can mend the
     call; the error's code and status stand in ``details``.
     """
-    envelope: dict[str, JsonValue] = {"status": "error", "tool": tool, "error": error.message}
+    envelope: dict[str, JsonValue] = {"status": "error", "tool": tool, "error": _reason(error.message)}
     details: dict[str, JsonValue] = {"code": error.code, "status": error.status}
     if isinstance(error, ValidationError):
-        envelope["field"] = details["field"] = error.field
+        field = error.field if error.field is None else cut_text(error.field, MAX_FIELD_CHARS)
+        envelope["field"] = details["field"] = field
         if schema is not None:
             envelope["schema"] = dict(schema)
     if isinstance(error, PermissionDenied):
@@ -43,7 +50,7 @@ def error_message(
 
 def blocked_message(call_id: str, tool: str, reason: str, at_ms: int) -> ToolResultMessage:
     """Return ``{"status":"blocked","tool","reason"}``: a rule or hook stopped the call before it ran."""
-    envelope: dict[str, JsonValue] = {"status": "blocked", "tool": tool, "reason": reason}
+    envelope: dict[str, JsonValue] = {"status": "blocked", "tool": tool, "reason": _reason(reason)}
     return _message(call_id, tool, envelope, None, at_ms, is_error=True)
 
 
@@ -52,7 +59,7 @@ def pending_message(call_id: str, tool: str, message: str, request_id: str, at_m
     envelope: dict[str, JsonValue] = {
         "status": "pending",
         "tool": tool,
-        "message": message,
+        "message": _reason(message),
         "requestId": request_id,
     }
     return _message(call_id, tool, envelope, None, at_ms, is_error=False)
@@ -67,6 +74,10 @@ def unknown_message(call_id: str, tool: str, at_ms: int) -> ToolResultMessage:
         "error": "the process running this call was lost; check what it did before you repeat it",
     }
     return _message(call_id, tool, envelope, None, at_ms, is_error=True)
+
+
+def _reason(text: str) -> str:
+    return cut_text(text, MAX_REASON_CHARS)
 
 
 def _message(

@@ -9,7 +9,8 @@ survives pickling between processes; the text comes from ``__str__``.
     ├─ ToolError                  the model reads it as a tool result; the session goes on
     │  ├─ ValidationError           arguments do not fit; costs one attempt       (alias ToolInputError)
     │  ├─ ExecutionError            the tool tried and failed; never retried
-    │  │  └─ ConfinementUnavailable    this machine can't confine a command, so it did not run
+    │  │  ├─ ConfinementUnavailable    this machine can't confine a command, so it did not run
+    │  │  └─ ImageRefused              an image can't be shown to a model
     │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed
@@ -109,6 +110,24 @@ class ConfinementUnavailable(ExecutionError):
         self.missing = missing
         self.remedy = remedy
         self.message = f"commands can't be confined here, so none is run: {missing}; {remedy}"
+
+
+class ImageRefused(ExecutionError):
+    """An image can't be shown to a model: too large, of an unknown format, damaged.
+
+    Args:
+        image: Which one.
+        reason: What is wrong with it, and which limit it breaks.
+    """
+
+    code: ClassVar[str] = "image_refused"
+
+    def __init__(self, image: str, reason: str) -> None:
+        """Keep both."""
+        SessionTreeError.__init__(self, image, reason)
+        self.image = image
+        self.reason = reason
+        self.message = f"can't show {image}: {reason}"
 
 
 class PermissionDenied(ToolError):

@@ -6,13 +6,17 @@ Source: ADR-0004, ToolResult; seed 000, section 7; ADR-0002, SessionResult.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from sessiontree.contracts.errors import ImageRefused
+from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.usage import Usage
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
@@ -80,6 +84,74 @@ def json_result(value: object, *, display: str = "", artifacts: tuple[Artifact, 
     """Return a result whose output and details are both ``value``, made JSON where it is not."""
     payload = to_json_value(value)
     return ToolResult(output=payload, display=display, artifacts=artifacts, details=payload)
+
+
+def image_result(
+    text: str,
+    image: str | bytes,
+    *,
+    mime_type: str,
+    details: JsonValue = None,
+    display: str = "",
+    artifacts: tuple[Artifact, ...] = (),
+) -> ToolResult:
+    """Return a result of a text and one picture.
+
+    Args:
+        text: What the model reads beside it.
+        image: The encoded image: its bytes, or base64 text of them.
+        mime_type: Such as ``image/png``.
+        details: JSON for journal and screen; None = ``{}``.
+        display: One line for people.
+        artifacts: Files or records made or changed.
+
+    Source: seed 002, section 2, imageResult.
+    """
+    data = image if isinstance(image, str) else base64.b64encode(image).decode("ascii")
+    return ToolResult(
+        output=text,
+        display=display,
+        artifacts=artifacts,
+        details={} if details is None else details,
+        images=(ImageContent(data, mime_type),),
+    )
+
+
+def image_result_from_file(
+    reader: Reader, path: str, *, text: str = "", details: Mapping[str, JsonValue] | None = None
+) -> ToolResult:
+    """Return a result that shows an image file: ``MEDIA:<path>``, what else is to be said, and the picture.
+
+    Blocks: call it from a thread. The type is what the file's first bytes say, whatever its name.
+
+    Args:
+        reader: Opens the file.
+        path: As the reader takes it.
+        text: Said below the ``MEDIA:`` line; empty = nothing.
+        details: Added to ``{path, bytes, mimeType}``.
+
+    Raises:
+        ImageRefused: the file is no PNG, JPEG, GIF or WebP image, or larger than 20 MiB.
+        ExecutionError, PermissionDenied: as the reader refuses a path.
+
+    Source: seed 001, section 6, imageResultFromFile; seed 000, section 3.3.
+    """
+    entry = reader.stat(path)
+    with reader.open(path) as stream:
+        data = stream.read(MAX_SOURCE_BYTES + 1)
+    if len(data) > MAX_SOURCE_BYTES:
+        raise ImageRefused(repr(path), f"it has more than {MAX_SOURCE_BYTES:,} bytes; make it smaller first")
+    mime_type = image_mime_type(data)
+    if mime_type is None:
+        raise ImageRefused(repr(path), "it is no PNG, JPEG, GIF or WebP image")
+    said = f"MEDIA:{entry.path}"
+    return image_result(
+        f"{said}\n{text}" if text else said,
+        data,
+        mime_type=mime_type,
+        display=f"{entry.path}: {mime_type}, {len(data):,} bytes",
+        details={**(details or {}), "path": entry.path, "bytes": len(data), "mimeType": mime_type},
+    )
 
 
 @dataclass(frozen=True, slots=True)

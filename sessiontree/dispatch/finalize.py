@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import get_args
 
+from sessiontree.contracts.cutting import cut_line, cut_text
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.images import MAX_IMAGES
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import Artifact, ArtifactKind, ToolResult
 
 DISPLAY_CHARS = 400
+MAX_DETAILS_WEIGHT = 400_000
+"""Most that details may weigh: each character and each member counts."""
+MAX_ARTIFACTS = 1_000
+MAX_ARTIFACT_CHARS = 2**16
+NOTE_CHARS = 400
+"""Room kept beside images for what is said about them."""
 ARTIFACT_KINDS = get_args(ArtifactKind)
 
 
@@ -17,6 +25,9 @@ def result_message(
     call_id: str, tool: str, result: object, at_ms: int, *, max_chars: int
 ) -> ToolResultMessage:
     """Return a tool's result as a message; its text is cut to ``max_chars`` characters.
+
+    Images are in it as the tool gave them: :class:`~sessiontree.dispatch.pictures.Pictures` makes them fit,
+    and finds room kept for a note in the text. Of details that weigh too much only that is told.
 
     Raises:
         ExecutionError: the tool returned something that is no ToolResult, or has parts that can't be kept.
@@ -28,15 +39,16 @@ def result_message(
     except (TypeError, ValueError, RecursionError) as error:
         raise ExecutionError(f"{tool} returned output without a JSON form: {error}") from error
     _check_parts(tool, result)
-    if len(text) > max_chars:
-        text = cut_text(text, max_chars)
+    room = max_chars - min(NOTE_CHARS, max_chars // 2) if result.images else max_chars
+    if len(text) > room:
+        text = cut_text(text, room)
     text_block = TextContent(text)
     content: tuple[TextContent | ImageContent, ...] = (
         (text_block, *result.images) if result.images else (text_block,)
     )
     details: JsonValue = None
     if result.details is not None or result.display:
-        details = {"display": result.display[:DISPLAY_CHARS], "details": _details(tool, result)}
+        details = {"display": cut_line(result.display, DISPLAY_CHARS), "details": _details(tool, result)}
     return ToolResultMessage(call_id, tool, content, details, False, at_ms)
 
 
@@ -44,6 +56,14 @@ def _check_parts(tool: str, result: ToolResult) -> None:
     """Refuse what the journal could not keep, before it is anywhere near it."""
     if not isinstance(result.display, str):
         raise ExecutionError(f"{tool} returned {type(result.display).__name__} as display instead of text")
+    if len(result.images) > MAX_IMAGES:
+        raise ExecutionError(
+            f"{tool} returned {len(result.images)} images; at most {MAX_IMAGES} fit a result"
+        )
+    if len(result.artifacts) > MAX_ARTIFACTS:
+        raise ExecutionError(
+            f"{tool} returned {len(result.artifacts)} artifacts; at most {MAX_ARTIFACTS} fit a result"
+        )
     for image in result.images:
         if not (isinstance(image, ImageContent) and _are_texts(image.data, image.mime_type)):
             raise ExecutionError(f"{tool} returned {image!r} among its images; give ImageContent of text")
@@ -51,10 +71,21 @@ def _check_parts(tool: str, result: ToolResult) -> None:
         if not (isinstance(artifact, Artifact) and _is_whole(artifact)):
             raise ExecutionError(f"{tool} returned {artifact!r} among its artifacts; give Artifacts of text")
 
+        size = sum(len(text) for text in _texts_of(artifact))
+        if size >= MAX_ARTIFACT_CHARS:
+            raise ExecutionError(
+                f"{tool} returned an artifact of {size:,} characters; below {MAX_ARTIFACT_CHARS:,} are kept "
+                "inline: write a file and name its path"
+            )
+
 
 def _is_whole(artifact: Artifact) -> bool:
+    return artifact.kind in ARTIFACT_KINDS and _are_texts(*_texts_of(artifact))
+
+
+def _texts_of(artifact: Artifact) -> list[str]:
     places = [place for place in (artifact.path, artifact.uri, artifact.data) if place is not None]
-    return artifact.kind in ARTIFACT_KINDS and _are_texts(artifact.description, *places)
+    return [artifact.description, *places]
 
 
 def _are_texts(*values: object) -> bool:
@@ -63,23 +94,29 @@ def _are_texts(*values: object) -> bool:
 
 def _details(tool: str, result: ToolResult) -> JsonValue:
     try:
-        return to_json_value(result.details)
+        details = to_json_value(result.details)
     except RecursionError as error:
         raise ExecutionError(f"{tool} returned details that are nested too deeply") from error
+    if _weight(details, MAX_DETAILS_WEIGHT) <= MAX_DETAILS_WEIGHT:
+        return details
+    return {"omitted": True, "reason": f"they weigh more than {MAX_DETAILS_WEIGHT:,} characters and members"}
 
 
-def cut_text(text: str, max_chars: int) -> str:
-    """Return at most ``max_chars`` characters: the head, at a line's end where one is near, and a notice.
-
-    The notice counts inside the limit. Text that fits is unchanged, so cutting twice is cutting once.
-    """
-    if len(text) <= max_chars:
-        return text
-    notice = f"\n… cut: {max_chars} of {len(text)} characters shown"
-    if len(notice) >= max_chars:
-        return text[:max_chars]
-    head = text[: max_chars - len(notice)]
-    line_end = head.rfind("\n")
-    if line_end >= len(head) * 4 // 5:
-        head = head[:line_end]
-    return head + notice
+def _weight(value: JsonValue, most: int) -> int:
+    """Return the characters and members of a value; counting ends beyond ``most``."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, int):
+        return value.bit_length() // 3  # which is less than its digits
+    weight = 0
+    if isinstance(value, list):
+        for item in value:
+            weight += 1 + _weight(item, most - weight)
+            if weight > most:
+                break
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            weight += 1 + len(name) + _weight(item, most - weight)
+            if weight > most:
+                break
+    return weight

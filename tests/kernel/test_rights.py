@@ -31,7 +31,7 @@ CONFIGS = st.builds(
     model=st.text(max_size=8),
     prompt=st.text(max_size=20),
     system_tier=st.sampled_from(["allow", "ask", "deny"]),
-    max_result_chars=st.integers(200, 10**6),
+    max_result_chars=st.integers(200, 400_000),
 )
 
 

@@ -1,4 +1,4 @@
-"""``read``: shows a text file, a page at a time."""
+"""``read``: shows a text file, a page at a time, or an image."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from sessiontree.contracts.capabilities import READER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.flags import ToolFlag
+from sessiontree.contracts.images import image_mime_type
 from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, image_result_from_file
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
 from sessiontree_tools.paging import HEAD_BYTES, Page, first_page, is_binary, read_up_to, skip_lines
@@ -35,12 +36,13 @@ class ReadParams(BaseModel):
 
 
 class Read(Tool[ReadParams]):
-    """Shows lines of a text file."""
+    """Shows lines of a text file, or an image."""
 
     name = "read"
     description = (
         "Read a text file of the workspace. Shows up to 2000 lines or 50 KB from line `offset` on; when more "
-        "follows, the last line of the answer names the offset to continue with. Binary files are refused. "
+        "follows, the last line of the answer names the offset to continue with. PNG, JPEG, GIF, WebP images "
+        "are shown as pictures; other binary files are refused. "
         "Use grep to find a place in a large file first."
     )
     Params: ClassVar[type[BaseModel]] = ReadParams
@@ -56,10 +58,11 @@ class Read(Tool[ReadParams]):
         """Return the page as text; details are ``{path, lines, first, last, truncated, bytes}``.
 
         ``lines`` and ``bytes`` count what is shown of the file; ``first`` and ``last`` are line numbers,
-        both 0 for an empty file.
+        both 0 for an empty file. An image is a picture below ``MEDIA:<path>``; offset and limit don't count.
 
         Raises:
             ExecutionError: no such file, a binary one, or an offset past its end.
+            ImageRefused: an image of more than 20 MiB.
             PermissionDenied: the path is outside what may be read.
         """
         reader = ctx.require(READER)
@@ -72,7 +75,10 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     max_lines = min(params.limit or MAX_LINES, MAX_LINES)
     entry = reader.stat(params.path)
     with reader.open(params.path) as stream:
-        if is_binary(read_up_to(stream, HEAD_BYTES)):
+        head = read_up_to(stream, HEAD_BYTES)
+        if is_binary(head):
+            if image_mime_type(head) is not None:
+                return image_result_from_file(reader, params.path)
             raise ExecutionError(f"can't read {params.path!r}: it is a binary file of {entry.size} bytes")
         stream.seek(0)
         passed = skip_lines(stream, first - 1, stop)

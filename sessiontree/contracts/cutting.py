@@ -1,0 +1,113 @@
+"""Shortening a text without splitting what a reader takes for one character.
+
+Not here: who may show how much (agent.py, displays.py), and pages of files (the tools').
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+LINE_SHARE: Final = 4 / 5
+"""A cut moves back to a line's end where that costs no more than the last fifth."""
+
+_JOINERS: Final = "\u200c\u200d"
+_SKIN_TONES: Final = ("\U0001f3fb", "\U0001f3ff")
+_FLAG_LETTERS: Final = ("\U0001f1e6", "\U0001f1ff")
+_TAGS: Final = ("\U000e0020", "\U000e007f")
+_HANGUL: Final = (("\u1100", "\u11ff"), ("\ua960", "\ua97c"), ("\ud7b0", "\ud7fb"))
+_SYLLABLES: Final = ("\uac00", "\ud7a3")
+_FOLLOWING: Final = frozenset("\u0e33\u0eb3\uff9e\uff9f")
+_LEADING: Final = frozenset(
+    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"
+    "\U000110bd\U000110cd\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a\U00011d46\U00011f02"
+)
+_VIRAMA: Final = 9
+"""Canonical combining class of the signs that join two consonants."""
+
+
+def cut_text(text: str, max_chars: int) -> str:
+    """Return at most ``max_chars`` characters: the head, at a line's end where one is near, and a notice.
+
+    The notice counts inside the limit; it is left out where the limit has no room for more than it. Text that
+    fits is unchanged, so cutting twice is cutting once. No grapheme is split (see :func:`whole`).
+
+    Args:
+        text: Any text, lone surrogates included.
+        max_chars: Longest answer, in code points; at least 0.
+    """
+    if len(text) <= max_chars:
+        return text
+    notice = f"\n… cut: {max_chars} of {len(text)} characters shown"
+    if len(notice) >= max_chars:
+        return text[: whole(text, max_chars)]
+    end = whole(text, max_chars - len(notice))
+    line_end = text.rfind("\n", 0, end)
+    if line_end >= end * LINE_SHARE:
+        end = line_end - (text[line_end - 1 : line_end] == "\r")
+    return text[:end] + notice
+
+
+def cut_line(text: str, max_chars: int) -> str:
+    """Return the first line that says something, at most ``max_chars`` characters of it, ``…`` included."""
+    start = len(text) - len(text.lstrip())
+    # No further than the answer can reach: the line may be long.
+    lines = text[start : start + max_chars + 1].splitlines()
+    line = lines[0].rstrip() if lines else ""
+    if len(line) <= max_chars:
+        return line
+    return text[start : start + whole(text[start : start + max_chars + 1], max_chars - 1)] + "…"
+
+
+def whole(text: str, end: int) -> int:
+    """Return the last place at or before ``end`` where a text may be cut without splitting a grapheme.
+
+    What cannot be told apart without tables of the whole of Unicode is kept together: of two answers that may
+    be right, this is the shorter text. Halves of a surrogate pair and CR LF stay together too.
+
+    Source: Unicode Standard Annex 29, extended grapheme clusters; GB3 to GB13.
+    """
+    while 0 < end < len(text) and _holds(text, end):
+        end -= 1
+    return end
+
+
+def _holds(text: str, at: int) -> bool:
+    """Whether the characters on both sides of a place belong together."""
+    before, after = text[at - 1], text[at]
+    if after < "\u0300":  # where nearly every cut falls
+        return before == "\r" and after == "\n"
+    if before in _JOINERS or before in _LEADING or _extends(after):
+        return True
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
+        return True
+    if _within(after, _FLAG_LETTERS) and _within(before, _FLAG_LETTERS):
+        return _flag_letters_before(text, at) % 2 == 1
+    if unicodedata.combining(before) == _VIRAMA:
+        return unicodedata.category(after) == "Lo"
+    return _is_hangul(before) and _is_hangul(after) and not _within(after, _SYLLABLES)
+
+
+def _extends(character: str) -> bool:
+    return (
+        unicodedata.category(character) in {"Mn", "Me", "Mc"}
+        or character in _JOINERS
+        or character in _FOLLOWING
+        or _within(character, _SKIN_TONES)
+        or _within(character, _TAGS)
+    )
+
+
+def _is_hangul(character: str) -> bool:
+    return _within(character, _SYLLABLES) or any(_within(character, block) for block in _HANGUL)
+
+
+def _flag_letters_before(text: str, at: int) -> int:
+    start = at
+    while start > 0 and _within(text[start - 1], _FLAG_LETTERS):
+        start -= 1
+    return at - start
+
+
+def _within(character: str, ends: tuple[str, str]) -> bool:
+    return ends[0] <= character <= ends[1]

@@ -1,0 +1,75 @@
+"""The images of a result, made fit for the model that will see them.
+
+Not here: what fit means (``contracts.images``) and how it is done (the room ``images``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sessiontree.contracts.cutting import cut_text
+from sessiontree.contracts.errors import ImageRefused
+from sessiontree.contracts.images import ImageLimits
+from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.dispatch.finalize import NOTE_CHARS
+from sessiontree.images.cleaner import ImageCleaner
+
+
+class Pictures:
+    """Makes the images of one session's results fit.
+
+    Args:
+        limits: How large they may be; None = its model reads text alone.
+    """
+
+    def __init__(self, limits: ImageLimits | None) -> None:
+        """Keep the limits; nothing runs yet."""
+        self._cleaner = ImageCleaner(limits) if limits is not None else None
+
+    async def fit(self, message: ToolResultMessage, *, max_chars: int, harmless: bool) -> ToolResultMessage:
+        """Return a result with its images fit to be seen, and a text block that tells what became of them.
+
+        An image that can't be shown fails a harmless call. Where the call changed something, its text stays
+        and the image is left out: a call that worked must not look as if it had not.
+
+        Args:
+            message: Of :func:`~sessiontree.dispatch.finalize.result_message`.
+            max_chars: Most characters of the message's texts.
+            harmless: Whether the call can simply be made again.
+
+        Raises:
+            ImageRefused: an image can't be shown, and the call is harmless.
+        """
+        images = [block for block in message.content if isinstance(block, ImageContent)]
+        if not images:
+            return message
+        texts = [block for block in message.content if isinstance(block, TextContent)]
+        shown, notes = await self._fitted(images, message.tool_name, harmless=harmless)
+        if notes:
+            texts.append(TextContent(cut_text("\n".join(notes), min(NOTE_CHARS, max_chars // 2) - 1)))
+        return replace(message, content=(*texts, *shown))
+
+    async def _fitted(
+        self, images: list[ImageContent], tool: str, *, harmless: bool
+    ) -> tuple[list[ImageContent], list[str]]:
+        if self._cleaner is None:
+            several = "1 image was" if len(images) == 1 else f"{len(images)} images were"
+            return [], [f"[{several} left out: the model reads text alone]"]
+        shown: list[ImageContent] = []
+        notes: list[str] = []
+        for at, image in enumerate(images, start=1):
+            name = f"image {at} of {len(images)}"
+            try:
+                clean = await self._cleaner.clean(image, f"{name} from {tool}")
+            except ImageRefused as refused:
+                if harmless:
+                    raise
+                notes.append(f"[{name} was left out: {refused.reason}]")
+                continue
+            shown.append(clean.content)
+            if clean.was_shrunk:
+                notes.append(
+                    f"[{name} is shown at {clean.width} x {clean.height} px; "
+                    f"it is {clean.source_width} x {clean.source_height}]"
+                )
+        return shown, notes
