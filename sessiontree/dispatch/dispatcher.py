@@ -29,6 +29,7 @@ from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.dispatch.finalize import result_message
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
+from sessiontree.dispatch.pictures import Pictures
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
@@ -59,6 +60,7 @@ class Dispatcher:
         self._tool_timeout_s = tool_timeout_s
         self._now_ms = now_ms
         self._max_chars = rights.config.max_result_chars
+        self._pictures = Pictures(rights.config.images)
         self._place = str(rights.workspace_root)
 
     def prepare(self, key: str, call: ToolCall) -> PreparedCall | RejectedCall | ImmediateOutcome:
@@ -145,6 +147,9 @@ class Dispatcher:
             message = result_message(
                 prepared.provider_id, tool.name, result, self._now_ms(), max_chars=self._max_chars
             )
+            if len(message.content) > 1:
+                harmless = prepared.tier == PermissionTier.READ_ONLY
+                message = await self._pictures.fit(message, max_chars=self._max_chars, harmless=harmless)
         except ToolError as error:
             return self._told(prepared, error)
         except asyncio.CancelledError:

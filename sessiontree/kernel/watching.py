@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+from sessiontree.contracts.displays import displayed
 from sessiontree.contracts.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import ToolCall
@@ -46,6 +47,6 @@ class CallWatch:
         for fact in facts:
             if isinstance(fact, CallResolved):
                 message = fact.message
-                result = message.to_wire()
+                result = displayed(message)
                 event = ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error)
                 self._hub.emit(self._tree_id, self._session, event)
