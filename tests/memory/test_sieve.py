@@ -42,7 +42,7 @@ def test_scope_is_the_rule(
     records: list[MemoryRecord], finished: frozenset[str], data: st.DataObject
 ) -> None:
     """Own path and ancestors, what finished trees left, never siblings or trees still at work."""
-    own = st.sampled_from([record.scope for record in records] or [None])
+    own = st.sampled_from([record.scope for record in records]) if records else scopes
     scope = data.draw(st.one_of(st.none(), scopes, own, own))
     dead = data.draw(st.sets(st.sampled_from(range(len(records))))) if records else set()
     check_visible(visible, records, scope, finished, dead)
