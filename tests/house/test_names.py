@@ -18,7 +18,7 @@ LAZY_DOORS = {
     "sessiontree/kernel/memory_opening.py",
     "sessiontree/memory/embedders.py",
 }
-"""The only files that load modules by name: lazy exports, backends, commands, approvers, embedders, stores."""
+"""What loads modules by name: lazy exports, backends, commands, approvers, embedders, stores."""
 
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),
