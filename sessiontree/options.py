@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from sessiontree.kernel.clock import machine_ms
 from sessiontree.kernel.policing import policy_row
 from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.policy.slips import PolicyWarning
+from sessiontree.schema.guardrails import SchemaWarning, schema_slips
 from sessiontree.tree.accounts import endless
 from sessiontree.version import VERSION
 
@@ -124,6 +125,24 @@ def policy_row_of(
     for slip in slips:
         warnings.warn(PolicyWarning(slip), stacklevel=3)  # the line that makes the tree
     return row
+
+
+def check_schemas(table: ToolTable, own: Collection[str]) -> ToolTable:
+    """Return the table; schemas that some providers stumble over are refused or warned of.
+
+    Args:
+        table: A tree's tools.
+        own: Names of the tools that come with this package: they have no excuse.
+
+    Raises:
+        ConfigError: a tool of this package has such a schema.
+    """
+    for entry in table:
+        for slip in schema_slips(entry.compiled.schema):
+            if entry.name in own:
+                raise ConfigError(f"tool {entry.name!r}: {slip}")
+            warnings.warn(SchemaWarning(f"tool {entry.name!r}: {slip}"), stacklevel=4)  # as above
+    return table
 
 
 def channel_tools(channel: HumanChannel | None) -> tuple[Tool[Any], ...]:

@@ -29,6 +29,7 @@ from sessiontree.options import (
     agents_of,
     channel_of,
     channel_tools,
+    check_schemas,
     policy_of,
     policy_row_of,
     split_approver,
@@ -172,10 +173,11 @@ class SessionTree:
 
     def _all_tools(self) -> ToolTable:
         installed = installed_tools() if self._builtin_tools else ()
-        return ToolTable(
+        table = ToolTable(
             (*(each.tool for each in installed), *self._tools, *channel_tools(self._channel)),
             {each.tool.name: each.plugin for each in installed if each.plugin},
         )
+        return check_schemas(table, {each.tool.name for each in installed if not each.plugin})
 
     @property
     def tree_id(self) -> str:

@@ -47,6 +47,7 @@ from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.sandbox import CommandShell
+from sessiontree.schema.dialect import dialect_of
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 
@@ -87,7 +88,7 @@ def tooling_of(
     model = adopt.config.model or equipment.model_name
     policy = session_policy(equipment.policy, equipment.group, adopt.spec, model)
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
-    questioner = Questioner(equipment.table, held, adopt.config.prompt, equipment.instant)
+    questioner = Questioner(equipment.table, held, adopt.config.prompt, equipment.instant, dialect_of(model))
     dispatcher = Dispatcher(
         equipment.table, held, rights, policy, tool_timeout_s=adopt.limits.tool_timeout_s, now_ms=now_ms
     )

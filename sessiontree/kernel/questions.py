@@ -9,6 +9,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.frames import AskModel, ModelPrompt
 from sessiontree.models.answers import checked, reason_of
 from sessiontree.models.port import InstantModel, ModelRequest, ToolSpec
+from sessiontree.schema.dialect import Dialect
 from sessiontree.session.state import SessionState
 
 
@@ -16,15 +17,21 @@ class Questioner:
     """Makes one session's questions; remembers how much of the conversation the gateway was given."""
 
     def __init__(
-        self, table: ToolTable, held: frozenset[str], prompt: str, instant: InstantModel | None
+        self,
+        table: ToolTable,
+        held: frozenset[str],
+        prompt: str,
+        instant: InstantModel | None,
+        dialect: Dialect,
     ) -> None:
-        """Bind the tools the session holds and, where there is one, the model that runs here."""
+        """Bind the tools the session holds, in its model's dialect, and the model if it runs here."""
         self.instant = instant
         self.prompt = prompt
         entries = [entry for entry in table if entry.name in held]
         self.cards = tuple(ToolCard(entry.name, entry.tool.description) for entry in entries)
         self._specs = tuple(
-            ToolSpec(entry.name, entry.tool.description, entry.compiled.schema) for entry in entries
+            ToolSpec(entry.name, entry.tool.description, entry.compiled.shown_in(dialect).schema)
+            for entry in entries
         )
         self._given = 0
 
