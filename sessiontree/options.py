@@ -14,6 +14,7 @@ from sessiontree.channels.queue import QueueChannel
 from sessiontree.contracts.agent import AgentConfig, AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.hooks import Hook, check_hook, name_of
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
@@ -48,6 +49,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     purpose: str,
     dedicated: bool,
     policy: PolicyRow,
+    hooks: tuple[Hook, ...],
 ) -> TreeConfig:
     """Return the configuration of a new tree, with a fresh unguessable id.
 
@@ -86,6 +88,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         purpose=purpose,
         dedicated=dedicated,
         policy=policy,
+        guards=_guards(hooks),
     )
 
 
@@ -145,6 +148,43 @@ def check_schemas(table: ToolTable, own: Collection[str]) -> ToolTable:
     return table
 
 
+def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    """Return the hooks of a tree, in the order given.
+
+    Raises:
+        ConfigError: one is badly declared, or two have one name.
+    """
+    given = tuple(hooks)
+    for each in given:
+        check_hook(each)
+    names = [name_of(each) for each in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two hooks are called {name!r}; give one of them another name")
+    return given
+
+
+def _guards(hooks: Iterable[Hook]) -> tuple[str, ...]:
+    return tuple(name_of(each) for each in hooks if each.on_error == "block")
+
+
+def check_given(config: TreeConfig, agents: Mapping[str, AgentSpec], hooks: Iterable[Hook]) -> None:
+    """Refuse to take up a tree without its agents, or without what guards it.
+
+    Raises:
+        ConfigError: an agent or a guard of the tree is not given; names them.
+    """
+    missing = [row.name for row in config.agents if row.name not in agents]
+    if missing:
+        raise ConfigError(f"tree {config.tree_id} has agents that are not given: {', '.join(missing)}")
+    given = _guards(hooks)
+    missing = [name for name in config.guards if name not in given]
+    if missing:
+        raise ConfigError(
+            f"tree {config.tree_id} has guards that are not given as hooks: {', '.join(missing)}"
+        )
+
+
 def channel_tools(channel: HumanChannel | None) -> tuple[Tool[Any], ...]:
     """Return the tools a channel brings along in an attribute ``tools``; they are gone where it is not given.
 
@@ -197,6 +237,18 @@ def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChan
     if isinstance(channel, str):
         raise ConfigError(f"channel {channel!r} is none: give an object with send and ask, 'queue' or None")
     return channel
+
+
+def main_approver(approver: ApproverLike) -> tuple[tuple[Rule, ...], CallbackChannel | None]:
+    """Return Main's approver as rules and channel.
+
+    Raises:
+        ConfigError: as for :func:`split_approver`, or it is a function by name.
+    """
+    rules, function, channel = split_approver(approver)
+    if function is not None:
+        raise ConfigError("Main's approver is rules or a callable; functions by name serve spawned sessions")
+    return rules, channel
 
 
 def split_approver(

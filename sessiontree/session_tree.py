@@ -14,6 +14,7 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
@@ -29,10 +30,12 @@ from sessiontree.options import (
     agents_of,
     channel_of,
     channel_tools,
+    check_given,
     check_schemas,
+    hooks_of,
+    main_approver,
     policy_of,
     policy_row_of,
-    split_approver,
     tree_config,
 )
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
@@ -91,6 +94,7 @@ class SessionTree:
         policy: Which tools its sessions may hold, or a JSON or TOML file that says so; None = all that kind
             and agent allow. It only removes.
         group: Group the channel belongs to, for the policy's ``groups``; every session below is of it too.
+        hooks: What stands around every call of its sessions.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -117,6 +121,7 @@ class SessionTree:
         web: WebSettings | None = PUBLIC_WEB,
         policy: PolicyLike = None,
         group: str = "",
+        hooks: Iterable[Hook] = (),
     ) -> None:
         """Check everything that can be checked before anything is started.
 
@@ -128,11 +133,7 @@ class SessionTree:
         self._tools = tuple(tools)
         self._builtin_tools = builtin_tools
         self._agents = agents_of(agents)
-        rules, function, own_channel = split_approver(approver)
-        if function is not None:
-            raise ConfigError(
-                "Main's approver is rules or a callable; functions by name serve spawned sessions"
-            )
+        rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
         self._table = self._all_tools()
         owners = policy_of(policy)
@@ -143,6 +144,7 @@ class SessionTree:
             web=web,
             policy=owners.model_copy(update={"strict": False}),  # slips are told here, once
             group=group,
+            hooks=hooks_of(hooks),
         )
         model_name = self._setup.model_name
         self._config = tree_config(
@@ -159,6 +161,7 @@ class SessionTree:
             purpose=purpose,
             dedicated=dedicated,
             policy=policy_row_of(owners, group, self._table, self._agents, model_name),
+            hooks=self._setup.hooks,
         )
         self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
         self._backend_name: BackendName = backend
@@ -231,11 +234,12 @@ class SessionTree:
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
         web: WebSettings | None = PUBLIC_WEB,
+        hooks: Iterable[Hook] = (),
     ) -> SessionTree:
         """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
 
-        Limits, rights, mode and rules are the journal's; tools, model and web are given again. Tools of the
-        tree that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is
+        Limits, rights, mode and rules are the journal's; tools, model, web and hooks are given again. Tools
+        of the tree that are not given are gone; new ones are not added. Without ``state_dir`` the tree is
         looked for where trees over the working directory are kept.
 
         Raises:
@@ -258,13 +262,12 @@ class SessionTree:
                 runtime=serving,
                 builtin_tools=builtin_tools,
                 web=web,
+                hooks=hooks,
             )
             tree._owns_runtime = private
             tree._config = config
             tree._setup = tree._setup.under(*policy_in(config))
-            missing = [row.name for row in config.agents if row.name not in tree._agents]
-            if missing:
-                raise ConfigError(f"tree {tree_id} has agents that are not given: {', '.join(missing)}")
+            check_given(config, tree._agents, tree._setup.hooks)
             await serving.backend.resume(tree_id, tree._setup)
             tree._open_desk(serving.backend)
         except BaseException:

@@ -14,6 +14,8 @@ from typing import Any
 from ray import cloudpickle
 
 from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.hooks import name_of
+from sessiontree.dispatch.hooks import HookChain
 from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import WaitingModel
@@ -34,20 +36,22 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
         OutboundWeb(setup.web)  # so that a wrong setting is told here, and not by every host
     for entry in setup.table:
         _packed(entry.tool, f"tool {entry.name!r}")
+    for hook in setup.hooks:
+        _packed(hook, f"hook {name_of(hook)!r}")
+    shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, setup.model_name)
     return Baggage(
-        _packed(
-            (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, setup.model_name),
-            "the model",
-        ),
+        _packed((*shared, setup.hooks), "the model"),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
-    table, instant, hidden, web, policy, group, model_name = _opened(packed)
+    table, instant, hidden, web, policy, group, model_name, hooks = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
-    return HostEquipment(table, instant, hidden, reads, compiled(table.rows, policy), group, model_name)
+    chain = HookChain(hooks) if hooks else None
+    rules = compiled(table.rows, policy)
+    return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain)
 
 
 def open_for_gateway(packed: bytes) -> WaitingModel:

@@ -164,6 +164,19 @@ class CallResolved:
     """Name of the tool whose attempts start again at zero."""
 
 
+@recorded("hook_failed")
+@dataclass(frozen=True, slots=True)
+class HookFailed:
+    """A hook failed at a call; what the call got for it stands in the call's own facts."""
+
+    key: str
+    hook: str
+    """Its name."""
+    point: str
+    """Where: ``before_tool_call``, ``after_tool_call`` or ``tool_result_persist``."""
+    reason: str
+
+
 @recorded("tool_given_up")
 @dataclass(frozen=True, slots=True)
 class ToolGivenUp:
@@ -257,6 +270,7 @@ SessionFact: TypeAlias = (
     | CallParked
     | ArgumentsRejected
     | CallResolved
+    | HookFailed
     | ToolGivenUp
     | ChildTroubleNoted
     | ApproverConsulted

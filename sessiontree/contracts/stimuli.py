@@ -117,6 +117,17 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class HookFailed:
+    """A hook failed at a call of this session."""
+
+    at_ms: int
+    key: str
+    hook: str
+    point: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class IntentsCommitted:
     """The intents of these calls are durable: they may run."""
 
@@ -213,6 +224,7 @@ Stimulus: TypeAlias = (
     | CallPrepared
     | CallRejected
     | CallFinished
+    | HookFailed
     | IntentsCommitted
     | ApprovalAnswered
     | CallAsked

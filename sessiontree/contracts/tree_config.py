@@ -91,3 +91,5 @@ class TreeConfig:
     """Whether every session has a host of its own for life."""
     policy: PolicyRow | None = added(None)  # noqa: RUF009 - a declaration, as above
     """What its owner says about tools."""
+    guards: tuple[str, ...] = added(())
+    """Names of the hooks without which nobody may take it up, in the order given."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from sessiontree.contracts.cancelling import is_cancelled
@@ -23,11 +24,14 @@ from sessiontree.contracts.errors import (
     ValidationError,
     words_of,
 )
+from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, to_json_value
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.dispatch.finalize import result_message
+from sessiontree.dispatch.hook_run import HookFault
+from sessiontree.dispatch.hooks import HookChain
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
 from sessiontree.dispatch.pictures import Pictures
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
@@ -74,6 +78,33 @@ class Dispatcher:
             digest = _digest_of_invalid(entry.name, call.arguments)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
         return self._judge(key, call.id, entry, params, arguments)
+
+    async def prepare_hooked(
+        self, key: str, call: ToolCall, hooks: HookChain, ctx: HookContext
+    ) -> tuple[PreparedCall | RejectedCall | ImmediateOutcome, list[HookFault]]:
+        """Check one call and ask the hooks about it; what they change is validated and judged again.
+
+        A call that does not fit, or that the session may not make, is never shown to them.
+        """
+        prepared = self.prepare(key, call)
+        if not isinstance(prepared, PreparedCall):
+            return prepared, []
+        entry = prepared.entry
+        ruling = await hooks.before(
+            CalledTool(call.id, entry.name, prepared.arguments),
+            ctx,
+            entry.compiled.validate,
+            partial(result_message, call.id, entry.name, at_ms=self._now_ms(), max_chars=self._max_chars),
+        )
+        if ruling.block is not None:
+            message = blocked_message(call.id, entry.name, ruling.block, self._now_ms())
+            return ImmediateOutcome(key, "blocked", message), ruling.faults
+        if ruling.message is not None:
+            message = await self._pictures.fit(ruling.message, max_chars=self._max_chars, harmless=False)
+            return ImmediateOutcome(key, "ok", message, ruling.artifacts), ruling.faults
+        if ruling.changed:
+            return self._judge(key, call.id, entry, ruling.params, ruling.arguments), ruling.faults
+        return prepared, ruling.faults
 
     def _judge(
         self, key: str, call_id: str, entry: ToolEntry, params: Any, arguments: Mapping[str, JsonValue]

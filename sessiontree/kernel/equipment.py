@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.hooks import Hook
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InstantModel, Model, WaitingModel
 from sessiontree.outbound.settings import WebSettings
@@ -29,6 +30,8 @@ class TreeSetup:
     """Group of Main's channel."""
     model_name: str
     """Of the model as it is given now."""
+    hooks: tuple[Hook, ...]
+    """What stands around every call, in the order given."""
 
     @classmethod
     def of(
@@ -40,6 +43,7 @@ class TreeSetup:
         web: WebSettings | None,
         policy: PolicyConfig,
         group: str,
+        hooks: tuple[Hook, ...],
     ) -> TreeSetup:
         """Return the setup for a model of either sort.
 
@@ -57,7 +61,7 @@ class TreeSetup:
         if web is not None and not isinstance(web, WebSettings):
             raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
         model_name = str(getattr(model, "name", type(model).__name__))
-        return cls(table, agents, instant, waiting, web, policy, group, model_name)
+        return cls(table, agents, instant, waiting, web, policy, group, model_name, hooks)
 
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""

@@ -12,6 +12,7 @@ from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.ports import Web
 from sessiontree.dispatch.dispatcher import Dispatcher
+from sessiontree.dispatch.hooks import HookChain
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.frames import (
     Adopt,
@@ -26,6 +27,8 @@ from sessiontree.kernel.frames import (
     Unfit,
     Watch,
 )
+from sessiontree.kernel.hooked_runner import HookedRunner
+from sessiontree.kernel.hooked_watch import HookedWatch
 from sessiontree.kernel.mailbox import Mailbox
 from sessiontree.kernel.memory_words import MemoryService
 from sessiontree.kernel.policing import session_policy
@@ -79,6 +82,8 @@ class HostEquipment:
     """Group of Main's channel."""
     model_name: str
     """Of the tree's model, as it is given now."""
+    hooks: HookChain | None = None
+    """What its owner put around every call; None = nothing."""
 
 
 def tooling_of(
@@ -247,5 +252,10 @@ class HostCore:
             ),
         )
         questioner, dispatcher = tooling_of(equipment, adopt, rights, self._now_ms)
-        self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
-        return SessionRunner(adopt, dispatcher, questioner, self._watch, self._mailbox.put, self._now_ms)
+        put, now_ms = self._mailbox.put, self._now_ms
+        if equipment.hooks is None:
+            self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
+            return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms)
+        watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, equipment.hooks)
+        self._watch = watch
+        return HookedRunner(adopt, dispatcher, questioner, watch, put, now_ms, equipment.hooks)

@@ -51,13 +51,28 @@ def tool_reply(reply: CallReply) -> ToolReply:
 
 
 def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
-    envelope = json.loads(message.text)
+    envelope = _envelope(message.text)
     text = envelope.get("error") or envelope.get("reason") or message.text
     if outcome == "invalid":
         return ValidationError(text, envelope.get("field"))
     if outcome in {"denied", "blocked"}:
-        tier = PermissionTier.from_label(envelope.get("tier", PermissionTier.ELEVATED.label))
-        return PermissionDenied(tier, text)
+        named = [tier for tier in PermissionTier if tier.label == envelope.get("tier")]
+        return PermissionDenied(named[0] if named else PermissionTier.ELEVATED, text)
     if outcome == "timeout" and isinstance(message.details, dict):
-        return Timeout(float(str(message.details["elapsed"])))
+        return Timeout(_seconds(message.details.get("elapsed")))
     return ExecutionError(text)
+
+
+def _envelope(text: str) -> dict[str, str]:
+    """Return the texts of an error's envelope; a hook may have made anything else of it."""
+    try:
+        envelope = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(envelope, dict):
+        return {}
+    return {name: value for name, value in envelope.items() if isinstance(value, str)}
+
+
+def _seconds(elapsed: object) -> float:
+    return float(elapsed) if isinstance(elapsed, int | float) else 0.0

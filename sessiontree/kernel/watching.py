@@ -24,7 +24,7 @@ class CallWatch:
         self._tree_id = tree_id
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self.readers = hub.readers_of(tree_id)
+        self.readers: Sequence[object] = hub.readers_of(tree_id)
         """Who watches; empty = nobody."""
         self.abandoned = 0
         """Calls that ignored their cancellation and may still run."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.dispatch.hooks import HookChain
 from sessiontree.door.server import DoorServer
 from sessiontree.journal.journal import Journal
 from sessiontree.kernel.clock import KernelClock
@@ -153,8 +154,9 @@ class LocalBackend:
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
         web = None if setup.web is None else OutboundWeb(setup.web)
         policy = compiled(setup.table.rows, setup.policy)
+        hooks = HookChain(setup.hooks) if setup.hooks else None
         self.equipment[tree_id] = HostEquipment(
-            setup.table, setup.instant, self._hidden, web, policy, setup.group, setup.model_name
+            setup.table, setup.instant, self._hidden, web, policy, setup.group, setup.model_name, hooks
         )
         if setup.waiting is not None:
             self._models[tree_id] = setup.waiting

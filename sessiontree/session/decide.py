@@ -100,6 +100,14 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     return decision
 
 
+def _hook_failed(state: SessionState, stimulus: stimuli.HookFailed) -> Decision:
+    """What follows for the call comes as the call's own outcome."""
+    decision = Decision()
+    fact = facts.HookFailed(stimulus.key, stimulus.hook, stimulus.point, stimulus.reason)
+    decision.facts.append(fact)
+    return decision
+
+
 def _call_asked(state: SessionState, stimulus: stimuli.CallAsked) -> Decision:
     decision = Decision()
     key = f"call.{stimulus.call_id}"
@@ -188,6 +196,7 @@ _DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
     stimuli.CallPrepared: calls.prepared,
     stimuli.CallRejected: calls.rejected,
     stimuli.CallFinished: calls.finished,
+    stimuli.HookFailed: _hook_failed,
     stimuli.IntentsCommitted: calls.committed,
     stimuli.ApprovalAnswered: calls.approval_answered,
     stimuli.CallAsked: _call_asked,

@@ -163,6 +163,10 @@ def _place(state: SessionState, key: str, message: ToolResultMessage) -> None:
     state.owes_turn = True
 
 
+def _hook_failed(state: SessionState, fact: facts.HookFailed) -> None:
+    """Told to whoever reads the journal; a session is no different for it."""
+
+
 def _tool_given_up(state: SessionState, fact: facts.ToolGivenUp) -> None:
     """Told to the parent; the ledger already refuses the tool."""
 
@@ -210,6 +214,7 @@ _APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.CallParked: _call_parked,
     facts.ArgumentsRejected: _arguments_rejected,
     facts.CallResolved: _call_resolved,
+    facts.HookFailed: _hook_failed,
     facts.ToolGivenUp: _tool_given_up,
     facts.ChildTroubleNoted: _child_trouble_noted,
     facts.ApproverConsulted: _approver_consulted,

@@ -13,6 +13,7 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
 from sessiontree.memory.settings import MemorySettings
@@ -71,6 +72,7 @@ class SessionTree:
         web: As for :class:`sessiontree.SessionTree`.
         policy: As for :class:`sessiontree.SessionTree`.
         group: As for :class:`sessiontree.SessionTree`.
+        hooks: As for :class:`sessiontree.SessionTree`; they run on the loop or in threads of their own.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -97,6 +99,7 @@ class SessionTree:
         web: WebSettings | None = PUBLIC_WEB,
         policy: PolicyLike = None,
         group: str = "",
+        hooks: Iterable[Hook] = (),
     ) -> None:
         """Check everything that can be checked before anything is started.
 
@@ -126,6 +129,7 @@ class SessionTree:
             web=web,
             policy=policy,
             group=group,
+            hooks=hooks,
         )
 
     @property
@@ -183,11 +187,12 @@ class SessionTree:
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
         web: WebSettings | None = PUBLIC_WEB,
+        hooks: Iterable[Hook] = (),
     ) -> SessionTree:
         """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
 
-        Limits, rights, mode and rules are the journal's; tools, model and web are given again. Tools of the
-        tree that are not given are gone from it; new ones are not added. Without ``state_dir`` the tree is
+        Limits, rights, mode and rules are the journal's; tools, model, web and hooks are given again. Tools
+        of the tree that are not given are gone; new ones are not added. Without ``state_dir`` the tree is
         looked for where trees over the working directory are kept.
 
         Raises:
@@ -209,6 +214,7 @@ class SessionTree:
             runtime=_on_loop(runtime),
             builtin_tools=builtin_tools,
             web=web,
+            hooks=hooks,
         )
         tree = cls.__new__(cls)
         tree._take_up(crossing, resumed)  # noqa: SLF001 - a tree of this class

@@ -64,7 +64,7 @@ class Opener:
         return replace(self, state_dir=self.state_dir / name, shared=None)
 
     def _served(self, options: dict[str, Any]) -> dict[str, Any]:
-        names = options.keys() & {"tools", "agents"}
+        names = options.keys() & {"tools", "agents", "hooks"}
         sent: dict[str, Any] = {name: self._sent(options[name]) for name in names}
         if self.shared is None or not options.keys().isdisjoint({"runtime", "slots", "state_dir"}):
             return {"state_dir": self.state_dir, "backend": self.backend, **options, **sent}

@@ -1,0 +1,136 @@
+"""Running one hook so that nothing it does reaches further than its own failure.
+
+Whatever it raises is caught where it runs; a plain function has a daemon thread of its own, so that one that
+hangs keeps no other work and no process from ending. One that hung is not begun again without bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.hooks import Hook, HookPoint, name_of
+
+MOST_HANGING = 4
+"""So many runs of one hook may hang; then it fails at once until one of them comes back."""
+MOST_WORDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class HookFault:
+    """One failure of one hook."""
+
+    hook: str
+    point: HookPoint
+    reason: str
+
+
+class HookError(Exception):
+    """A hook failed; says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    value: object
+    error: BaseException | None
+
+
+class HookRun:
+    """One hook of one session's host."""
+
+    def __init__(self, hook: Hook) -> None:
+        """Bind the hook."""
+        self._hook = hook
+        self.name = name_of(hook)
+        self.guards = hook.on_error == "block"
+        """Whether what it watches over stops when it fails."""
+        self.hanging = 0
+        """Runs that took too long and have not come back."""
+
+    async def run(self, point: HookPoint, *given: object) -> object:
+        """Return what the hook answers.
+
+        Raises:
+            HookError: it raised, took too long, or has hung too often. What it raised is told in its own
+                words only before a call: afterwards they could hold what a result held.
+        """
+        if self.hanging >= MOST_HANGING:
+            raise HookError(f"{self.hanging} earlier runs of it still hang")
+        function: Callable[..., Any] = getattr(self._hook, point)
+        work: asyncio.Future[_Made]
+        if inspect.iscoroutinefunction(function):
+            work = asyncio.ensure_future(_awaited(function, given))
+        else:
+            work = _in_thread(function, given, self.name)
+        try:
+            done, _ = await asyncio.wait({work}, timeout=self._hook.timeout_s)
+        except asyncio.CancelledError:
+            self._leave(work)
+            raise
+        if not done:
+            self._leave(work)
+            raise HookError(f"it did not answer within {self._hook.timeout_s} s")
+        made = work.result()
+        if made.error is not None:
+            raise HookError(_reason(made.error, tells=point == "before_tool_call"))
+        return made.value
+
+    def _leave(self, work: asyncio.Future[_Made]) -> None:
+        """Leave a run behind; a coroutine is told to stop, a thread can't be."""
+        if work.done():
+            return
+        self.hanging += 1
+        work.add_done_callback(self._came_back)
+        if isinstance(work, asyncio.Task):
+            work.cancel()
+
+    def _came_back(self, work: asyncio.Future[_Made]) -> None:
+        self.hanging -= 1
+
+
+def _reason(error: BaseException, *, tells: bool) -> str:
+    name = type(error).__name__[:MOST_WORDS]
+    if not tells:
+        return f"it raised {name}"
+    try:
+        return f"it raised {words_of(error)[:MOST_WORDS]}"
+    except BaseException:  # noqa: BLE001 - an exception's text is its author's code, too
+        return f"it raised {name}"
+
+
+async def _awaited(function: Callable[..., Any], given: tuple[object, ...]) -> _Made:
+    try:
+        return _Made(await function(*given), None)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a hook may raise anything, SystemExit too
+        return _Made(None, error)
+
+
+def _in_thread(function: Callable[..., Any], given: tuple[object, ...], name: str) -> asyncio.Future[_Made]:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_Made] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def call() -> None:
+        try:
+            made = _Made(context.run(function, *given), None)
+        except BaseException as error:  # noqa: BLE001 - a hook may raise anything; its thread ends with it
+            made = _Made(None, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, future, made)
+
+    threading.Thread(target=call, name=f"hook {name}", daemon=True).start()
+    return future
+
+
+def _settle(future: asyncio.Future[_Made], made: _Made) -> None:
+    if not future.done():
+        future.set_result(made)
