@@ -10,13 +10,14 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.policing import standing_of
 from sessiontree.options import policy_of
 from sessiontree.plugins import installed_tools
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.explanation import Explanation
-from sessiontree.policy.row import CatalogRow, row_of
+from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.steps import Standing
 
 
@@ -65,7 +66,7 @@ def tools(
         who: The session: ``kind``, ``agent``, ``model``, and the ``group`` of its channel.
 
     Raises:
-        ConfigError: the policy can't be used, or there is no such kind.
+        ConfigError: the policy can't be used, there is no such kind, or two tools claim one name.
     """
     if who["kind"] not in set(SessionKind):
         raise ConfigError(f"--kind {who['kind']!r} is none of {', '.join(SessionKind)}")
@@ -79,8 +80,10 @@ def tools(
 
 
 def _ask(standing: Standing, file: Path | None) -> _Asked:
-    plugins = (row_of(each.tool, plugin=each.plugin) for each in installed_tools() if each.plugin)
-    rows = (*CATALOG, *plugins)
+    installed = installed_tools()
+    plugins = {each.tool.name: each.plugin for each in installed if each.plugin}
+    theirs = [row for row in ToolTable((each.tool for each in installed), plugins).rows if row.plugin]
+    rows = (*(row for row in CATALOG if row.name not in plugins), *theirs)
     return _Asked(standing, compiled(rows, policy_of(file)), file, rows)
 
 

@@ -127,3 +127,68 @@ def test_what_can_t_be_asked_is_said_in_one_line(
     assert done.code == 2
     assert error in done.err
     assert len(done.err.splitlines()) == 1
+
+
+PLUGIN = """
+from sessiontree import PermissionTier, ToolFlag, tool
+
+@tool(tier=PermissionTier.SYSTEM)
+def tune() -> str:
+    "Play."
+    return "playing"
+
+@tool(tier=PermissionTier.READ_ONLY, flags=[ToolFlag.OPTIONAL])
+def {second}() -> str:
+    "List the stations."
+    return "none"
+
+def tools():
+    return [tune, {second}]
+"""
+
+
+def install(folder: Path, second: str) -> None:
+    """Lay a distribution with a plugin into a folder, as an installer would."""
+    info = folder / "radio-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: radio\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[sessiontree.tools]\nradio = radio_tools:tools\n")
+    (folder / "radio_tools.py").write_text(PLUGIN.format(second=second))
+
+
+def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -> None:
+    """In the table with the plugin's name; judged by its own lists; optional ones wait to be named."""
+    install(tmp_path, "stations")
+    program.environment["PYTHONPATH"] = str(tmp_path)
+    lists = tmp_path / "lists.json"
+    lists.write_text('{"plugins": {"radio": {"tools": {"deny": ["tune"], "allow": ["*", "stations"]}}}}')
+    plain = json.loads(program.run("tools", "--json").out)["tools"]
+    assert {each["name"]: each["held"] for each in plain if each["plugin"] == "radio"} == {
+        "stations": False,
+        "tune": True,
+    }
+    judged = json.loads(program.run("tools", "--policy", lists, "--json").out)
+    assert judged["warnings"] == []
+    assert {each["name"]: each["held"] for each in judged["tools"] if each["plugin"]} == {
+        "stations": True,
+        "tune": False,
+    }
+    assert sum(each["held"] for each in judged["tools"]) == len(builtin_tools()) + 1
+
+
+def test_a_plugin_that_takes_a_name_is_refused_and_one_to_come_may_be_taken(
+    program: Program, tmp_path: Path
+) -> None:
+    """A tool of this house is never replaced behind an owner's back; a name still to come is free."""
+    install(tmp_path, "read")
+    program.environment["PYTHONPATH"] = str(tmp_path)
+    done = program.run("tools")
+    assert (done.code, "two tools are called 'read'" in done.err) == (2, True)
+    other = tmp_path / "again"
+    other.mkdir()
+    install(other, "browser")
+    program.environment["PYTHONPATH"] = str(other)
+    table = json.loads(program.run("tools", "--json").out)["tools"]
+    assert [(each["plugin"], each["is_ready"]) for each in table if each["name"] == "browser"] == [
+        ("radio", True)
+    ]

@@ -299,6 +299,12 @@ def test_an_agent_s_profile_and_additions_stand_for_everybody_s() -> None:
     assert policy.decide(clerk).kept == {"session_status"}
 
 
+@pytest.mark.parametrize("entry", ["ba*", "Shell", "group:runtime", "*e*"])
+def test_a_deny_list_reaches_side_names(entry: str) -> None:
+    """What the entry could call a tool by is enough to remove it."""
+    assert "exec" not in CompiledPolicy(ROWS, PolicyConfig(tools=ToolPolicy(deny=(entry,)))).decide(MAIN).kept
+
+
 def test_explanations_show_themselves() -> None:
     """In one line, and as rich shows objects."""
     policy = CompiledPolicy(ROWS, PolicyConfig(tools=ToolPolicy(deny=("exec",))))
