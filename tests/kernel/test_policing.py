@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -101,7 +102,7 @@ def shown_is_accepted(tooling: Tooling) -> None:
         tools=st.sets(st.sampled_from(NAMES), min_size=len(NAMES) - 3),
     )
     def check(config: PolicyConfig, kind: SessionKind, agent: str, model: str, tools: set[str]) -> None:
-        equipment = HostEquipment(TABLE, None, (), None, compiled(TABLE.rows, config), "family", model)
+        equipment = HostEquipment(TABLE, None, (), None, compiled(TABLE.rows, config), "family", model, None)
         frame = adopt(kind, agent, tuple(sorted(tools)))
         questioner, dispatcher = tooling(equipment, frame, rights_of(frame), now_ms)
         shown = {card.name for card in questioner.cards}
@@ -122,25 +123,26 @@ def test_what_is_shown_is_accepted_and_nothing_else() -> None:
     shown_is_accepted(tooling_of)
 
 
-def _tools(table: ToolTable, frame: Adopt) -> frozenset[str]:
-    return table.held_by(frame.spec.kind, frame.spec.tools)
+def _unjudged(equipment: HostEquipment) -> HostEquipment:
+    return replace(equipment, policy=compiled(TABLE.rows, PolicyConfig()))
 
 
 def shows_too_much(
     equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
 ) -> tuple[Questioner, Dispatcher]:
     """Planted: a model is shown what its session was spawned with, whatever the policy says now."""
-    questioner = Questioner(equipment.table, _tools(equipment.table, frame), "", None)
-    return questioner, tooling_of(equipment, frame, rights, now)[1]
+    return tooling_of(_unjudged(equipment), frame, rights, now)[0], tooling_of(equipment, frame, rights, now)[
+        1
+    ]
 
 
 def accepts_too_much(
     equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
 ) -> tuple[Questioner, Dispatcher]:
     """Planted: the dispatcher asks the spec alone."""
-    questioner, dispatcher = tooling_of(equipment, frame, rights, now)
-    policy, held = dispatcher._policy, _tools(equipment.table, frame)
-    return questioner, Dispatcher(equipment.table, held, rights, policy, tool_timeout_s=1, now_ms=now)
+    return tooling_of(equipment, frame, rights, now)[0], tooling_of(_unjudged(equipment), frame, rights, now)[
+        1
+    ]
 
 
 @pytest.mark.parametrize("planted", [shows_too_much, accepts_too_much])
