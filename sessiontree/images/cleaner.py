@@ -174,10 +174,10 @@ def _await(pid: int, name: str, limit_s: float, stop: Callable[[], bool]) -> Non
     try:
         poll = select.poll()
         poll.register(ending, select.POLLIN)
-        while not poll.poll(TICK_S * 1000):
+        while not poll.poll(max(0, min(TICK_S, deadline - time.monotonic())) * 1000):
             if stop():
                 raise ImageRefused(name, "the call was cancelled or its time is over")
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 raise ImageRefused(name, f"reading it takes longer than {limit_s:g} s")
     finally:
         os.close(ending)

@@ -1,0 +1,150 @@
+"""Cutting a text: prefix kept, within the limit, idempotent, no grapheme split; planted bugs are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from sessiontree.contracts.cutting import cut_line, cut_text, whole
+
+Cut = Callable[[str, int], str]
+
+GRAPHEMES = [
+    "a",
+    "é",
+    "e\u0301",
+    "o\u0323\u0302",
+    "\r\n",
+    "\n",
+    "한",
+    "\u1112\u1161\u11ab",
+    "가\u11a8",
+    "각",
+    "क\u094dषि",
+    "นำ",
+    "ｶ\uff9e",
+    "👍🏽",
+    "👩\u200d👩\u200d👧",
+    "❤\ufe0f",
+    "1\ufe0f\u20e3",
+    "🇺🇦",
+    "🇩🇪",
+    "🏴\U000e0067\U000e0062\U000e007f",
+    "\u0600\u0661",
+    "\ud83d\udc4d",
+    "𝄞",
+]
+"""Each one character to a reader; the next to last as two halves. Source: UAX 29, Unicode's emoji data."""
+
+TEXTS = st.lists(st.sampled_from(GRAPHEMES), max_size=120)
+NOTICE = "\n… cut: "
+
+
+def cut_keeps_its_promises(cut: Cut) -> None:
+    """Within the limit; the head is a prefix and ends between two graphemes; cut again, it stays."""
+
+    @settings(max_examples=400, database=None, derandomize=True, phases=[Phase.generate])
+    @given(TEXTS, st.integers(0, 150))
+    def check(graphemes: list[str], limit: int) -> None:
+        text = "".join(graphemes)
+        shown = cut(text, limit)
+        assert len(shown) <= limit
+        assert cut(shown, limit) == shown
+        if len(text) <= limit:
+            assert shown == text
+            return
+        head, mark, rest = shown.rpartition(NOTICE)
+        if mark:
+            assert rest == f"{limit} of {len(text)} characters shown"
+        else:
+            assert limit <= len(f"{NOTICE}{limit} of {len(text)} characters shown")
+            head = shown
+        ends = {0}
+        for grapheme in graphemes:
+            ends.add(max(ends) + len(grapheme))
+        assert text.startswith(head)
+        assert len(head) in ends
+        assert len(head) >= (limit - len(shown) + len(head)) * 0.8 - 12, "more was left out than had to be"
+
+    check()
+
+
+def cut_anywhere(text: str, limit: int) -> str:
+    """Bug: counts code points alone."""
+    if len(text) <= limit:
+        return text
+    notice = f"{NOTICE}{limit} of {len(text)} characters shown"
+    return text[:limit] if len(notice) >= limit else text[: limit - len(notice)] + notice
+
+
+def cut_beside_the_limit(text: str, limit: int) -> str:
+    """Bug: the notice is not counted."""
+    shown = cut_text(text, limit)
+    return shown if shown == text else shown + "."
+
+
+def cut_always(text: str, limit: int) -> str:
+    """Bug: says that something was cut where nothing was."""
+    return cut_text(text + " ", limit)
+
+
+def cut_the_end(text: str, limit: int) -> str:
+    """Bug: shows the last part."""
+    shown = cut_text(text[::-1], limit)
+    return text if len(text) <= limit else shown
+
+
+def cut_all(text: str, limit: int) -> str:
+    """Bug: shows nothing at all of a text that is too long."""
+    return text if len(text) <= limit else ""
+
+
+def test_cutting_keeps_its_promises() -> None:
+    """P36, over graphemes of many scripts."""
+    cut_keeps_its_promises(cut_text)
+
+
+@pytest.mark.parametrize("bug", [cut_anywhere, cut_beside_the_limit, cut_always, cut_the_end, cut_all])
+def test_planted_cut_is_found(bug: Cut) -> None:
+    """Each bug breaks a promise."""
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        cut_keeps_its_promises(bug)
+
+
+def test_flags_are_cut_between_pairs() -> None:
+    """Regional letters are paired from the beginning of their run, however long it is."""
+    text = "🇺🇦" * 100
+    assert [whole(text, end) for end in (0, 1, 2, 3, 99, 100, 200)] == [0, 0, 2, 2, 98, 100, 200]
+
+
+def test_one_endless_grapheme_is_left_out_whole() -> None:
+    """A letter under a thousand marks is no letter when some of them are missing."""
+    text = "a" + "\u0301" * 1000
+    assert cut_text(text, 200) == f"{NOTICE}200 of 1001 characters shown"
+
+
+def test_line_of_windows_loses_both_its_ends() -> None:
+    """No carriage return stays behind where a text is cut at the end of a line."""
+    text = "line of text\r\n" * 50
+    head = cut_text(text, 300).rpartition(NOTICE)[0]
+    assert head.endswith("text")
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "line"),
+    [
+        ("", 5, ""),
+        ("\n \n", 5, ""),
+        ("  one\ntwo", 5, "one"),
+        ("abcdef", 6, "abcdef"),
+        ("abcdefg", 6, "abcde…"),
+        ("abcd👩\u200d👧x", 6, "abcd…"),
+        ("abc\r\n" + "x" * 100, 3, "abc"),
+    ],
+)
+def test_first_line_that_says_something(text: str, limit: int, line: str) -> None:
+    """One line, within the limit, the mark counted."""
+    assert cut_line(text, limit) == line
