@@ -95,6 +95,9 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tool import Tool as Tool
     from sessiontree.contracts.usage import Usage as Usage
     from sessiontree.handle import SessionHandle as SessionHandle
+    from sessiontree.hooks.metadata import AddMetadata as AddMetadata
+    from sessiontree.hooks.redact import Redact as Redact
+    from sessiontree.hooks.trim import Trim as Trim
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
     from sessiontree.policy.slips import PolicyWarning as PolicyWarning
     from sessiontree.runtime import Runtime as Runtime
     from sessiontree.schema.guardrails import SchemaWarning as SchemaWarning
+    from sessiontree.schema.mcp import to_mcp as to_mcp
     from sessiontree.session_tree import SessionTree as SessionTree
 
 __version__ = VERSION
@@ -194,6 +198,9 @@ _ROOMS = {
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.usage": ("Usage",),
     "handle": ("SessionHandle",),
+    "hooks.metadata": ("AddMetadata",),
+    "hooks.redact": ("Redact",),
+    "hooks.trim": ("Trim",),
     "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
     "models.port": ("ModelRequest",),
@@ -203,6 +210,7 @@ _ROOMS = {
     "policy.slips": ("PolicyWarning",),
     "runtime": ("Runtime",),
     "schema.guardrails": ("SchemaWarning",),
+    "schema.mcp": ("to_mcp",),
     "session_tree": ("SessionTree",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

@@ -159,7 +159,7 @@ async def test_after_comes_once_for_calls_that_a_message_or_the_end_cuts_short(
 ) -> None:
     """A steering message aborts one call, the end of the session another; a blocked call is seen as well."""
     log, sleeper = Log(board), Sleeper(board)
-    script = ScriptedModel([call("sleeper"), call("launch", text="b"), "never said"])
+    script = ScriptedModel([call("sleeper"), call("launch", text="b"), "went on"])
     async with open_tree(script, tools=[*TOOLS, sleeper], hooks=[Watching(log)]) as tree:
         first = asyncio.ensure_future(tree.main.send("go"))
         await sleeper.started.wait()
@@ -167,7 +167,6 @@ async def test_after_comes_once_for_calls_that_a_message_or_the_end_cuts_short(
         await asked(tree)
         await tree.cancel("enough")
         await asyncio.wait([first, second])
-        assert second.exception() is not None
         async with asyncio.timeout(PATIENCE_S):
             await log.holds(2)
         assert log.items() == ["sleeper aborted main {}", "launch denied main {'text': 'b'}"]
