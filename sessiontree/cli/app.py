@@ -253,6 +253,9 @@ def doctor(path: Workspace = None, state_dir: StateDir = None, as_json: AsJson =
 @app.command()
 def tools(  # noqa: PLR0913 - each option is a parameter
     explain: Annotated[str | None, typer.Option(help="Say what becomes of this one tool, and why.")] = None,
+    dialect: Annotated[
+        str | None, typer.Option(help="Show each tool's schema as models of this dialect get it.")
+    ] = None,
     policy: Annotated[
         Path | None, typer.Option(help="The owner's lists, a .json or .toml file.", readable=False)
     ] = None,
@@ -266,6 +269,7 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     _run(
         "tools",
         explain=explain,
+        dialect=dialect,
         policy=policy,
         kind=kind,
         agent=agent,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sessiontree.cli.dialects import show_dialect
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
@@ -46,6 +47,7 @@ def tools(
     screen: RichScreen,
     *,
     explain: str | None,
+    dialect: str | None,
     policy: Path | None,
     as_json: bool,
     **who: str,
@@ -61,13 +63,20 @@ def tools(
     Args:
         screen: Where it is shown.
         explain: Name of the one tool that is asked about; None = all.
+        dialect: Show what models of this dialect are given of each tool instead
+            (:func:`~sessiontree.cli.dialects.show_dialect`).
         policy: File of the owner's lists, JSON or TOML; None = no lists.
         as_json: Whether a program reads it.
         who: The session: ``kind``, ``agent``, ``model``, and the ``group`` of its channel.
 
     Raises:
-        ConfigError: the policy can't be used, there is no such kind, or two tools claim one name.
+        ConfigError: the policy can't be used, there is no such kind or dialect, or two tools claim one name.
     """
+    if dialect is not None:
+        if explain is not None:
+            raise ConfigError("give --explain or --dialect, not both: they show different things")
+        show_dialect(screen, dialect, as_json=as_json)
+        return 0
     if who["kind"] not in set(SessionKind):
         raise ConfigError(f"--kind {who['kind']!r} is none of {', '.join(SessionKind)}")
     kind = SessionKind(who["kind"])

@@ -1,5 +1,5 @@
-"""What a tool's parameters and a session's result look like: JSON Schemas, and values that fit them.
+"""What parameters of tools and results of sessions look like: JSON Schemas, their dialects, values that fit.
 
 Room: floor 1, pure; stands on contracts, pydantic and jsonschema-rs.
-Not here: counting failed attempts (the session machine), and what a provider's dialect leaves out.
+Not here: counting failed attempts (the session machine), and asking providers anything (models).
 """

@@ -14,6 +14,7 @@ PROMISED = {
     "dispatch --backend ray": "turn20_us policy_us raw_rpc_us durable_us durable_ratio handle_call_ratio",
     "sandbox": "start_p50_ms start_p95_ms attempts blocked_user",
     "memory": "raw_hybrid_ms hybrid_ms hybrid_ratio overlap_filtered after_singles_ratio compaction_p99_ms",
+    "schema": "tools dialects max_ms lossy idempotent",
     "policy": "tools policy_us policy_first_us compile_us explain_us bare_us policy_ratio",
     "journal": "commit_busy_p50_ms commit_busy_p99_ms facts_per_s evolve_us replay_us",
 }
