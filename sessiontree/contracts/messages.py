@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue, dump_json, quote
@@ -157,6 +157,13 @@ class ToolResultMessage:
 
 
 Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
+
+
+def shown(message: Message) -> Message:
+    """Return a message as a model may see it: without the details of a tool's result."""
+    if isinstance(message, ToolResultMessage) and message.details is not None:
+        return replace(message, details=None)
+    return message
 
 
 def message_from_wire(wire: Mapping[str, Any]) -> Message:

@@ -1,9 +1,13 @@
-"""What a session asks its model: the request itself where the model is instant, else a delta."""
+"""What a session asks its model: the request itself where the model is instant, else a delta.
+
+Details of results are the journal's: both ways leave them out, but for a procedure that says it reads them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from sessiontree.contracts.messages import Message, shown
 from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, ToolCard
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.frames import AskModel, ModelPrompt
@@ -34,16 +38,18 @@ class Questioner:
             for entry in entries
         )
         self._given = 0
+        self._reads_details = bool(getattr(instant, "reads_details", False))
+        self._shown: list[Message] = []
 
     def request(self, state: SessionState) -> ModelRequest:
-        """Return the whole question; its messages are the state's own list, read only."""
+        """Return the whole question; its messages are a list that grows with the conversation, read only."""
         return ModelRequest(
             state.spec.session_id,
             state.spec.kind,
             state.turn,
             state.system_prompt or "",
             self._specs,
-            state.transcript,
+            state.transcript if self._reads_details else self._grown(state.transcript),
             state.spec.result_schema,
         )
 
@@ -70,7 +76,12 @@ class Questioner:
         prompt = None
         if base == 0:
             prompt = ModelPrompt(state.system_prompt or "", self._specs, state.spec.result_schema)
-        return AskModel(state.turn, base, tuple(state.transcript[base:]), prompt)
+        return AskModel(state.turn, base, tuple([shown(each) for each in state.transcript[base:]]), prompt)
+
+    def _grown(self, transcript: list[Message]) -> list[Message]:
+        """Return the conversation as a model may see it; only what is new is looked at."""
+        self._shown.extend([shown(each) for each in transcript[len(self._shown) :]])
+        return self._shown
 
     def forget(self) -> None:
         """Begin the next question from the first message."""

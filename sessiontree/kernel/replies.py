@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import (
     ToolError,
     ValidationError,
 )
-from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool_reply import ToolReply
 
@@ -42,10 +42,12 @@ def tool_reply(reply: CallReply) -> ToolReply:
     message = reply.message
     if not message.is_error:
         text = message.text
+        # The output is the first block; what others say is about images.
+        said = next((block.text for block in message.content if isinstance(block, TextContent)), "")
         try:
-            output = json.loads(text)
+            output = json.loads(said)
         except ValueError:
-            output = text
+            output = said
         return ToolReply(output, text, message.details, message.content)
     raise _error_of(reply.outcome, message)
 

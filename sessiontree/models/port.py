@@ -35,13 +35,18 @@ class ModelRequest:
     system_prompt: str
     tools: Sequence[ToolSpec]
     messages: Sequence[Message]
-    """The whole conversation, oldest first; read only, and valid only until the reply is given."""
+    """The whole conversation, oldest first; read only, and valid only until the reply is given. Results come
+    without their details."""
     result_schema: Mapping[str, JsonValue] | None
     """JSON Schema the last word must fit, or None."""
 
 
 class InstantModel(Protocol):
-    """A model that replies at once, without waiting for anything (below 1 ms); runs with the session."""
+    """A model that replies at once, without waiting for anything (below 1 ms); runs with the session.
+
+    A fixed procedure in a model's place may have the attribute ``reads_details = True``: its requests then
+    hold the details of results too. Nothing it is told leaves the session's process that way.
+    """
 
     name: str
 

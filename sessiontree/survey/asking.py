@@ -40,6 +40,8 @@ class AskModel:
     """Answers for the one session of a question."""
 
     name = MODEL_NAME
+    reads_details = True
+    """Where records come from and what they scored stands in full only there."""
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
         """Return Main's reply.

@@ -1,0 +1,208 @@
+"""What a model sees of results: pictures made fit, texts cut, and never a tool's details."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessiontree import (
+    AgentConfig,
+    AgentSpec,
+    AssistantMessage,
+    AsyncFunctionModel,
+    ExecutionError,
+    FunctionModel,
+    ImageLimits,
+    ModelRequest,
+    PermissionTier,
+    ToolResult,
+    call,
+    image_result,
+    tool,
+)
+from sessiontree.contracts.messages import (
+    ImageContent,
+    Message,
+    TextContent,
+    ToolResultMessage,
+    UserMessage,
+    shown,
+)
+from sessiontree.models.answers import Answer
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import results
+from tests.images.drawn import content, corners, opened, png_of, saved
+
+SECRET = "known-to-the-journal-alone"
+BOMB = png_of(30_000, 30_000)
+
+
+@tool(tier=PermissionTier.READ_ONLY)
+def tell() -> ToolResult:
+    """Tell something, and more to the journal."""
+    return ToolResult({"n": 1}, display=f"shown {SECRET}", details={SECRET: [SECRET]})
+
+
+@tool(tier=PermissionTier.READ_ONLY)
+def fail() -> ToolResult:
+    """Fail."""
+    raise ExecutionError("no luck " * 10_000)
+
+
+@tool(tier=PermissionTier.READ_ONLY)
+def picture(bad: bool) -> ToolResult:
+    """Show a picture."""
+    data = BOMB if bad else saved(corners(2400, 1200), "PNG")
+    return image_result("seen", data, mime_type="image/bmp", details={"from": SECRET})
+
+
+@tool(tier=PermissionTier.WORKSPACE)
+def photograph() -> ToolResult:
+    """Take two pictures, one of which nobody can show."""
+    images = (content(saved(corners(), "PNG")), content(BOMB))
+    return ToolResult({"taken": 2}, images=images)
+
+
+TOOLS = [tell, fail, picture, photograph]
+
+
+class Script:
+    """Replies as written; its last word says whether it was shown anything of the journal's own."""
+
+    def __init__(self, *replies: Answer) -> None:
+        self.replies = replies
+
+    def __call__(self, request: ModelRequest) -> Answer:
+        if request.turn <= len(self.replies):
+            return self.replies[request.turn - 1]
+        asked = repr(request)
+        return "leaked" if SECRET in asked or "details={" in asked else "done"
+
+    async def later(self, request: ModelRequest) -> Answer:
+        return self(request)
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["instant", "waiting"])
+async def test_details_reach_the_journal_and_no_model(open_tree: Opener, waits: bool) -> None:
+    """Neither details nor the line for people are in any question, whichever way it goes."""
+    script = Script([call("tell"), call("fail"), call("picture", bad=False)], [call("tell")])
+    model = AsyncFunctionModel(script.later) if waits else FunctionModel(script)
+    async with open_tree(model, tools=TOOLS) as tree:
+        assert await tree.main.send("go") == "done"
+        told, failed, drawn, again = results(tree, "main")
+        assert told.details == again.details
+        assert SECRET in repr(told.details)
+        assert SECRET in repr(drawn.details)
+        assert failed.details == {"code": "execution_error", "status": 500}
+        assert len(failed.text) < 9_000
+
+
+blocks = st.builds(TextContent, st.text(max_size=5)) | st.builds(ImageContent, st.just("QQ=="), st.just("i"))
+details = st.none() | st.recursive(
+    st.just(SECRET), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner)
+)
+messages = st.one_of(
+    st.builds(UserMessage, st.lists(blocks, max_size=2).map(tuple), st.just(1)),
+    st.builds(AssistantMessage, st.lists(st.builds(TextContent, st.just("t")), max_size=1).map(tuple)),
+    st.builds(
+        ToolResultMessage, st.just("c"), st.just("t"), st.lists(blocks, max_size=2).map(tuple), details
+    ),
+)
+
+
+def nothing_of_details(view: Callable[[Message], Message]) -> None:
+    """Of any message but its details a model sees everything, of those nothing."""
+
+    @settings(max_examples=100, database=None, derandomize=True)
+    @given(messages)
+    def check(message: Message) -> None:
+        seen = view(message)
+        assert SECRET not in repr(seen)
+        assert seen.to_wire() | {"details": None} == message.to_wire() | {"details": None}
+
+    check()
+
+
+def test_model_sees_all_but_details() -> None:
+    """Over messages of every kind."""
+    nothing_of_details(shown)
+
+
+@pytest.mark.parametrize("bug", [lambda message: message, lambda message: UserMessage((), 1)])
+def test_planted_view_is_found(bug: Callable[[Message], Message]) -> None:
+    """One that shows everything, one that shows nothing."""
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        nothing_of_details(bug)
+
+
+async def test_image_reaches_the_model_fit(open_tree: Opener) -> None:
+    """Shrunk, under its true type, with a note that says so; JSON beside it stays JSON for a program."""
+    async with open_tree(FunctionModel(Script([call("picture", bad=False)])), tools=TOOLS) as tree:
+        assert await tree.main.send("go") == "done"
+        (message,) = results(tree, "main")
+        text, note, image = message.content
+        assert text == TextContent("seen")
+        assert note == TextContent("[image 1 of 1 is shown at 1200 x 600 px; it is 2400 x 1200]")
+        assert isinstance(image, ImageContent)
+        assert image.mime_type == "image/png"
+        assert opened(b64decode(image.data)).size == (1200, 600)
+
+
+async def test_image_that_can_not_be_shown(open_tree: Opener) -> None:
+    """A call that changed nothing has failed; one that did keeps its word, and says what is missing."""
+    script = Script([call("picture", bad=True), call("photograph")])
+    async with open_tree(FunctionModel(script), tools=TOOLS) as tree:
+        assert await tree.main.send("go") == "done"
+        failed, taken = results(tree, "main")
+        assert failed.is_error
+        assert failed.details == {"code": "image_refused", "status": 500}
+        assert "can't show image 1 of 1 from picture: its header says 30000 x 30000 px" in failed.text
+        assert [type(block) for block in taken.content] == [TextContent, TextContent, ImageContent]
+        assert not taken.is_error
+        assert "[image 2 of 2 was left out: its header says 30000 x 30000 px" in taken.text
+        reply = await tree.main.call("photograph", {})
+        assert reply.output == {"taken": 2}
+
+
+async def test_agent_whose_model_reads_text_alone(open_tree: Opener) -> None:
+    """No image is in its conversation; a line tells of each that was left out."""
+    agent = AgentSpec(config=AgentConfig(images=None))
+    script = FunctionModel(Script([call("photograph"), call("picture", bad=True)]))
+    async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
+        assert await tree.main.send("go") == "done"
+        both, one = results(tree, "main")
+        assert both.text == '{"taken":2}\n[2 images were left out: the model reads text alone]'
+        assert one.text == "seen\n[1 image was left out: the model reads text alone]"
+        assert not any(isinstance(block, ImageContent) for block in (*both.content, *one.content))
+
+
+async def test_agents_limits_are_kept(open_tree: Opener) -> None:
+    """Width and height of the session's agent."""
+    agent = AgentSpec(config=AgentConfig(images=ImageLimits(max_width=100, max_height=20)))
+    script = FunctionModel(Script([call("picture", bad=False)]))
+    async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
+        assert await tree.main.send("go") == "done"
+        (message,) = results(tree, "main")
+        image = message.content[-1]
+        assert isinstance(image, ImageContent)
+        assert opened(b64decode(image.data)).size == (40, 20)
+
+
+async def test_worker_reads_an_image(open_tree: Opener) -> None:
+    """The MEDIA line, and the picture, from a session that can change nothing."""
+    (open_tree.workspace / "shots").mkdir()
+    (open_tree.workspace / "shots" / "one.txt").write_bytes(saved(corners(), "JPEG"))
+    script = Script([call("read", path="shots/one.txt")])
+    async with open_tree(FunctionModel(script)) as tree:
+        worker = await tree.main.spawn("worker", "look")
+        assert (await worker.result()).summary == "done"
+        (message,) = results(tree, worker.session_id)
+        text, image = message.content
+        assert text == TextContent("MEDIA:shots/one.txt")
+        assert isinstance(image, ImageContent)
+        assert image.mime_type == "image/jpeg"
+        assert opened(b64decode(image.data)).size == (40, 20)
