@@ -1,10 +1,10 @@
 """What a hybrid search and a store of memory cost, beside LanceDB's own hybrid search of the same table.
 
 The records are made of words by Zipf's law, 10 to 40 each, with the default (hashing) embedder; searches ask
-for 10 records by 4 words of one of them, without a filter where nothing else is said. LanceDB's search is the same
-table asked through its async API: vector and full text, RRF, limit 10, all columns a hit needs, the query
-embedded before the clock starts; ours embeds inside the clock. One of each in turn; medians of the rounds'
-medians.
+for 10 records by 4 words of one of them, without a filter where nothing else is said. LanceDB's search is the
+same table asked through its async API: vector and full text, RRF, limit 10, all columns a hit needs, the
+query embedded before the clock starts; ours embeds inside the clock. One of each in turn; medians of the
+rounds' medians.
 
 - `hybrid_ms`: in a session on Ray, from `memory_search` being executed to its result, at 10,000 records: the
   call to memory's process, the search there, and the marked text made of it. `raw_rpc_us` is one call between

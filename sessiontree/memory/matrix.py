@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
-_BLOCK_ROWS: Final = 4_096
+_BLOCK_ROWS: Final = 16_384
 
 
 class Matrix:
@@ -25,9 +25,14 @@ class Matrix:
 
     def extend(self, rows: int) -> None:
         """Append rows of zeros."""
-        self._rows += rows
-        while len(self._blocks) * _BLOCK_ROWS < self._rows:
-            self._blocks.append(np.zeros((_BLOCK_ROWS, self._dimensions), np.float32))
+        while rows:
+            block, used = divmod(self._rows, _BLOCK_ROWS)
+            if block == len(self._blocks):  # memory is taken as rows are set; numpy asks for large pages
+                self._blocks.append(np.empty((_BLOCK_ROWS, self._dimensions), np.float32))
+            fitting = min(_BLOCK_ROWS - used, rows)
+            self._blocks[block][used : used + fitting] = 0
+            self._rows += fitting
+            rows -= fitting
 
     def put(self, positions: NDArray[np.intp], vectors: Vectors) -> None:
         """Set rows that are there, shape (positions, dimensions)."""
@@ -36,15 +41,19 @@ class Matrix:
             chosen = blocks == block
             self._blocks[block][rows[chosen]] = vectors[chosen]
 
-    def scores(self, vector: Vectors, rows: int) -> Vectors:
-        """Return the inner products of a vector with the first rows, shape (rows,).
+    def scores(self, vector: Vectors, stop: int, start: int = 0) -> Vectors:
+        """Return the inner products of a vector with the rows from ``start`` to before ``stop``.
 
-        In one thread: a product that several share waits for all of them, which takes long on a busy machine.
+        In one thread: a product that BLAS shares among several waits for all of them, which takes long on a
+        busy machine.
         """
-        products = np.empty(rows, np.float32)
-        for start in range(0, rows, _BLOCK_ROWS):
-            stop = min(start + _BLOCK_ROWS, rows)
-            np.vecdot(self._blocks[start // _BLOCK_ROWS][: stop - start], vector, out=products[start:stop])
+        products = np.empty(stop - start, np.float32)
+        while start < stop:
+            block, first = divmod(start, _BLOCK_ROWS)
+            last = min(_BLOCK_ROWS, first + stop - start)
+            done = len(products) - (stop - start)
+            np.vecdot(self._blocks[block][first:last], vector, out=products[done : done + last - first])
+            start += last - first
         return products
 
 

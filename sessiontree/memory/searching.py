@@ -14,7 +14,7 @@ from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope
 from sessiontree.contracts.threads import in_thread
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.fusion import fused
-from sessiontree.memory.matrix import Matrix, Vectors, best
+from sessiontree.memory.matrix import Vectors, best
 from sessiontree.memory.mirror import Mask, Mirror, Positions
 from sessiontree.memory.shelf import Shelf
 from sessiontree.memory.sieve import at_path, of_types, visible
@@ -30,6 +30,8 @@ _LISTED = 1_000
 
 _MASKED_AT_ONCE = 20_000
 """So many rows are looked through faster than a thread is woken."""
+_SHARED_FROM = 32_768
+"""So many rows are compared in two threads: fetching them from memory is what takes the time."""
 
 
 class Ranking(Protocol):
@@ -84,16 +86,17 @@ def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finishe
 async def _by_meaning(
     shelf: Shelf, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
 ) -> Positions:
-    matrix = mirror.matrix
-    if matrix is not None:
-        return await in_thread(_compare, matrix, shelf.place, embedder, text, mask, most)
     vector: Vectors = (await in_thread(vectors_of, [text], embedder, shelf.place))[0]
-    return await sifted(mirror, mask, most, partial(shelf.table.nearest, vector))
-
-
-def _compare(matrix: Matrix, place: str, embedder: Embedder, text: str, mask: Mask, most: int) -> Positions:
-    vector: Vectors = vectors_of([text], embedder, place)[0]
-    return best(matrix.scores(vector, len(mask)), np.flatnonzero(mask), most)
+    matrix, rows = mirror.matrix, len(mask)
+    if matrix is None:
+        return await sifted(mirror, mask, most, partial(shelf.table.nearest, vector))
+    if rows < _SHARED_FROM:
+        return await in_thread(lambda: best(matrix.scores(vector, rows), np.flatnonzero(mask), most))
+    async with asyncio.TaskGroup() as group:
+        early = group.create_task(in_thread(matrix.scores, vector, rows // 2))
+        late = group.create_task(in_thread(matrix.scores, vector, rows, rows // 2))
+    scores = np.concatenate([early.result(), late.result()])
+    return await in_thread(best, scores, np.flatnonzero(mask), most)
 
 
 async def sifted(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sessiontree.memory.matrix import Matrix, best
 
 
-@given(st.lists(st.integers(0, 3_000), min_size=1, max_size=4), st.integers(0, 2**32))
+@given(st.lists(st.integers(0, 12_000), min_size=1, max_size=4), st.integers(0, 2**32))
 def test_products_are_exact_over_all_blocks(parts: list[int], seed: int) -> None:
     """Rows appended in parts of any size give the products of the whole."""
     chance = np.random.default_rng(seed)
@@ -25,6 +25,7 @@ def test_products_are_exact_over_all_blocks(parts: list[int], seed: int) -> None
     for count in {0, start // 2, start}:
         expected = rows[:count].astype(np.float64) @ query.astype(np.float64)
         assert matrix.scores(query, count) == pytest.approx(expected, abs=1e-4)
+        assert matrix.scores(query, count, count // 3) == pytest.approx(expected[count // 3 :], abs=1e-4)
 
 
 @given(
