@@ -137,9 +137,11 @@ def image_result_from_file(
     Source: seed 001, section 6, imageResultFromFile; seed 000, section 3.3.
     """
     entry = reader.stat(path)
-    with reader.open(path) as stream:
-        data = stream.read(MAX_SOURCE_BYTES + 1)
-    if len(data) > MAX_SOURCE_BYTES:
+    data = b""
+    if entry.size <= MAX_SOURCE_BYTES:
+        with reader.open(path) as stream:
+            data = stream.read(MAX_SOURCE_BYTES + 1)
+    if max(entry.size, len(data)) > MAX_SOURCE_BYTES:
         raise ImageRefused(repr(path), f"it has more than {MAX_SOURCE_BYTES:,} bytes; make it smaller first")
     mime_type = image_mime_type(data)
     if mime_type is None:

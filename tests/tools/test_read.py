@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import re
 import tempfile
@@ -20,7 +21,8 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CallSignals
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.errors import ExecutionError, ImageRefused, PermissionDenied, ValidationError
+from sessiontree.contracts.images import MAX_SOURCE_BYTES
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
 from sessiontree.testing.context import call_tool, make_context
@@ -269,3 +271,27 @@ def _memory_below(max_bytes: int) -> Iterator[None]:
 def _details(result: ToolResult) -> dict[str, Any]:
     assert isinstance(result.details, dict)
     return result.details
+
+
+async def test_image_is_shown_below_where_it_lies(tmp_path: Path) -> None:
+    """By its content, not its name; what is written in a text that only begins like one is text."""
+    picture = b"\x89PNG\r\n\x1a\n\0\0\0\x0d"
+    (tmp_path / "shot.txt").write_bytes(picture)
+    (tmp_path / "story").write_bytes(b"GIF89a is how it begins\n")
+    ctx = make_context(tmp_path, SessionKind.WORKER)
+    result = await call_tool(Read(), ctx, path="shot.txt", offset=5)
+    assert result.output == "MEDIA:shot.txt"
+    assert [base64.b64decode(image.data) for image in result.images] == [picture]
+    assert result.images[0].mime_type == "image/png"
+    assert _details(result) == {"path": "shot.txt", "bytes": len(picture), "mimeType": "image/png"}
+    told = await call_tool(Read(), ctx, path="story")
+    assert (told.output, told.images) == ("GIF89a is how it begins\n", ())
+
+
+async def test_image_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    """One byte more than is looked at."""
+    with (tmp_path / "large.png").open("wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n\0\0\0\x0d")
+        file.truncate(MAX_SOURCE_BYTES + 1)
+    with pytest.raises(ImageRefused, match=r"'large.png'.*20,971,520 bytes"):
+        await call_tool(Read(), make_context(tmp_path), path="large.png")

@@ -1,0 +1,126 @@
+"""The envelopes of the wire, letter by letter, and their bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.contracts.envelopes import (
+    MAX_REASON_CHARS,
+    blocked_message,
+    error_message,
+    pending_message,
+    unknown_message,
+)
+from sessiontree.contracts.errors import (
+    ExecutionError,
+    ImageRefused,
+    PermissionDenied,
+    Timeout,
+    ToolError,
+    ValidationError,
+)
+from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.tiers import PermissionTier
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+ENVELOPES = {
+    "error": (
+        error_message("call_1", "exec", ExecutionError("command required"), 7),
+        '{"status":"error","tool":"exec","error":"command required"}',
+        {"code": "execution_error", "status": 500},
+        True,
+    ),
+    "invalid": (
+        error_message("call_1", "read", ValidationError("path required", "/path"), 7, schema=SCHEMA),
+        (
+            '{"status":"error","tool":"read","error":"path required","field":"/path",'
+            '"schema":{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}}'
+        ),
+        {"code": "validation_error", "status": 400, "field": "/path"},
+        True,
+    ),
+    "denied": (
+        error_message("call_1", "exec", PermissionDenied(PermissionTier.SYSTEM, "not here"), 7),
+        '{"status":"error","tool":"exec","error":"not here","tier":"System"}',
+        {"code": "permission_denied", "status": 403, "tier": "System"},
+        True,
+    ),
+    "timeout": (
+        error_message("call_1", "exec", Timeout(1.5), 7),
+        f'{{"status":"error","tool":"exec","error":"{Timeout(1.5).message}"}}',
+        {"code": "timeout", "status": 504, "elapsed": 1.5},
+        True,
+    ),
+    "image": (
+        error_message("call_1", "read", ImageRefused("'a.png'", "it is damaged"), 7),
+        '{"status":"error","tool":"read","error":"can\'t show \'a.png\': it is damaged"}',
+        {"code": "image_refused", "status": 500},
+        True,
+    ),
+    "blocked": (
+        blocked_message("call_1", "exec", "Tool blocked by policy: safe-bin mode", 7),
+        '{"status":"blocked","tool":"exec","reason":"Tool blocked by policy: safe-bin mode"}',
+        None,
+        True,
+    ),
+    "pending": (
+        pending_message("call_1", "custom_tool", "waits for a person", "a1", 7),
+        '{"status":"pending","tool":"custom_tool","message":"waits for a person","requestId":"a1"}',
+        None,
+        False,
+    ),
+    "unknown": (
+        unknown_message("call_1", "write", 7),
+        (
+            '{"status":"unknown","tool":"write","may_have_run":true,'
+            '"error":"the process running this call was lost; check what it did before you repeat it"}'
+        ),
+        None,
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_envelope_letter_by_letter(name: str) -> None:
+    """Members, their order and spelling; what is the journal's alone; whether the call failed."""
+    message, text, details, is_error = ENVELOPES[name]
+    assert message.to_wire() == {
+        "role": "toolResult",
+        "toolCallId": "call_1",
+        "toolName": message.tool_name,
+        "content": [{"type": "text", "text": text}],
+        "details": details,
+        "isError": is_error,
+        "timestamp": 7,
+    }
+
+
+@given(st.sampled_from('x\n"\u20ac\U0001f469'), st.sampled_from([0, 1, 7_999, 8_000, 8_001, 50_000]))
+def test_reason_of_any_size_is_bounded(letter: str, size: int) -> None:
+    """Whatever a tool raises, its words are cut; short ones stay as they are."""
+    words = letter * size
+    for message in (
+        error_message("c", "t", ExecutionError(words), 0),
+        error_message("c", "t", ValidationError(words, "/" + words), 0),
+        blocked_message("c", "t", words, 0),
+        pending_message("c", "t", words, "a", 0),
+    ):
+        # Each letter may need two in JSON.
+        assert len(message.text) <= 2 * MAX_REASON_CHARS + 1_000
+        assert (": 8000 of " in message.text) == (size > MAX_REASON_CHARS)
+
+
+def kinds_of(error: ToolError) -> ToolResultMessage:
+    """Return the envelope of an error."""
+    return error_message("c", "t", error, 0)
+
+
+def test_schema_goes_with_what_it_explains_alone() -> None:
+    """Only an error of arguments carries the schema."""
+    assert "schema" not in error_message("c", "t", ExecutionError("x"), 0, schema=SCHEMA).text
+    assert "schema" not in kinds_of(ValidationError("x")).text

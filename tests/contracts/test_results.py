@@ -1,0 +1,147 @@
+"""Results that tools make, what screens are sent of them, and how much of one an agent's model gets."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.displays import displayed
+from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.errors import ExecutionError, ImageRefused
+from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.results import Artifact, image_result, image_result_from_file, json_result
+from sessiontree.workspace import WorkspaceReader
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x0d"
+
+
+def test_json_result_is_compact_and_its_own_details() -> None:
+    """Seed 002, section 2: one text block of compact JSON, the payload as details."""
+    result = json_result({"ok": True, "items": (1, 2)})
+    assert result.text_for_model() == '{"ok":true,"items":[1,2]}'
+    assert result.details == {"ok": True, "items": [1, 2]}
+
+
+def test_image_result_takes_bytes_or_base64() -> None:
+    """Seed 002, section 2: text, image, type, and details that are ``{}`` where none were given."""
+    data = b64encode(PNG).decode()
+    file = Artifact("file", "the picture", path="a.png")
+    expected = (ImageContent(data, "image/png"),)
+    for image in (PNG, data):
+        result = image_result("seen", image, mime_type="image/png", artifacts=(file,))
+        assert (result.output, result.images, result.details) == ("seen", expected, {})
+        assert result.artifacts == (file,)
+    assert image_result("", PNG, mime_type="x", details={"n": 1}).details == {"n": 1}
+
+
+def test_image_of_a_file_tells_where_it_lies(tmp_path: Path) -> None:
+    """Seed 000, section 3.3: the MEDIA line; the type is the content's, not the name's."""
+    (tmp_path / "shot.gif").write_bytes(PNG)
+    reader = WorkspaceReader(tmp_path)
+    result = image_result_from_file(reader, "./shot.gif", details={"page": 2})
+    assert result.output == "MEDIA:shot.gif"
+    assert result.images == (ImageContent(b64encode(PNG).decode(), "image/png"),)
+    assert result.details == {"page": 2, "path": "shot.gif", "bytes": len(PNG), "mimeType": "image/png"}
+    assert (
+        image_result_from_file(reader, "shot.gif", text="two\nlines").output == "MEDIA:shot.gif\ntwo\nlines"
+    )
+
+
+def test_file_that_is_no_image_or_too_large_is_refused(tmp_path: Path) -> None:
+    """A hole of 20 MiB and one byte more, and a text."""
+    (tmp_path / "text.png").write_text("no image")
+    with (tmp_path / "large.png").open("wb") as file:
+        file.write(PNG)
+        file.truncate(MAX_SOURCE_BYTES + 1)
+    reader = WorkspaceReader(tmp_path)
+    with pytest.raises(ImageRefused, match=r"^can't show 'text.png': it is no PNG"):
+        image_result_from_file(reader, "text.png")
+    with pytest.raises(ImageRefused, match=r"^can't show 'large.png': it has more than 20,971,520 bytes"):
+        image_result_from_file(reader, "large.png")
+
+
+@pytest.mark.parametrize(
+    ("head", "mime_type"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0\0\0", "image/jpeg"),
+        (b"GIF87a", "image/gif"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\1\2\3\4WEBPVP8 ", "image/webp"),
+        (b"RIFF\1\2\3\4WAVEfmt ", None),
+        (b"GIF88a", None),
+        (b"BM", None),
+        (b"", None),
+    ],
+)
+def test_type_is_read_from_the_first_bytes(head: bytes, mime_type: str | None) -> None:
+    """Four formats, and nothing else."""
+    assert image_mime_type(head) == mime_type
+
+
+@given(
+    st.lists(st.text("ab\n\u20ac\u0301", max_size=5).map(lambda text: text * 1000), max_size=4),
+    st.binary(max_size=50),
+    st.booleans(),
+    st.integers(0, 20_000),
+)
+def test_screens_are_sent_what_fits_them(texts: list[str], data: bytes, failed: bool, weight: int) -> None:
+    """At most 8,000 characters of text and of details, an error of one line, and no image's bytes."""
+    image = ImageContent(b64encode(data).decode(), "image/png")
+    blocks: tuple[TextContent | ImageContent, ...] = (*map(TextContent, texts), image)
+    message = ToolResultMessage("c", "t", blocks, {"x": "y" * weight}, failed, 7)
+    wire = displayed(message)
+    content = json.loads(json.dumps(wire["content"]))
+    said = [block["text"] for block in content if block["type"] == "text"]
+    assert sum(map(len, said)) <= 8_000
+    if sum(map(len, texts)) <= 8_000:
+        assert said == texts
+    assert content[-1] == {"type": "image", "mimeType": "image/png", "bytes": len(data), "omitted": True}
+    assert wire["details"] == (message.details if weight <= 8_000 - 8 else {"omitted": True})
+    assert ("error" in wire) == failed
+    error = str(wire.get("error", ""))
+    assert len(error) <= 400
+    assert "\n" not in error
+
+
+def test_error_on_a_screen_is_the_reason_alone() -> None:
+    """Of an envelope what it says, its first line."""
+    message = error_message("c", "t", ExecutionError("first line\nsecond"), 7)
+    assert displayed(message)["error"] == "first line"
+    assert displayed(ToolResultMessage("c", "t", (TextContent("{1: 2}"),), None, True))["error"] == "{1: 2}"
+
+
+@pytest.mark.parametrize(
+    ("given_settings", "chars"),
+    [
+        ({}, 40_000),
+        ({"context_tokens": 100_000}, 120_000),
+        ({"context_tokens": 10_000_000}, 400_000),
+        ({"context_tokens": 100}, 2_000),
+        ({"context_tokens": 32_000, "max_result_chars": 40_000}, 38_400),
+        ({"context_tokens": 32_000, "max_result_chars": 1_000}, 1_000),
+        ({"max_result_chars": 300}, 300),
+    ],
+)
+def test_result_takes_its_share_of_the_context(given_settings: dict[str, int], chars: int) -> None:
+    """30 % at 4 characters a token, between 2,000 and 400,000; what is written down means the same again."""
+    config = AgentConfig.model_validate(given_settings)
+    assert config.max_result_chars == chars
+    assert AgentConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    "slip", [{"context_tokens": 0}, {"context_tokens": "many"}, {"max_result_chars": 400_001}]
+)
+def test_slips_in_the_share_are_refused(slip: dict[str, object]) -> None:
+    """Nothing wrong is made to fit."""
+    with pytest.raises(pydantic.ValidationError):
+        AgentConfig.model_validate(slip)
