@@ -19,7 +19,7 @@ from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.hooks import Hook, HookPoint, name_of
 
 MOST_HANGING = 4
-"""So many runs of one hook may hang; then it fails at once until one of them comes back."""
+"""So many runs of a hook at one point may hang; then it fails there at once until one comes back."""
 MOST_WORDS = 300
 
 
@@ -43,18 +43,19 @@ class _Made:
 
 
 class HookRun:
-    """One hook of one session's host."""
+    """One hook at one point, in one session's host."""
 
-    def __init__(self, hook: Hook) -> None:
-        """Bind the hook."""
+    def __init__(self, hook: Hook, point: HookPoint) -> None:
+        """Bind hook and point."""
         self._hook = hook
+        self._point = point
         self.name = name_of(hook)
         self.guards = hook.on_error == "block"
         """Whether what it watches over stops when it fails."""
         self.hanging = 0
         """Runs that took too long and have not come back."""
 
-    async def run(self, point: HookPoint, *given: object) -> object:
+    async def run(self, *given: object) -> object:
         """Return what the hook answers.
 
         Raises:
@@ -63,7 +64,7 @@ class HookRun:
         """
         if self.hanging >= MOST_HANGING:
             raise HookError(f"{self.hanging} earlier runs of it still hang")
-        function: Callable[..., Any] = getattr(self._hook, point)
+        function: Callable[..., Any] = getattr(self._hook, self._point)
         work: asyncio.Future[_Made]
         if inspect.iscoroutinefunction(function):
             work = asyncio.ensure_future(_awaited(function, given))
@@ -79,7 +80,7 @@ class HookRun:
             raise HookError(f"it did not answer within {self._hook.timeout_s} s")
         made = work.result()
         if made.error is not None:
-            raise HookError(_reason(made.error, tells=point == "before_tool_call"))
+            raise HookError(_reason(made.error, tells=self._point == "before_tool_call"))
         return made.value
 
     def _leave(self, work: asyncio.Future[_Made]) -> None:

@@ -70,19 +70,18 @@ class HookChain:
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
         """Put them in order."""
-        runs = sorted(hooks, key=lambda hook: (hook.on_error == "block", -hook.priority))
-        self._runs = [(hook, HookRun(hook)) for hook in runs]
+        self._hooks = sorted(hooks, key=lambda hook: (hook.on_error == "block", -hook.priority))
         self._before = self._at("before_tool_call")
         self._after = self._at("after_tool_call")
         self._persist = self._at("tool_result_persist")
 
     def _at(self, point: HookPoint) -> list[HookRun]:
-        return [run for hook, run in self._runs if takes(hook, point)]
+        return [HookRun(hook, point) for hook in self._hooks if takes(hook, point)]
 
     @property
     def hanging(self) -> int:
         """How many runs took too long and have not come back."""
-        return sum(run.hanging for _, run in self._runs)
+        return sum(run.hanging for run in (*self._before, *self._after, *self._persist))
 
     @property
     def rewrites(self) -> bool:
@@ -103,7 +102,7 @@ class HookChain:
             params = ruling.arguments if run.guards else call.params
             seen = replace(call, params=copy.deepcopy(params))
             try:
-                _take(ruling, await run.run("before_tool_call", seen, ctx), validate, form)
+                _take(ruling, await run.run(seen, ctx), validate, form)
             except HookError as error:
                 ruling.faults.append(HookFault(run.name, "before_tool_call", str(error)))
                 if run.guards:
@@ -125,7 +124,7 @@ class HookChain:
         for run in self._persist:
             seen = replace(kept, details=copy.deepcopy(kept.details))
             try:
-                answer = await run.run("tool_result_persist", seen)
+                answer = await run.run(seen)
                 kept = kept if answer is seen and seen.details == kept.details else rewritten(kept, answer)
             except HookError as error:
                 faults.append(HookFault(run.name, "tool_result_persist", str(error)))
@@ -138,7 +137,7 @@ async def _look(run: HookRun, ended: EndedCall, ctx: HookContext) -> HookFault |
     result = replace(ended.result, details=copy.deepcopy(ended.result.details))
     own = replace(ended, params=copy.deepcopy(ended.params), result=result)
     try:
-        answer = await run.run("after_tool_call", own, ctx)
+        answer = await run.run(own, ctx)
         if answer is not None:
             raise HookError(f"it returned {type(answer).__name__}; it may only look")
     except HookError as error:

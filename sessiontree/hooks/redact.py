@@ -14,9 +14,9 @@ from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
 from sessiontree.hooks.leaves import rewritten_artifact, with_texts
 from sessiontree.hooks.secret_shapes import SECRET_NAMES, SHAPES
 
-MARK = "‹redacted›"
+MARK = "\u2039redacted\u203a"
 LEAST_CHARS = 6
-_EDGES = re.compile("[‹›]")
+_EDGES = re.compile("[\u2039\u203a]")
 
 
 class Redact(Hook):

@@ -12,7 +12,14 @@ import re
 
 _NOT_BEFORE = r"(?<![A-Za-z0-9])"
 _IS = r"""["'\\]{0,4}\s{0,2}[:=]\s{0,2}["'\\]{0,4}"""
-_VALUE = r"""[^\s"'\\,;&<>(){}\[\]‹›]"""
+_VALUE = r"""[^\s"'\\,;&<>(){}\[\]\u2039\u203a]"""
+
+_HAS_DIGIT = r"""(?=[^\s"'\\]{0,64}[0-9])"""
+_QUERY = (
+    "(?:access_|auth_|refresh_|id_)?token|api_?key|key|secret|sig|signature|auth|password"
+    "|x-amz-(?:signature|security-token)"
+)
+_SETTING = "secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential"
 
 _SHAPES: tuple[tuple[str, str], ...] = (
     ("AWS access key id", r"(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
@@ -45,19 +52,17 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ("private key", r'-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY-----(?P<secret>(?:[^-"]|-(?!----)){1,16384})'),
     ("bearer header", r"(?i:bearer)\s{1,4}(?P<secret>[A-Za-z0-9._~+/=-]{16,8192})"),
     ("basic header", rf"(?i:authorization){_IS}(?i:basic)\s{{1,4}}(?P<secret>[A-Za-z0-9+/=]{{8,1024}})"),
-    ("cookie", r"""(?i:cookie):\s{0,4}(?P<secret>[^\r\n"\\‹›]{4,4096})"""),
-    ("password in an address", r"""://[^\s/:@"'\\‹›]{0,64}:(?P<secret>[^\s/@"'\\‹›]{1,256})@"""),
+    ("cookie", r"""(?i:cookie):\s{0,4}(?P<secret>[^\r\n"\\\u2039\u203a]{4,4096})"""),
+    (
+        "password in an address",
+        r"""://[^\s/:@"'\\\u2039\u203a]{0,64}:(?P<secret>[^\s/@"'\\\u2039\u203a]{1,256})@""",
+    ),
     (
         "secret in a query",
-        r"[?&](?i:(?:access_|auth_|refresh_|id_)?token|api_?key|key|secret|sig|signature|auth|password"
-        r"""|x-amz-(?:signature|security-token))=(?P<secret>[^\s&#"'\\<>‹›]{4,4096})""",
+        rf"""[?&](?i:{_QUERY})=(?P<secret>[^\s&#"'\\<>\u2039\u203a]{{4,4096}})""",
     ),
     ("password", rf"(?i:password|passwd|passphrase|pwd){_IS}(?P<secret>{_VALUE}{{6,256}})"),
-    (
-        "secret in a setting",
-        rf"(?i:secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential){_IS}"
-        rf"(?P<secret>(?=[^\s\"'\\]{{0,64}}[0-9]){_VALUE}{{8,512}})",
-    ),
+    ("secret in a setting", rf"(?i:{_SETTING}){_IS}(?P<secret>{_HAS_DIGIT}{_VALUE}{{8,512}})"),
 )
 _BARE = ("://", "[?&]", "(?i:", "-----", "AccountKey", "https:")
 """How patterns begin that may follow a letter."""

@@ -1,4 +1,4 @@
-"""One made-up secret of each shape, and where it stands; put together here so that no file holds one whole."""
+"""One made-up secret of each shape, and where it stands; put together here: no file holds one whole."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_details_hold_none_in_texts_keys_or_numbers(
     """Nor do artifacts, nor what the model gets."""
     assume(not any(secret in MARK for secret in secrets))
     planted = data.draw(st.sampled_from([*secrets, "nothing"]))
-    details = {
+    details: Any = {
         "display": f"x{planted}x",
         planted: [value, {"deep": planted}],
         "n": int(planted) if planted.isdigit() else 0,
