@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from sessiontree.contracts.errors import ConfigError
 
@@ -66,7 +66,7 @@ class Dialect:
     """Values of ``format`` it knows; None = any."""
     has_null: bool = True
     """Whether null is a type, and a type may be a list of types."""
-    cycles: str = "any"
+    cycles: Literal["any", "optional", "none"] = "any"
     """Where a ``$ref`` to what contains it may stand: ``any``, ``optional`` (beneath a property that may be
     left out) or ``none``."""
     is_strict: bool = False
