@@ -23,7 +23,7 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionUpdate
-from sessiontree.contracts.hooks import CalledTool, HookAnswer, Result
+from sessiontree.contracts.hooks import CalledTool, HookAnswer, OnError, Result
 from sessiontree.models.answers import Answer
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, records
@@ -55,13 +55,13 @@ class Leak(Tool[Way]):
             ctx.update({"read": SECRET})
             ctx.update("over")
             await asyncio.get_running_loop().run_in_executor(None, lambda: None)
-        result: dict[str, Any] = {
+        ways: dict[str, dict[str, Any]] = {
             "result": {"output": {"line": SECRET}},
             "details": {"output": "x", "details": {SECRET: [SECRET]}},
             "display": {"output": "x", "display": f"read {SECRET}"},
             "artifact": {"output": "x", "artifacts": (Artifact("blob", "x", data=SECRET),)},
-        }.get(params.path, {"output": "x"})
-        return ToolResult(**result)
+        }
+        return ToolResult(**ways.get(params.path, {"output": "x"}))
 
 
 class Answerer(Hook):
@@ -74,7 +74,7 @@ class Answerer(Hook):
 class Screaming(Hook):
     """Fails over the result, and quotes it."""
 
-    on_error = "block"
+    on_error: OnError = "block"
 
     def tool_result_persist(self, result: Any) -> Any:
         raise ValueError(str(result))
