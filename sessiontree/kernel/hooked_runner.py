@@ -122,12 +122,16 @@ class HookedRunner(SessionRunner):
     async def _reworded(
         self, rejected: RejectedCall, call_id: str
     ) -> tuple[RejectedCall, tuple[HookFault, ...]]:
-        """Take the words about arguments that do not fit past the hooks: they may quote them."""
+        """Take the words about arguments that do not fit past the hooks: they, and the field, may quote them."""
         content = (TextContent(rejected.message),)
-        kept = await self._chain.persist(KeptResult(call_id, rejected.tool, content, None, is_error=True))
+        words = KeptResult(call_id, rejected.tool, content, rejected.field, is_error=True)
+        kept = await self._chain.persist(words)
+        if kept.is_withheld:
+            return replace(rejected, message=_NO_WORDS, field=None), kept.faults
         texts = [block.text for block in kept.result.content if isinstance(block, TextContent)]
-        words = _NO_WORDS if kept.is_withheld else "\n".join(texts)
-        return replace(rejected, message=words), kept.faults
+        details = kept.result.details
+        field = details if isinstance(details, str) else None
+        return replace(rejected, message="\n".join(texts), field=field), kept.faults
 
     def _abort(self, instruction: todo.AbortCalls) -> None:
         for key in instruction.keys:

@@ -11,6 +11,7 @@ from sessiontree import (
     Change,
     ConfigError,
     Hook,
+    KeptResult,
     PermissionDenied,
     Result,
     ScriptedModel,
@@ -19,7 +20,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart
 from sessiontree.contracts.hooks import HookAnswer
-from sessiontree.contracts.session_facts import ApprovalWanted, CallIntended, CallResolved, HookFailed
+from sessiontree.contracts.session_facts import ApprovalWanted, CallIntended, CallResolved, Heard, HookFailed
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.hooking import Answering, Masking, Watching
@@ -274,3 +275,36 @@ async def test_a_badly_declared_hook_is_refused_before_anything_starts(
         open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[hook])
     with pytest.raises(ConfigError, match="two hooks"):
         open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Masking("x"), Masking("y")])
+
+
+class Lingering(Hook):
+    """Takes its time over what is to be kept."""
+
+    timeout_s = 60.0
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+
+    async def tool_result_persist(self, result: KeptResult) -> KeptResult:
+        self.held.started.set()
+        await self.held.let_go.wait()
+        return result
+
+
+async def test_a_result_on_its_way_past_the_hooks_is_not_taken_for_a_call_that_never_ran(
+    open_tree: Opener, board: Switchboard
+) -> None:
+    """A message that comes meanwhile stops nothing any more: what ran is kept as it ended."""
+    keeping = Held(board)
+    model = ScriptedModel([call("append", text="one"), "went on"])
+    async with open_tree(model, tools=TOOLS, hooks=[Lingering(keeping)]) as tree:
+        first = asyncio.ensure_future(tree.main.send("go"))
+        await keeping.started.wait()
+        second = asyncio.ensure_future(tree.main.send("and then?", mode="steer"))
+        await until(tree, Heard, count=2)
+        keeping.let_go.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await first
+            await second
+        (resolved,) = await facts_of(tree, CallResolved)
+        assert (resolved.outcome, resolved.message.text) == ("ok", "appended one")

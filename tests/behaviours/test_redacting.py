@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from sessiontree import (
     Artifact,
@@ -34,6 +34,8 @@ PATHS = ("result", "error", "crash", "details", "display", "artifact", "progress
 
 class Way(BaseModel):
     """How to let it out."""
+
+    model_config = ConfigDict(extra="forbid")
 
     path: str
 
@@ -84,7 +86,9 @@ class Asker:
     """Calls the tool once, and keeps what the model is given afterwards."""
 
     def __init__(self, path: str) -> None:
-        self.calls: Answer = call("leak", path=path) if path != "invalid" else call("leak", **{SECRET: 1})
+        self.calls: Answer = (
+            call("leak", path=path) if path != "invalid" else call("leak", path="x", **{SECRET: 1})
+        )
         self.given = ""
 
     def __call__(self, request: ModelRequest) -> Answer:

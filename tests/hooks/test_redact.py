@@ -113,9 +113,8 @@ def test_a_planted_bug_is_found(planted: Clean) -> None:
 
 def test_one_pass_is_not_enough() -> None:
     """What stood beside a secret is one itself once that is gone; so it goes on until nothing changes."""
-    text = "Aab12cd34" + SAMPLES["npm token"][1]
-    redact = Redact(["Aab12cd34"])
-    assert redact.text(text) == MARK * 2
+    text = SAMPLES["Mailgun key"][1] + SAMPLES["GitHub token"][1]
+    assert Redact().text(text) == MARK * 2
 
 
 @given(SECRETS)
