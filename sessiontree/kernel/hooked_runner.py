@@ -122,7 +122,7 @@ class HookedRunner(SessionRunner):
     async def _reworded(
         self, rejected: RejectedCall, call_id: str
     ) -> tuple[RejectedCall, tuple[HookFault, ...]]:
-        """Take the words about arguments that do not fit past the hooks: they and the field may quote them."""
+        """Take the words about arguments that do not fit past the hooks: they and the field may quote."""
         content = (TextContent(rejected.message),)
         words = KeptResult(call_id, rejected.tool, content, rejected.field, is_error=True)
         kept = await self._chain.persist(words)
