@@ -30,7 +30,7 @@ ATTEMPTS: Final = 4
 BACKOFF_S: Final = 0.5
 """After the first failure; twice as long after each further one, unless the server says how long."""
 MAX_BACKOFF_S: Final = 30.0
-_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
+_RETRIED = frozenset((408, 429, 500, 502, 503, 504))
 _NUMBER_BYTES, _SPARE_BYTES = 40, 1 << 20
 """Most an answer may take: for each number, and besides."""
 _TOLD_CHARS = 200
@@ -109,7 +109,7 @@ class HTTPEmbedder:
         except httpx.TransportError as error:
             # what httpx tells may quote a header
             raise _Passing(f"no answer ({type(error).__name__})") from None
-        if response.status_code in _AGAIN:
+        if response.status_code in _RETRIED:
             raise _Passing(f"it answered {response.status_code}", _pause(response.headers))
         if response.status_code != httpx.codes.OK:
             told = data[:4_000].decode("utf-8", "replace")

@@ -132,7 +132,7 @@ def request_id_of(state: SessionState, key: str) -> str:
 
 
 def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
-    """Arguments do not fit: at most three attempts, two when the same mistake is made twice running."""
+    """Validation retry: at most three attempts, two when the same mistake is made twice running."""
     decision = Decision()
     call = state.calls.get(stimulus.key)
     if call is None or call.phase != "open":

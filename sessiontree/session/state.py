@@ -42,7 +42,7 @@ class CallState:
 
 @dataclass(slots=True)
 class Attempts:
-    """Failed attempts at one tool since its last valid call."""
+    """The retry ledger's entry of one tool: failed attempts since its last valid call."""
 
     count: int
     turn: int
