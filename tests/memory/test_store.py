@@ -43,7 +43,12 @@ SCOPE = MemoryScope("t1", "main", "a1", "/w")
 SILENT = "zz7qx"
 """No record has this word."""
 Call: TypeAlias = tuple[list[NewRecord], MemoryScope, str]
-calls = st.tuples(st.lists(new_records, min_size=1, max_size=4), scopes, st.sampled_from("abcdefgh"))
+calls = st.sampled_from("abcdefgh").flatmap(
+    lambda key: st.tuples(
+        st.lists(new_records, min_size=1 + ord(key) % 4, max_size=1 + ord(key) % 4), scopes, st.just(key)
+    )
+)
+"""A key names a call: whenever it is made, it has as many records."""
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("store"), st.lists(calls, min_size=1, max_size=5)),
