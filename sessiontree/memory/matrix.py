@@ -59,8 +59,8 @@ class Matrix:
 
 def best(scores: Vectors, candidates: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     """Return the candidates of the highest scores, best first, at most so many; equal ones lowest first."""
-    if not len(candidates):
-        return candidates
+    if not len(candidates) or most < 1:
+        return candidates[:0]
     own = scores[candidates]
     if len(own) > most:
         least = np.partition(own, len(own) - most)[len(own) - most]

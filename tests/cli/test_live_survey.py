@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def test_terminal_that_wants_lines_gets_those_of_a_pipe(
     """Asked not to, a terminal is not drawn on: the lines are those anybody else reads."""
     piped = program.run("survey", ground, *LOCAL, "--state-dir", tmp_path / "state")
     (ground / "SURVEY.md").unlink()
+    shutil.rmtree(tmp_path / "state")
     arguments = ("survey", ground, *LOCAL, "--state-dir", tmp_path / "state")
     with at_terminal(program, *arguments, **environment) as terminal:
         assert terminal.end() == 0

@@ -67,9 +67,9 @@ def test_importing_the_package_is_light() -> None:
 
 
 def test_importing_the_public_names_is_light() -> None:
-    """Every public name together takes at most 250 ms and loads nothing heavy."""
+    """Every public name together takes at most 320 ms and loads nothing heavy."""
     names = ", ".join(getattr(sessiontree, "__all__", ()))
-    assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 250)
+    assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 320)
 
 
 def test_importing_the_built_in_tools_is_light() -> None:
