@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import sys
 from pathlib import Path
 
 from sessiontree.cli.answering import Answering
 from sessiontree.cli.jobs import run_jobs
+from sessiontree.cli.portrait import portrait_of
 from sessiontree.cli.reaching import news_of, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.cli.typed_lines import TypedLines
-from sessiontree.contracts.errors import SessionClosed, SessionTreeError
+from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.door.client import DoorClient
+from sessiontree.journal.journal import Journal
 
 MOST_SENT = 16
 """Messages that wait for their replies; later ones are held back here until one has its own."""
@@ -60,15 +63,18 @@ async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: s
         report = await client.report(tree, session)
         if report.status.is_final:
             raise SessionClosed(session, f"it ended {report.status}; there is nobody to talk to")
-        await _Talk(client, screen, tree, session).run()
+        await _Talk(client, screen, place, tree, session).run()
 
 
 class _Talk:
     """One person, one session."""
 
-    def __init__(self, client: DoorClient, screen: RichScreen, tree_id: str, session: str) -> None:
+    def __init__(
+        self, client: DoorClient, screen: RichScreen, place: Path, tree_id: str, session: str
+    ) -> None:
         self._client = client
         self._screen = screen
+        self._place = place
         self._tree_id = tree_id
         self._session = session
         self._answering = Answering(client, screen)
@@ -131,7 +137,7 @@ class _Talk:
             self._screen.line(f"(no reply: {reply.error})")
 
     async def _heed(self, after_seq: int) -> bool:
-        last_words = f"(tree {self._tree_id} was let go; resume it to go on)"
+        last_words = ""
         async for fact in news_of(self._client, self._tree_id, after_seq):
             await self._answering.heed(self._tree_id, fact)
             if isinstance(fact, ChannelSaid) and fact.channel == self._session:
@@ -141,5 +147,13 @@ class _Talk:
                 last_words = f"({self._session} ended {fact.status})"
                 break
         await self._replied()
-        self._screen.line(last_words)
+        self._screen.line(last_words or await asyncio.to_thread(self._last_words))
         return True
+
+    def _last_words(self) -> str:
+        """Return how the session stands in the journal: its runtime may end before its last news is heard."""
+        with contextlib.suppress(JournalError), Journal.open(self._place, read_only=True) as journal:
+            status = portrait_of(journal, self._tree_id).state.sessions[self._session].status
+            if status.is_final:
+                return f"({self._session} ended {status})"
+        return f"(tree {self._tree_id} was let go; resume it to go on)"
