@@ -240,7 +240,8 @@ class MemoryStore:
     async def forget(self, selection: Selection, scope: MemoryScope | None) -> list[str]:
         """Remove the selected records that may be seen; return their ids. Nothing finds them any more.
 
-        Their texts leave the disk with the tidying that follows.
+        Their texts leave the disk when tidying rewrites the files they lie in, which may be much later; to be
+        sure, export, delete the store and import.
 
         Raises:
             ValueError: the selection has no condition.
