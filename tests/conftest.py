@@ -20,7 +20,7 @@ from sessiontree import Runtime
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile(
     "ci",
-    max_examples=300,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     print_blob=True,
