@@ -141,7 +141,7 @@ def test_a_survey_of_any_size_stays_below_its_bound() -> None:
 def keeps_the_best(within: Within) -> None:
     """No entry is lost uncounted, the bound holds, order stays, own entries go last."""
 
-    @settings(max_examples=500)
+    @settings(max_examples=500, report_multiple_bugs=False)
     @given(st.lists(st.lists(st.integers(1, 9), max_size=6), max_size=6), st.integers(0, 30))
     def holds(files: list[list[int]], most: int) -> None:
         found = [
