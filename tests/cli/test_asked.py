@@ -61,7 +61,7 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
         elif step == "withdraw":
             gone.add(what)
             asked.withdraw("t", what, "approved by somebody")
-            was_withdrawn = was_withdrawn or before == what
+            was_withdrawn = was_withdrawn or (before == what and under_way is None)
         elif step == "settle" and under_way is not None:
             gone.add(under_way.request.request_id)
             asked.settle(under_way)
