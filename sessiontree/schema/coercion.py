@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.params import TRIMMED_KEYWORD
-from sessiontree.schema.jsonform import NotJson, json_form
+from sessiontree.schema.jsonform import NotJson, json_form, type_of
 from sessiontree.schema.keywords import Schema, subschemas
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -107,7 +107,7 @@ class Coercer:
             return frozenset(str(name) for name in named)
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list):
-            return frozenset(_type_of(item) for item in values)
+            return frozenset(type_of(item) for item in values)
         return self._union_types(schema)
 
     def _union_types(self, schema: Schema) -> frozenset[str] | None:
@@ -191,20 +191,8 @@ def _is_trimmed(schema: Schema) -> bool:
     return schema.get(TRIMMED_KEYWORD) is True
 
 
-def _type_of(value: JsonValue) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
-
-
 def _is_one_of(value: JsonValue, types: frozenset[str]) -> bool:
-    name = _type_of(value)
+    name = type_of(value)
     if name == "number" and "integer" in types:
         return isinstance(value, int) or (isinstance(value, float) and value.is_integer()) or name in types
     return name in types

@@ -6,6 +6,7 @@ from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.dialect import Dialect
+from sessiontree.schema.jsonform import type_of
 from sessiontree.schema.keywords import ANNOTATIONS, Schema
 from sessiontree.schema.loss import LossReport, Place
 
@@ -73,19 +74,6 @@ def plain_type(schema: Schema, dialect: Dialect, report: LossReport, place: Plac
     told = {keyword: value for keyword, value in rest.items() if keyword in ANNOTATIONS}
     asked = {keyword: value for keyword, value in rest.items() if keyword not in ANNOTATIONS}
     return {**told, "anyOf": [{"type": name, **_of_type(asked, name)} for name in types]}
-
-
-def type_of(value: JsonValue) -> str:
-    """Return a value's type, whole numbers as ``number``."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
 
 
 def _fitting(values: list[JsonValue], named: JsonValue) -> list[JsonValue]:
