@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools import html_markdown, html_process
+from sessiontree_tools import html_markdown, html_process, own_process
 
 Leftovers = Callable[[], AbstractContextManager[None]]
 BASE = "https://site.example/dir/page"
@@ -254,7 +254,7 @@ def test_conversion_nobody_waits_for_is_ended(nothing_left: Leftovers) -> None:
 def test_process_sees_no_environment(nothing_left: Leftovers) -> None:
     """It is given pipes, and of the environment no more than the loader needs."""
     with nothing_left():
-        process = html_process._start()
+        process = own_process.started(html_process.PROGRAM, "-I", "-B", purpose="to convert in")
         environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-        html_process._end(process)
+        own_process.end(process)
     assert {entry.partition(b"=")[0] for entry in environment} <= {b"", b"LD_LIBRARY_PATH", b"LC_CTYPE"}

@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
-import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree_tools.own_process import end, pipe_of, started
 from sessiontree_tools.threads import Stop, end_if
 
 LIMIT_S = 20.0
@@ -61,7 +59,7 @@ def converted(
     """
     order = {"mode": mode, "base": base, "max_chars": max_chars, "limit_s": limit_s * 2}
     request = json.dumps(order).encode() + b"\n" + html.encode("utf-8", "replace")
-    process = _start()
+    process = started(PROGRAM, "-I", "-B", purpose="to convert the page in")
     try:
         answer = _talk(process, request, stop, limit_s)
         found = json.loads(answer)
@@ -71,34 +69,35 @@ def converted(
             "lack markdownify"
         ) from error
     finally:
-        _end(process)
+        end(process)
     return Converted(found["title"], found["text"], found["more"])
 
 
 def _talk(process: subprocess.Popen[bytes], request: bytes, stop: Stop, limit_s: float) -> bytes:
     """Return what the process answers, while it is given the request."""
     # By hand: a communicate that is asked again after its time-out sends no more of what it was given.
-    to, answering, complaining = (_pipe(end) for end in (process.stdin, process.stdout, process.stderr))
+    streams = (process.stdin, process.stdout, process.stderr)
+    to, answering, complaining = (_unblocked(stream) for stream in streams)
     deadline = time.monotonic() + limit_s
     unsent, received = memoryview(request), bytearray()
     poll = select.poll()
     poll.register(to, select.POLLOUT)
-    for end in (answering, complaining):
-        poll.register(end, select.POLLIN)
+    for pipe in (answering, complaining):
+        poll.register(pipe, select.POLLIN)
     while True:
-        for end, _ in poll.poll(TICK_S * 1000):
-            if end == to:
+        for pipe, _ in poll.poll(TICK_S * 1000):
+            if pipe == to:
                 unsent = unsent[_written(to, unsent) :]
                 if not unsent:
                     poll.unregister(to)
                     process.stdin.close()  # type: ignore[union-attr] # it is a pipe
             else:
-                data = os.read(end, 2**16)
+                data = os.read(pipe, 2**16)
                 if not data:
-                    if end == answering:
+                    if pipe == answering:
                         return bytes(received)
-                    poll.unregister(end)
-                elif end == answering:
+                    poll.unregister(pipe)
+                elif pipe == answering:
                     received += data
         end_if(stop)
         if time.monotonic() > deadline:
@@ -115,34 +114,7 @@ def _written(pipe: int, data: memoryview) -> int:
         return len(data)
 
 
-def _pipe(stream: IO[bytes] | None) -> int:
-    if stream is None:
-        raise RuntimeError("the process has no such pipe")
-    os.set_blocking(stream.fileno(), False)
-    return stream.fileno()
-
-
-def _start() -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
-            [sys.executable, "-I", "-B", PROGRAM],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,  # a read-only process may not open the null device for writing
-            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ExecutionError(f"can't start a process to convert the page in: {error.strerror}") from error
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        # It is not yet waited for, so the id is still its own.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+def _unblocked(stream: IO[bytes] | None) -> int:
+    pipe = pipe_of(stream)
+    os.set_blocking(pipe, False)
+    return pipe

@@ -8,17 +8,16 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree_tools import line_matcher
 from sessiontree_tools.line_matcher import Shown
+from sessiontree_tools.own_process import end, pipe_of, started
 from sessiontree_tools.threads import Stop, end_if
 
 ANSWER_LIMIT_S = 2.0
@@ -29,6 +28,7 @@ START_LIMIT_S = 20.0
 """Longest start of the interpreter; long only on a crowded machine."""
 TICK_S = 0.05
 """How often a waiting thread looks whether it should stop."""
+PROGRAM = Path(line_matcher.__file__).resolve()
 
 
 class MatcherProcess:
@@ -122,7 +122,7 @@ class MatcherProcess:
             raise _too_slow() from error
 
     def _send(self, data: bytes) -> None:
-        pipe = _pipe(self._running.stdin)
+        pipe = pipe_of(self._running.stdin)
         deadline = time.monotonic() + START_LIMIT_S
         sent = memoryview(data)
         while sent:
@@ -141,7 +141,7 @@ class MatcherProcess:
         return answer
 
     def _read(self, size: int, deadline: float) -> bytes:
-        pipe = _pipe(self._running.stdout)
+        pipe = pipe_of(self._running.stdout)
         received = bytearray()
         while len(received) < size:
             self._await(pipe, select.POLLIN, deadline)
@@ -170,38 +170,14 @@ class MatcherProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        # It is not yet waited for, so the id is still its own.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+        end(process)
 
 
 def _start() -> subprocess.Popen[bytes]:
-    program = str(Path(line_matcher.__file__).resolve())
-    try:
-        process = subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
-            [sys.executable, "-I", "-S", program],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,  # a read-only process may not open the null device for writing
-            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ExecutionError(f"can't start a process to search in: {error.strerror}") from error
-    os.set_blocking(_pipe(process.stdin), False)
-    os.set_blocking(_pipe(process.stdout), False)
+    process = started(PROGRAM, "-I", "-S", purpose="to search in")
+    os.set_blocking(pipe_of(process.stdin), False)
+    os.set_blocking(pipe_of(process.stdout), False)
     return process
-
-
-def _pipe(stream: IO[bytes] | None) -> int:
-    if stream is None:
-        raise RuntimeError("the matcher's process has no such pipe")
-    return stream.fileno()
 
 
 def _too_slow() -> ExecutionError:
