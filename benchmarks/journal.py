@@ -6,7 +6,8 @@ come every 2 ms. Idle: one append after the other on a loop that does nothing el
 appends of 8 facts are always outstanding, each awaited. Evolving: what one fact of a 1,000-turn session
 costs to take into the session's state, and with decoding its text (`replay_us`). The baseline, measured
 in turn with the journal, is a thread that writes one row per fact with ``executemany`` and commits, same
-pragmas, same facts.
+pragmas, same facts, same switch interval: at Python's own 5 ms a thread may wait for ever for an
+interpreter that is let go and taken back each millisecond.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from sessiontree.contracts.stimuli import (
 )
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
+from sessiontree.journal.switching import WRITERS
 from sessiontree.kernel.replay import fact_of
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve
@@ -102,6 +104,7 @@ class RowLog:
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.execute("CREATE TABLE facts(session TEXT, cause TEXT, at_ms INTEGER, text TEXT)")
         self._thread = ThreadPoolExecutor(1)
+        WRITERS.hold()
 
     def append(self, turn: int) -> Awaitable[None]:
         """Insert for two of fifty sessions."""
@@ -113,6 +116,7 @@ class RowLog:
         """End the thread."""
         self._thread.shutdown()
         self._connection.close()
+        WRITERS.release()
 
     def _commit(self, rows: list[tuple[str, str, int, str]]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +46,11 @@ class Opener:
     def moment_s(self) -> float:
         """A time to wait for: long enough for a few sessions to get to work, and no longer."""
         return MOMENT_S[self.backend]
+
+    def longer_moments(self) -> Iterator[float]:
+        """Yield moments to try in turn, for what must have begun before the moment is over."""
+        for times in (1, 4, 16):
+            yield self.moment_s * times
 
     def __call__(self, model: Model, **options: Any) -> SessionTree:
         """Return a tree that is not open yet."""

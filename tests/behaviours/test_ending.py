@@ -138,18 +138,24 @@ async def test_a_session_ends_when_its_time_to_live_is_over(
     open_tree: Opener, board: Switchboard, own: bool
 ) -> None:
     """It has expired, and so has everything below it; its siblings live."""
-    sleeper = Sleeper(board)
-    limits = Limits() if own else Limits(branch_ttl_s=open_tree.moment_s, worker_ttl_s=None)
-    model = ScriptedModel({"main/b1": [WORKER, "waiting"], "main/b1/w1": [call("sleeper")], "*": ["done"]})
-    async with open_tree(model, tools=[sleeper], limits=limits) as tree:
-        branch = await tree.main.spawn("branch", "go", ttl_s=open_tree.moment_s if own else None)
-        result = await branch.result()
-        assert result.status is SessionStatus.EXPIRED
-        assert [str(line.status) for line in tree.receipt()] == ["suspended", "expired", "expired"] or [
-            str(line.status) for line in tree.receipt()
-        ] == ["active", "expired", "expired"]
-        assert sleeper.ended == ["cancelled"]
-        assert await tree.main.send("you live?") == "done"
+    for moment_s in open_tree.longer_moments():
+        sleeper = Sleeper(board)
+        limits = Limits() if own else Limits(branch_ttl_s=moment_s, worker_ttl_s=None)
+        model = ScriptedModel(
+            {"main/b1": [WORKER, "waiting"], "main/b1/w1": [call("sleeper")], "*": ["done"]}
+        )
+        async with open_tree(model, tools=[sleeper], limits=limits) as tree:
+            branch = await tree.main.spawn("branch", "go", ttl_s=moment_s if own else None)
+            assert (await branch.result()).status is SessionStatus.EXPIRED
+            main, *below = (line.status for line in tree.receipt())
+            assert main in {SessionStatus.SUSPENDED, SessionStatus.ACTIVE}
+            assert set(below) == {SessionStatus.EXPIRED}
+            assert await tree.main.send("you live?") == "done"
+            if sleeper.ended:  # else the machine was so busy that the moment was over before
+                assert len(below) == 2
+                assert sleeper.ended == ["cancelled"]
+                return
+    pytest.fail("the Worker never got to work")
 
 
 async def test_a_time_to_live_counts_from_the_spawn(open_tree: Opener) -> None:

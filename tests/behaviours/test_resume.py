@@ -197,8 +197,9 @@ async def test_a_session_that_outlived_its_time_meanwhile_expires(
     """Its time to live ends though nobody was there to ring the bell."""
     sleeper = Sleeper(board)
     tree = await open_tree(ScriptedModel([call("sleeper")]), tools=[sleeper]).start()
-    await tree.main.spawn("worker", "look", ttl_s=open_tree.moment_s)
-    await sleeper.started.wait()
+    await tree.main.spawn("worker", "look", ttl_s=open_tree.moment_s * 6)
+    async with asyncio.timeout(PATIENCE_S):
+        await sleeper.started.wait()
     await tree.close()
     async with await open_tree.resume(tree.tree_id, ScriptedModel(["done"]), tools=[Sleeper(board)]) as tree:
         async with asyncio.timeout(PATIENCE_S):
