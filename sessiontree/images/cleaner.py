@@ -15,22 +15,18 @@ import subprocess
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import IO, Any, Final
 
 from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.images import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
 from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.threads import Stop, in_thread_until_told
 
 LIMIT_S: Final = 15.0
 """Longest work on one image, the start of the interpreter included."""
-CLEANUP_LIMIT_S: Final = 2.0
-"""How long a cancelled call waits for its process to be gone."""
 TICK_S: Final = 0.05
 """How often a waiting thread looks whether it should stop."""
 PROGRAM: Final = Path(__file__).resolve().with_name("program.py")
@@ -81,23 +77,12 @@ class ImageCleaner:
         Contract: when the awaiting task is cancelled, the process is ended first, or 2 s have passed.
         """
         async with self._turn:
-            abandoned = Event()
-            work = asyncio.ensure_future(
-                in_thread(cleaned, image, self._limits, name, self._limit_s, abandoned.is_set)
+            return await in_thread_until_told(
+                lambda stop: cleaned(image, self._limits, name, self._limit_s, stop)
             )
-            work.add_done_callback(_retrieve)
-            try:
-                await asyncio.wait({work})  # which leaves the work alone when this task is cancelled
-            except asyncio.CancelledError:
-                abandoned.set()
-                await asyncio.wait({work}, timeout=CLEANUP_LIMIT_S)
-                raise
-            return work.result()
 
 
-def cleaned(
-    image: ImageContent, limits: ImageLimits, name: str, limit_s: float, stop: Callable[[], bool]
-) -> CleanImage:
+def cleaned(image: ImageContent, limits: ImageLimits, name: str, limit_s: float, stop: Stop) -> CleanImage:
     """Return an image within the limits. Blocks: call it from a thread.
 
     Raises:
@@ -145,7 +130,7 @@ def _run(
     complaint: IO[bytes],
     name: str,
     limit_s: float,
-    stop: Callable[[], bool],
+    stop: Stop,
 ) -> None:
     """Run the program to its end, or end it."""
     try:
@@ -168,7 +153,7 @@ def _run(
         process.wait()
 
 
-def _await(pid: int, name: str, limit_s: float, stop: Callable[[], bool]) -> None:
+def _await(pid: int, name: str, limit_s: float, stop: Stop) -> None:
     deadline = time.monotonic() + limit_s
     ending = os.pidfd_open(pid)
     try:
@@ -190,9 +175,3 @@ def _told(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found
-
-
-def _retrieve(work: asyncio.Future[CleanImage]) -> None:
-    # An abandoned thread's error has no reader; taking it here keeps the loop from reporting it.
-    if not work.cancelled():
-        work.exception()
