@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from sessiontree.cli import memory_app
+from sessiontree.cli.options import AsJson, StateDir
 from sessiontree.version import VERSION
 
 BODIES = {
@@ -38,12 +39,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir", help="Where the journal lies [default: the platform's state folder].", readable=False
-    ),
-]
 Backend = Annotated[str, typer.Option(help="What runs the sessions: ray (actors) or local (this process).")]
 Workspace = Annotated[
     Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
@@ -52,7 +47,6 @@ OpenTree = Annotated[
     str | None, typer.Option("--tree", help="An open tree's id [default: the only one that is open].")
 ]
 Session = Annotated[str, typer.Option(help="A session's path, such as main/b1.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def main() -> None:

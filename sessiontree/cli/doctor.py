@@ -21,6 +21,7 @@ from sessiontree.cli.checkup import (
     look_at_state,
 )
 from sessiontree.cli.confinement import Confinement, try_confinement
+from sessiontree.cli.counted import counted
 from sessiontree.cli.findings import Finding
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
@@ -138,7 +139,7 @@ def _show_state(screen: RichScreen, state: State) -> None:
     else:
         whole = "altered first rows" if state.damaged_trees else "whole at a quick look"
         size = _size(state.journal_bytes)
-        screen.line(f"  mode {state.mode:04o}, journal of {size}, {_count(state.trees, 'tree')}, {whole}")
+        screen.line(f"  mode {state.mode:04o}, journal of {size}, {counted(state.trees, 'tree')}, {whole}")
 
 
 def _show_live(screen: RichScreen, live: Live | None) -> None:
@@ -171,7 +172,7 @@ def _show_live(screen: RichScreen, live: Live | None) -> None:
 def _show_ray(screen: RichScreen, security: Mapping[str, Any]) -> None:
     kind = "private" if security.get("private") else "joined"
     screen.line(
-        f"ray: {security.get('ray_version')}, {kind}, {_count(security.get('nodes'), 'node')}, "
+        f"ray: {security.get('ray_version')}, {kind}, {counted(security['nodes'], 'node')}, "
         f"dashboard {security.get('dashboard')}"
     )
     screen.line(f"  authentication: {_authentication(security)}")
@@ -207,10 +208,6 @@ def _show_findings(screen: RichScreen, found: Sequence[Finding]) -> None:
         screen.line(f"{wrong} wrong, {len(found) - wrong} to beware of")
     else:
         screen.line(f"fine: sessions can run here; {len(found) or 'nothing'} to beware of")
-
-
-def _count(count: Any, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _size(count: int) -> str:

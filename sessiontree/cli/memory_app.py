@@ -8,6 +8,8 @@ from typing import Annotated, NoReturn, TypeAlias
 
 import typer
 
+from sessiontree.cli.options import AsJson, StateDir
+
 Run: TypeAlias = Callable[..., NoReturn]
 """Runs a body by its name, with its options."""
 
@@ -23,17 +25,10 @@ BODIES = {
 Workspace = Annotated[
     Path | None, typer.Option(help="The workspace [default: this directory].", readable=False)
 ]
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir", help="Where the journal lies [default: the platform's state folder].", readable=False
-    ),
-]
 Uri = Annotated[
     str | None,
     typer.Option(help="Where the memory lies, if elsewhere: a directory, or an address such as s3://…"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Types = Annotated[
     list[str] | None,
     typer.Option("--type", help="Only records of this type: decision, fact, identity, preference or free."),

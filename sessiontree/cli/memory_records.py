@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sessiontree.cli.counted import counted
 from sessiontree.cli.memory_place import MemoryPlace
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
@@ -138,11 +139,6 @@ def show_records(screen: RichScreen, records: Iterable[MemoryRecord]) -> None:
     for record in records:
         at = datetime.fromtimestamp(record.created_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
         _show(screen, at, record, 1)
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with what it counts."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _show(screen: RichScreen, prefix: str, record: MemoryRecord, most_lines: int) -> None:
