@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import json_result as json_result
     from sessiontree.contracts.tiers import PermissionTier as PermissionTier
     from sessiontree.contracts.tool import RawTool as RawTool
+    from sessiontree.contracts.retry import Retry as Retry
     from sessiontree.contracts.tool import Tool as Tool
     from sessiontree.contracts.usage import Usage as Usage
     from sessiontree.handle import SessionHandle as SessionHandle
@@ -197,6 +198,7 @@ _ROOMS = {
     "contracts.tiers": ("PermissionTier",),
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.usage": ("Usage",),
+    "contracts.retry": ("Retry",),
     "handle": ("SessionHandle",),
     "hooks.metadata": ("AddMetadata",),
     "hooks.redact": ("Redact",),

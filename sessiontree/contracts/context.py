@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.capabilities import Capability
+from sessiontree.contracts.displays import short_progress
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
@@ -52,15 +53,20 @@ class SessionRights:
 
 
 class CallSignals:
-    """The moving part of one call: its deadline, whether it was cancelled, and where progress goes."""
+    """The moving part of one attempt at a call: its deadline, whether it was cancelled, and its progress."""
 
-    __slots__ = ("cancelled", "deadline", "on_update")
+    __slots__ = ("attempt", "cancelled", "deadline", "on_update", "over", "partial")
 
-    def __init__(self, deadline: float, on_update: UpdateCallback | None = None) -> None:
-        """Keep the monotonic deadline and the progress callback."""
+    def __init__(self, deadline: float, on_update: UpdateCallback | None = None, *, attempt: int = 1) -> None:
+        """Keep the monotonic deadline, the progress callback, and which attempt it is, from 1."""
         self.deadline = deadline
         self.cancelled = False
         self.on_update = on_update
+        self.attempt = attempt
+        self.partial: JsonValue = None
+        """What was reported last."""
+        self.over = False
+        """Whether the attempt has its outcome: what is reported from then on nobody is shown."""
 
 
 class ToolContext:
@@ -157,10 +163,23 @@ class ToolContext:
         """When the call times out, on ``time.monotonic``'s scale, in seconds."""
         return self._signals.deadline
 
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the call this is, from 1; more than 1 only where the tool declares ``retry``."""
+        return self._signals.attempt
+
     def update(self, progress: JsonValue) -> None:
-        """Report progress to whoever watches; lossy, never journaled, callable from any thread."""
-        if self._signals.on_update is not None:
-            self._signals.on_update(progress)
+        """Report progress to whoever watches; lossy, callable from any thread.
+
+        It is the call's result so far: of about 8,000 characters at most, shown to those who watch, and of a
+        call that is cut short the last one stands in its result as ``partial``.
+        """
+        signals = self._signals
+        if signals.over:
+            return
+        signals.partial = short_progress(progress)
+        if signals.on_update is not None:
+            signals.on_update(signals.partial)
 
     def require(self, capability: Capability[H]) -> H:
         """Return the handle behind a capability.

@@ -17,6 +17,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult, json_result
+from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.signature import CONTEXT, Function, field_names, parameters_model, resolved_hints
 from sessiontree.contracts.threads import in_thread
 from sessiontree.contracts.tiers import PermissionTier
@@ -81,6 +82,7 @@ def tool(
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
+    retry: Retry | None = None,
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
 ) -> Callable[[Function], FunctionTool]: ...
@@ -97,6 +99,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
+    retry: Retry | None = None,
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
 ) -> FunctionTool | Callable[[Function], FunctionTool]:
@@ -115,7 +118,8 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         capabilities: Handles it cannot work without, or their names.
         timeout_s: Longest run of one call; None = the tree's limit.
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
-        sequential: Whether its calls of one reply run one after another.
+        sequential: Whether its calls run alone: beside no other call of their session.
+        retry: How a call that changes nothing is tried again; None = not at all.
         aliases: Other names a model may call it by.
         flags: What else is to be known of it, such as ``owner_only``.
 
@@ -133,6 +137,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         "timeout_s": timeout_s,
         "idempotent": idempotent,
         "sequential": sequential,
+        "retry": retry,
         "aliases": tuple(aliases),
         "flags": frozenset(flags),
     }

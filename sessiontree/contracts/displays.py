@@ -1,4 +1,4 @@
-"""A tool's result as screens are sent it: short, and without the bytes of its images.
+"""A tool's result and its progress as screens are sent them: short, and without the bytes of images.
 
 Source: seed 002, section 5. What a model gets is cut elsewhere (``dispatch/finalize.py``).
 """
@@ -6,6 +6,8 @@ Source: seed 002, section 5. What a model gets is cut elsewhere (``dispatch/fina
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from sessiontree.contracts.cutting import cut_line, cut_text
@@ -16,6 +18,11 @@ SHOWN_CHARS: Final = 8_000
 """Longest text of a result on a screen."""
 SHOWN_ERROR_CHARS: Final = 400
 """Longest error on a screen: its first line."""
+_NODE: Final = 8
+"""What a value weighs besides its text."""
+_MOST_BITS: Final = 4_096
+"""Longer numbers can't be written as JSON."""
+_MOST_DEPTH: Final = 50
 
 
 def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
@@ -46,6 +53,57 @@ def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
     if message.is_error:
         shown["error"] = cut_line(_reason(message.text), SHOWN_ERROR_CHARS)
     return shown
+
+
+def short_progress(progress: object, most_chars: int = SHOWN_CHARS) -> JsonValue:
+    """Return what a running call reported as a JSON value of its own, of about ``most_chars`` at most.
+
+    Texts are cut, members beyond are counted in the place of the last one (``"…"``), bytes are told by their
+    number, and what JSON has no word for by its ``repr``. Never more is copied than is kept.
+    """
+    return _shortened(progress, [most_chars], 0)
+
+
+def _shortened(value: object, left: list[int], depth: int) -> JsonValue:
+    left[0] -= _NODE
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        text = cut_text(str.__str__(value), max(0, left[0]))
+        left[0] -= len(text)
+        return text
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        return value if value.bit_length() <= _MOST_BITS else f"<a number of {value.bit_length()} bits>"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping):
+        return _short_mapping(value, left, depth)
+    if isinstance(value, Sequence | Set):
+        return _short_list(value, left, depth)
+    return _shortened(repr(value), left, depth)
+
+
+def _short_mapping(value: Mapping[object, object], left: list[int], depth: int) -> JsonValue:
+    members: dict[str, JsonValue] = {}
+    for key, item in value.items():
+        if left[0] <= 0 or depth > _MOST_DEPTH:
+            members["…"] = f"{len(value) - len(members)} more"
+            break
+        name = str(_shortened(key if isinstance(key, str) else str(key), left, depth))
+        members[name] = _shortened(item, left, depth + 1)
+    return members
+
+
+def _short_list(value: Sequence[object] | Set[object], left: list[int], depth: int) -> JsonValue:
+    items: list[JsonValue] = []
+    for item in value:
+        if left[0] <= 0 or depth > _MOST_DEPTH:
+            items.append(f"… {len(value) - len(items)} more")
+            break
+        items.append(_shortened(item, left, depth + 1))
+    return items
 
 
 def _is_short(details: JsonValue) -> bool:

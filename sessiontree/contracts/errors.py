@@ -8,7 +8,7 @@ survives pickling between processes; the text comes from ``__str__``.
     SessionTreeError
     ├─ ToolError                  the model reads it as a tool result; the session goes on
     │  ├─ ValidationError           arguments do not fit; costs one attempt       (alias ToolInputError)
-    │  ├─ ExecutionError            the tool tried and failed; never retried
+    │  ├─ ExecutionError            the tool tried and failed; retried only where it says so
     │  │  ├─ ConfinementUnavailable    this machine can't confine a command, so it did not run
     │  │  └─ ImageRefused              an image can't be shown to a model
     │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
@@ -89,11 +89,24 @@ class ValidationError(ToolError):
 
 
 class ExecutionError(ToolError):
-    """The tool ran and failed, for instance because a file is missing. Never retried by the runtime."""
+    """The tool ran and failed, for instance because a file is missing.
+
+    Args:
+        message: What was tried and why it failed.
+        retryable: Whether the same call may succeed a little later. It is made again where the call changes
+            nothing and its tool declares a :class:`~sessiontree.contracts.retry.Retry`.
+    """
 
     code: ClassVar[str] = "execution_error"
 
 
+    retryable: bool = False
+
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        """Keep message and retryability."""
+        SessionTreeError.__init__(self, message, retryable)
+        self.message = message
+        self.retryable = retryable
 class ConfinementUnavailable(ExecutionError):
     """A command can't be confined on this machine, so it was not run.
 

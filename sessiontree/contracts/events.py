@@ -50,6 +50,37 @@ class ToolExecutionUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolExecutionRetry:
+    """An attempt at a call failed, and another follows."""
+
+    tool_call_id: str
+    tool_name: str
+    attempt: int
+    """The one that failed, from 1."""
+    attempts: int
+    """How many there are at most."""
+    code: str
+    """What it failed of, such as ``timeout``; the words of the error may hold what nobody should see."""
+    delay_s: float
+    """How long the next one is waited for."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{type: "tool_execution_retry", toolCallId, toolName, attempt, …, delayMs}``.
+
+        The specification has no word for it; its members are named as its own are.
+        """
+        return {
+            "type": "tool_execution_retry",
+            "toolCallId": self.tool_call_id,
+            "toolName": self.tool_name,
+            "attempt": self.attempt,
+            "attempts": self.attempts,
+            "code": self.code,
+            "delayMs": round(self.delay_s * 1_000),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class ToolExecutionEnd:
     """A call has its result."""
 
@@ -130,5 +161,29 @@ class Done:
         return {"type": "done", "stopReason": self.stop_reason}
 
 
-ModelEvent: TypeAlias = TextDelta | ToolCallStart | ToolCallDelta | ToolCallEnd | Done
-Event: TypeAlias = ModelEvent | ToolExecutionStart | ToolExecutionUpdate | ToolExecutionEnd
+@dataclass(frozen=True, slots=True)
+class TranscriptRepaired:
+    """A conversation was not shown to its model as it stands: calls and results did not match."""
+
+    missing: int
+    """Calls that got a made-up result."""
+    dropped: int
+    """Results left out: nobody asked for them, or they came twice."""
+    moved: int
+    """Results put behind their calls."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{type: "transcript_repaired", missing, dropped, moved}``."""
+        return {
+            "type": "transcript_repaired",
+            "missing": self.missing,
+            "dropped": self.dropped,
+            "moved": self.moved,
+        }
+
+
+ModelEvent: TypeAlias = (
+    TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | ToolCallEnd | Done | TranscriptRepaired
+)
+ToolEvent: TypeAlias = ToolExecutionStart | ToolExecutionUpdate | ToolExecutionRetry | ToolExecutionEnd
+Event: TypeAlias = ModelEvent | ToolEvent

@@ -19,6 +19,7 @@ from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 
 P = TypeVar("P", bound=BaseModel)
@@ -63,7 +64,9 @@ class Tool(ABC, Generic[P]):
     idempotent: ClassVar[bool] = False
     """Whether repeating a call with the same ``ctx.call_id`` changes nothing more."""
     sequential: ClassVar[bool] = False
-    """Whether its calls of one reply run one after another."""
+    """Whether its calls run alone: beside no other call of their session."""
+    retry: ClassVar[Retry | None] = None
+    """How a call that changes nothing is tried again; None = not at all."""
 
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of these final arguments; a lower one than ``tier`` has no effect."""
@@ -122,6 +125,8 @@ def check_tool(tool: Tool[Any]) -> None:
         raise ConfigError(
             f"tool {name!r}: execute must be `async def`; wrap blocking work in asyncio.to_thread"
         )
+    if tool.retry is not None:
+        _check_retry(tool)
     unknown = sorted(tool.flags - frozenset(ToolFlag))
     if unknown:
         raise ConfigError(f"tool {name!r}: no flag is called {unknown}; there are {', '.join(ToolFlag)}")
@@ -129,6 +134,16 @@ def check_tool(tool: Tool[Any]) -> None:
         raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
     if SessionKind.WORKER in tool.kinds:
         _check_worker_tool(tool)
+
+
+def _check_retry(tool: Tool[Any]) -> None:
+    if not isinstance(tool.retry, Retry):
+        raise ConfigError(f"tool {tool.name!r}: retry is {tool.retry!r}; write Retry(attempts=…), or None")
+    if tool.tier is not PermissionTier.READ_ONLY and not tool.idempotent:
+        raise ConfigError(
+            f"tool {tool.name!r}: declares retry, but its tier is {tool.tier.label}; "
+            "what changes things runs once. Make it ReadOnly, or idempotent if a repeat changes nothing more"
+        )
 
 
 def _check_worker_tool(tool: Tool[Any]) -> None:

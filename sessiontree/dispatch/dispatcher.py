@@ -15,6 +15,7 @@ from typing import Any
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.displays import SHOWN_CHARS, short_progress
 from sessiontree.contracts.envelopes import blocked_message, error_message
 from sessiontree.contracts.errors import (
     ExecutionError,
@@ -182,7 +183,7 @@ class Dispatcher:
                 harmless = prepared.tier == PermissionTier.READ_ONLY
                 message = await self._pictures.fit(message, max_chars=self._max_chars, harmless=harmless)
         except ToolError as error:
-            return self._told(prepared, error)
+            return self._told(prepared, error, signals)
         except asyncio.CancelledError:
             if signals.cancelled:
                 return self.stopped(prepared, signals, time.monotonic() - started)
@@ -198,25 +199,51 @@ class Dispatcher:
         artifacts = result.artifacts if isinstance(result, ToolResult) else ()
         return ImmediateOutcome(prepared.key, "ok", message, artifacts)
 
-    def _told(self, prepared: PreparedCall, error: ToolError) -> ImmediateOutcome:
+    def _told(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of an error a tool raised, whatever it put into the error's fields."""
         name = prepared.entry.name
         outcome: Outcome = "denied" if isinstance(error, PermissionDenied) else "error"
+        passes = isinstance(error, Timeout) or (isinstance(error, ExecutionError) and error.retryable is True)
         try:
-            return self._error(prepared.key, prepared.provider_id, name, error, outcome)
+            return self._failed(prepared, error, outcome, signals, again=passes)
         except (AttributeError, TypeError, ValueError, RecursionError):
             plain = ExecutionError(f"{name} failed: {words_of(error)}")
             return self._error(prepared.key, prepared.provider_id, name, plain, "error")
 
     def stopped(self, prepared: PreparedCall, signals: CallSignals, elapsed_s: float) -> ImmediateOutcome:
-        """Return the outcome of a call that was cut short: by its deadline, or by somebody."""
+        """Return the outcome of a call that was cut short: by its deadline, or by somebody.
+
+        What it had reported last stands in it as ``partial``.
+        """
         if time.monotonic() >= signals.deadline:
-            error: ToolError = Timeout(round(elapsed_s, 3))
-            outcome: Outcome = "timeout"
-        else:
-            error = ExecutionError("aborted while it ran; it may have done part of its work")
-            outcome = "aborted"
-        return self._error(prepared.key, prepared.provider_id, prepared.entry.name, error, outcome)
+            timeout = Timeout(round(elapsed_s, 3))
+            return self._failed(prepared, timeout, "timeout", signals, again=True)
+        error = ExecutionError("aborted while it ran; it may have done part of its work")
+        return self._failed(prepared, error, "aborted", signals, again=False)
+
+    def not_begun(self, prepared: PreparedCall) -> ImmediateOutcome:
+        """Return the outcome of a call that was told to stop before it began."""
+        error = ExecutionError("stopped before its turn came; it did not run")
+        return self._error(prepared.key, prepared.provider_id, prepared.entry.name, error, "skipped")
+
+    def _failed(
+        self,
+        prepared: PreparedCall,
+        error: ToolError,
+        outcome: Outcome,
+        signals: CallSignals,
+        *,
+        again: bool,
+    ) -> ImmediateOutcome:
+        """Return the outcome of an attempt: what failed, of how many, and what there was so far."""
+        extra: dict[str, JsonValue] = {} if signals.attempt == 1 else {"attempts": signals.attempt}
+        if signals.partial is not None and outcome in {"timeout", "aborted"}:
+            extra["partial"] = short_progress(signals.partial, min(SHOWN_CHARS, self._max_chars // 2))
+        message = error_message(prepared.provider_id, prepared.entry.name, error, self._now_ms(), extra=extra)
+        tool = prepared.entry.tool
+        harmless = prepared.tier == PermissionTier.READ_ONLY or tool.idempotent
+        may = again and tool.retry is not None and harmless
+        return ImmediateOutcome(prepared.key, outcome, message, again=may)
 
     def timeout_of(self, prepared: PreparedCall) -> float:
         """Return the longest run of a call, in seconds."""

@@ -56,3 +56,5 @@ class ImmediateOutcome:
     outcome: Outcome
     message: ToolResultMessage
     artifacts: tuple[Artifact, ...] = ()
+    again: bool = False
+    """Whether the call may be tried again: it failed of what may pass, and repeating it changes nothing."""

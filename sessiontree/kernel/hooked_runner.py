@@ -85,7 +85,7 @@ class HookedRunner(SessionRunner):
         if prepared is not None:  # it was held back after the hooks had let it pass
             self._due.append((f"call:{key}", stimulus_of(prepared, self._now_ms())))
             return
-        self._watch.began(instruction.call)
+        self._watch.began(key, instruction.call)
         self._calls[key] = _Call(instruction.call.arguments)
         self._ahead[key] = None
         self._do_beside(self._pass(instruction))

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sessiontree.contracts.events import ToolExecutionUpdate
+from sessiontree.contracts.context import CallSignals
+from sessiontree.contracts.events import TextDelta, ToolExecutionUpdate
 from sessiontree.contracts.hooks import KeptResult
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.ports import UpdateCallback
@@ -58,11 +59,11 @@ class HookedWatch(CallWatch):
         self.on_fault: Callable[[str, HookFault], None] = lambda key, fault: None
         """Told of hooks that fail at progress, once for each call."""
 
-    def updates_of(self, call_id: str, tool: str) -> UpdateCallback:
-        """Return where a call's progress goes; callable from any thread."""
+    def updates_of(self, call_id: str, tool: str, signals: CallSignals) -> UpdateCallback:
+        """Return where the progress of an attempt goes; callable from any thread."""
         line = self._lines.get(call_id)
         if line is None or not self._chain.rewrites:
-            return super().updates_of(call_id, tool)
+            return super().updates_of(call_id, tool, signals)
         return partial(self._reported, line)
 
     def open_line(self, key: str, call_id: str, tool: str) -> None:

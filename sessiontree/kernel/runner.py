@@ -263,7 +263,7 @@ class SessionRunner:
     def _prepare(self, instruction: todo.PrepareCall) -> None:
         key = instruction.key
         if self._readers:
-            self._watch.began(instruction.call)
+            self._watch.began(key, instruction.call)
         prepared = self._dispatcher.prepare(key, instruction.call)
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared

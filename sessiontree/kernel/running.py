@@ -1,9 +1,10 @@
-"""The calls of one session that execute now: their deadlines, their cancelling, and those left behind."""
+"""The calls of one session that execute now: deadlines, attempts, cancelling, and those left behind."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from sessiontree.contracts.context import CallSignals
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
+from sessiontree.kernel.lane import Lane
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.session.instructions import ExecuteCall
 
@@ -21,7 +23,7 @@ ABANDON_AFTER_S = 5.0
 
 @dataclass(slots=True)
 class Running:
-    """A call that executes."""
+    """A call that executes, or waits for its turn or its next attempt."""
 
     prepared: PreparedCall
     signals: CallSignals
@@ -29,6 +31,10 @@ class Running:
     task: asyncio.Task[Any] | None
     give_up_at: float = math.inf
     """When it is left behind; set once it was asked to stop."""
+    unwanted: bool = False
+    """Whether it is not tried again: somebody asked it to stop, or it was left behind."""
+    inside: bool = False
+    """Whether it is in the lane."""
 
 
 Abandoned = Callable[[Running, ImmediateOutcome], None]
@@ -48,7 +54,7 @@ class RunningCalls:
         self._on_abandoned = on_abandoned
         self._running: dict[str, Running] = {}
         self._claimed: set[str] = set()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._lane = Lane()
         self._timer: asyncio.TimerHandle | None = None
         self._next_look = math.inf
 
@@ -71,13 +77,14 @@ class RunningCalls:
         """Ask a call to stop; False where it does not run."""
         running = self._running.get(key)
         if running is not None:
+            running.unwanted = True
             self._cancel(running)
         return running is not None
 
     def cancel_all(self) -> None:
         """Ask every call to stop."""
-        for running in list(self._running.values()):
-            self._cancel(running)
+        for key in list(self._running):
+            self.cancel(key)
 
     def close(self) -> None:
         """Watch over nothing any more; what still runs is told that it was cancelled."""
@@ -89,42 +96,86 @@ class RunningCalls:
 
     async def run(self, prepared: PreparedCall, execute: ExecuteCall) -> ImmediateOutcome | None:
         """Run one call in the current task; None when it was left behind and has its result already."""
-        started = time.monotonic()
-        signals = CallSignals(started + self._dispatcher.timeout_of(prepared))
-        signals.on_update = self._watch.updates_of(prepared.provider_id, prepared.entry.name)
-        running = Running(prepared, signals, started, asyncio.current_task())
+        alone = prepared.entry.tool.sequential
+        inside = self._lane.enter_at_once(alone=alone)
+        signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
+        running = Running(prepared, signals, time.monotonic(), asyncio.current_task(), inside=inside)
         self._running[execute.key] = running
-        if signals.deadline < self._next_look:
-            self._look_at(signals.deadline)
         try:
-            if prepared.entry.tool.sequential:
-                outcome = await self._in_turn(running, execute)
-            else:
-                outcome = await self._dispatcher.execute(prepared, execute.call_id, execute.digest, signals)
+            outcome = None if inside else await self._wait(running, alone=alone)
+            if outcome is None:
+                outcome = await self._dispatcher.execute(
+                    prepared, execute.call_id, execute.digest, running.signals
+                )
+                if outcome.again:
+                    outcome = await self._try_again(running, execute, outcome)
         finally:
+            running.signals.over = True
             self._claimed.discard(execute.key)
             current = self._running.get(execute.key) is running
             if current:
                 del self._running[execute.key]
+            self._leave(running)
         if running.give_up_at < math.inf and running.task is not None:
             running.task.uncancel()
         return outcome if current else None
 
-    async def _in_turn(self, running: Running, execute: ExecuteCall) -> ImmediateOutcome:
-        """Run a call of a sequential tool once the earlier ones are through."""
-        turn = self._turns.setdefault(running.prepared.entry.name, asyncio.Lock())
+    async def _wait(self, running: Running, *, alone: bool) -> ImmediateOutcome | None:
+        """Wait for a call's turn: a sequential one runs alone. Its time begins when it runs."""
         try:
-            await turn.acquire()
+            await self._lane.enter(alone=alone)
         except asyncio.CancelledError:
             if not running.signals.cancelled:
                 raise
-            return self._stopped(running)
-        try:
-            return await self._dispatcher.execute(
+            return self._dispatcher.not_begun(running.prepared)
+        running.inside = True
+        self._begin(running, 1)
+        return None
+
+    def _begin(self, running: Running, attempt: int) -> None:
+        running.started = time.monotonic()
+        running.signals = self._signals(running.prepared, attempt)
+
+    def _signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
+        """Return the signals of an attempt that begins now; its deadline is watched over."""
+        signals = CallSignals(time.monotonic() + self._dispatcher.timeout_of(prepared), attempt=attempt)
+        signals.on_update = self._watch.updates_of(prepared.provider_id, prepared.entry.name, signals)
+        if signals.deadline < self._next_look:
+            self._look_at(signals.deadline)
+        return signals
+
+    async def _try_again(
+        self, running: Running, execute: ExecuteCall, outcome: ImmediateOutcome
+    ) -> ImmediateOutcome:
+        """Repeat a call that changes nothing, as long as it fails of what may pass and it is wanted."""
+        retry = running.prepared.entry.tool.retry
+        assert retry is not None  # noqa: S101 - what says that it may be repeated
+        number = running.signals.attempt
+        while outcome.again and number < retry.attempts and not running.unwanted:
+            running.signals.over = True
+            if running.give_up_at < math.inf and running.task is not None:
+                running.task.uncancel()
+            running.give_up_at = math.inf
+            running.signals = CallSignals(math.inf, attempt=number)
+            delay_s = retry.delay_s(number, random.random())  # noqa: S311 - spreads load, guards nothing
+            self._watch.retries(running.prepared, outcome, number, delay_s)
+            try:
+                await asyncio.sleep(delay_s)
+            except asyncio.CancelledError:
+                if not running.signals.cancelled:
+                    raise
+                return self._stopped(running)
+            number += 1
+            self._begin(running, number)
+            outcome = await self._dispatcher.execute(
                 running.prepared, execute.call_id, execute.digest, running.signals
             )
-        finally:
-            turn.release()
+        return outcome
+
+    def _leave(self, running: Running) -> None:
+        if running.inside:
+            running.inside = False
+            self._lane.leave()
 
     def _stopped(self, running: Running) -> ImmediateOutcome:
         elapsed_s = time.monotonic() - running.started
@@ -157,6 +208,9 @@ class RunningCalls:
             if running.give_up_at <= now:
                 del self._running[key]
                 self._watch.abandoned += 1
+                running.unwanted = True
+                running.signals.over = True
+                self._leave(running)
                 self._on_abandoned(running, self._stopped(running))
             elif running.give_up_at < math.inf:
                 self._look_at(running.give_up_at)

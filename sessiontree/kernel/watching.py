@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from functools import partial
 
+from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.displays import displayed
-from sessiontree.contracts.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
-from sessiontree.contracts.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.events import (
+    ToolEvent,
+    ToolExecutionEnd,
+    ToolExecutionRetry,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.ports import UpdateCallback
-from sessiontree.contracts.session_facts import CallResolved, SessionFact
+from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
+from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.kernel.progress import ProgressHub
 
 
@@ -24,29 +33,62 @@ class CallWatch:
         self._tree_id = tree_id
         self._session = session
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self.readers: Sequence[object] = hub.readers_of(tree_id)
         """Who watches; empty = nobody."""
         self.abandoned = 0
         """Calls that ignored their cancellation and may still run."""
+        self._begun: set[str] = set()
+        """Keys of calls that began and have no result yet."""
+        self._asked: dict[str, ToolCall] = {}
+        """Calls of the newest reply that nobody took up yet."""
 
-    def began(self, call: ToolCall) -> None:
-        """A call is taken up."""
-        self._hub.emit(self._tree_id, self._session, ToolExecutionStart(call.id, call.name, call.arguments))
+    def began(self, key: str, call: ToolCall) -> None:
+        """A call is taken up, for the first time or again."""
+        self._asked.pop(key, None)
+        if key not in self._begun:
+            self._begun.add(key)
+            self._emit(ToolExecutionStart(call.id, call.name, call.arguments))
 
-    def updates_of(self, call_id: str, tool: str) -> UpdateCallback:
-        """Return where a call's progress goes; callable from any thread."""
-        return partial(self._update, call_id, tool)
+    def updates_of(self, call_id: str, tool: str, signals: CallSignals) -> UpdateCallback:
+        """Return where the progress of an attempt goes; callable from any thread."""
+        return partial(self._update, call_id, tool, signals)
 
-    def _update(self, call_id: str, tool: str, progress: JsonValue) -> None:
-        event = ToolExecutionUpdate(call_id, tool, to_json_value(progress))
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._hub.emit, self._tree_id, self._session, event)
+    def _update(self, call_id: str, tool: str, signals: CallSignals, progress: JsonValue) -> None:
+        event = ToolExecutionUpdate(call_id, tool, progress)
+        if threading.get_ident() == self._thread:
+            self._emit(event)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._emit_unless_over, signals, event)
+
+    def _emit_unless_over(self, signals: CallSignals, event: ToolEvent) -> None:
+        if not signals.over:
+            self._emit(event)
+
+    def retries(self, prepared: PreparedCall, failed: ImmediateOutcome, attempt: int, delay_s: float) -> None:
+        """An attempt failed, and the call will be tried again."""
+        tool, details = prepared.entry.tool, failed.message.details
+        code = str(details.get("code")) if isinstance(details, dict) else failed.outcome
+        attempts = attempt if tool.retry is None else tool.retry.attempts
+        self._emit(
+            ToolExecutionRetry(prepared.provider_id, tool.name, attempt, attempts, code, round(delay_s, 3))
+        )
 
     def saw(self, facts: Sequence[SessionFact]) -> None:
-        """Tell of the calls that have their result."""
+        """Tell of the calls that have their result; one that nobody took up begins with its end."""
         for fact in facts:
-            if isinstance(fact, CallResolved):
+            if isinstance(fact, TurnReplied):
+                calls = fact.message.tool_calls
+                self._asked = {f"{fact.turn}.{index}": call for index, call in enumerate(calls)}
+            elif isinstance(fact, CallResolved):
+                if fact.key in self._asked:
+                    self.began(fact.key, self._asked[fact.key])
+                self._begun.discard(fact.key)
                 message = fact.message
                 result = displayed(message)
-                event = ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error)
-                self._hub.emit(self._tree_id, self._session, event)
+                self._emit(
+                    ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error)
+                )
+
+    def _emit(self, event: ToolEvent) -> None:
+        self._hub.emit(self._tree_id, self._session, event)
