@@ -2,7 +2,7 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint floors types fast fix bench-quick lock clean
+.PHONY: help setup setup-bench demo test check lint floors types fast fix bench-quick lock clean
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
@@ -40,6 +40,13 @@ setup: ## make .venv (demo, test and the rest do it themselves)
 	done; \
 	echo 'make: $(if $(PYTHON),PYTHON=$(PYTHON) is not,found no) Python 3.11 to 3.14 with pip;' \
 	  'install one or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)' >&2; exit 1
+
+# The peers stand apart: what they need must not decide what the package is tested with.
+setup-bench: setup ## make .venv-bench: other libraries, for benchmarks.dispatch --peers
+	@cmp -s benchmarks/peers.txt .venv-bench/.built || { rm -rf .venv-bench \
+	  && $(BIN)/python -m venv .venv-bench \
+	  && .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt \
+	  && cp benchmarks/peers.txt .venv-bench/.built; }
 
 demo: setup ## survey this checkout twice, show the trees, then ask
 	$(BIN)/sessiontree survey . --approve auto
@@ -79,5 +86,5 @@ lock: ## resolve requirements.lock anew (needs uv: UV=/path/to/uv)
 	  --no-emit-find-links --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
 
 clean: ## remove what can be made again
-	rm -rf .venv dist SURVEY.md $(CACHES)
+	rm -rf .venv .venv-bench dist SURVEY.md $(CACHES)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,6 +12,12 @@ back.
 - `ratio_1000`: turn1000_us over the mean of turns 11 to 20 of the same run, both by the same clock.
 - `policy_us`, `policy_ratio`: a policy's decision over 30 tools, and the same over a bare look-up; see
   ``benchmarks.policy``.
+- `validate_us`: the arguments of one such call, from JSON values to the tool's own parameters.
+
+With ``--peers`` other libraries do the same 20 turns in rounds with ours; see ``benchmarks.dispatch_peers``:
+
+- `turn20_us` is then ours of the same rounds; `hooked20_us`: the same with a hook before every call.
+- `peers`: by name its `version` and `turn20_us`; `ratio_best_peer`: the fastest one's over ours.
 
 With ``--backend ray`` these come too, measured on Ray (journal on, FULL, every acknowledgement inside the
 clock), one of each in turn, medians of the rounds' medians; the figures above stay the local backend's:
@@ -29,14 +35,18 @@ from __future__ import annotations
 import asyncio
 import importlib
 import statistics
+import sys
 import time
+from functools import partial
 from typing import Any
 
-from benchmarks import policy
+from benchmarks import dispatch_peers, policy
 from benchmarks.places import places
-from benchmarks.report import read_options, show
-from benchmarks.turns import Nothing, NothingParams, TurnModel
+from benchmarks.report import Figure, read_options, show
+from benchmarks.turns import ARGUMENTS, Nothing, NothingParams, TurnModel
 from sessiontree import Limits, SessionTree
+from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.schema.compiled import compile_tool
 
 BACKENDS = ("local", "ray")
 FORMS = ((), ("--backend", "ray"))
@@ -88,9 +98,21 @@ def _floor(turns: int) -> float:
     return time.perf_counter() - started
 
 
+def _validate_us(times: int) -> float:
+    """Return the microseconds of validating the arguments of one call."""
+    validate = partial(compile_tool(Nothing()).validate, ARGUMENTS)
+    return statistics.median(policy.microseconds(validate, times) for _ in range(5))
+
+
 def main() -> None:
-    """Measure and print."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "", backends=BACKENDS)
+    """Measure and print; without the peers that were asked for, say how to get them."""
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "", backends=BACKENDS, peers=True)
+    compared: dict[str, Figure] = {}
+    if options.peers:
+        try:
+            compared = asyncio.run(dispatch_peers.measure(quick=options.quick))
+        except SessionTreeError as error:
+            sys.exit(f"benchmarks.dispatch: {error}")
     runs = 10 if options.quick else 60
     long_turns = 300 if options.quick else 1000
     walls, processor, _ = asyncio.run(_runs(20, 1, runs))
@@ -102,7 +124,7 @@ def main() -> None:
         early.append((asked[20] - asked[10]) / 10)
         late.append((asked[long_turns] - asked[long_turns - 50]) / 50)
     floor = statistics.median(_floor(2000) / 2000 for _ in range(5))
-    figures = {
+    figures: dict[str, Figure] = {
         "turn20_us": statistics.median(walls) / 20 * 1e6,
         "turn1000_us": statistics.median(late) * 1e6,
         "parallel32_us": statistics.median(parallel) / 32 * 1e6,
@@ -112,6 +134,7 @@ def main() -> None:
     }
     decided = policy.measure(quick=options.quick)
     figures |= {name: decided[name] for name in ("policy_us", "policy_ratio")}
+    figures |= {"validate_us": _validate_us(20_000), **compared}
     if options.backend == "ray":
         # Loaded by name, and last: the local figures are those of a process without Ray.
         figures |= asyncio.run(importlib.import_module("benchmarks.dispatch_ray").measure(options.quick))

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
+
+Figure: TypeAlias = "float | int | str | Mapping[str, Figure]"
+"""One figure, or several by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +24,16 @@ class Options:
     as_json: bool
     backend: str
     """One of the benchmark's backends; empty where it has no choice of them."""
+    peers: bool = False
+    """Whether other libraries are measured too."""
 
 
 def read_options(
-    description: str, arguments: Sequence[str] | None = None, *, backends: Sequence[str] = ()
+    description: str,
+    arguments: Sequence[str] | None = None,
+    *,
+    backends: Sequence[str] = (),
+    peers: bool = False,
 ) -> Options:
     """Return the options of the command line; ends the program on an unknown one.
 
@@ -31,14 +41,18 @@ def read_options(
         description: What is timed; the first line of the benchmark's docstring will do.
         arguments: The command line without the program's name; None = the process's.
         backends: What ``--backend`` may choose from, the default first; empty = there is no such option.
+        peers: Whether there is an option ``--peers``.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout")
     if backends:
         parser.add_argument("--backend", choices=backends, default=backends[0], help="what is measured too")
+    if peers:
+        parser.add_argument("--peers", action="store_true", help="measure other libraries too")
     found = parser.parse_args(arguments)
-    return Options(found.quick, found.as_json, found.backend if backends else "")
+    backend = found.backend if backends else ""
+    return Options(found.quick, found.as_json, backend, peers and found.peers)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -53,18 +67,32 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return sorted(values)[int(rank) - 1]
 
 
-def show(figures: Mapping[str, float | int | str], options: Options) -> None:
+def show(figures: Mapping[str, Figure], options: Options) -> None:
     """Print figures by name; floats to four significant digits."""
-    rounded = {
-        name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in figures.items()
-    }
     if options.as_json:
-        print(json.dumps(rounded))
+        print(json.dumps({name: _rounded(figure) for name, figure in figures.items()}))
         return
-    width = max(len(name) for name in rounded)
-    for name, value in rounded.items():
+    lines = dict(_lines(figures, ""))
+    width = max(len(name) for name in lines)
+    for name, value in lines.items():
         print(
             f"{name:<{width}}  {value:>12,}"
             if not isinstance(value, str)
             else f"{name:<{width}}  {value:>12}"
         )
+
+
+def _rounded(figure: Figure) -> Figure:
+    if isinstance(figure, Mapping):
+        return {name: _rounded(each) for name, each in figure.items()}
+    return float(f"{figure:.4g}") if isinstance(figure, float) else figure
+
+
+def _lines(figures: Mapping[str, Figure], prefix: str) -> Iterator[tuple[str, float | int | str]]:
+    """Yield each single figure with the names that lead to it."""
+    for name, figure in figures.items():
+        shown = _rounded(figure)
+        if isinstance(shown, Mapping):
+            yield from _lines(shown, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", shown

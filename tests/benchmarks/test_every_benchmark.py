@@ -11,7 +11,7 @@ import pytest
 PROMISED = {
     "spawn": "raw_rpc_us warm_spawn_us warm_ratio cold_actor_ms jailed_warm_ms jailed_cold_ms",
     "approval": "raw_rpc_us depth rule_ratio driver_ratio",
-    "dispatch --backend ray": "turn20_us policy_us raw_rpc_us durable_us durable_ratio handle_call_ratio",
+    "dispatch --backend ray": "turn20_us policy_us validate_us raw_rpc_us durable_us handle_call_ratio",
     "sandbox": "start_p50_ms start_p95_ms attempts blocked_user",
     "memory": "raw_hybrid_ms hybrid_ms hybrid_ratio overlap_filtered after_singles_ratio compaction_p99_ms",
     "schema": "tools dialects max_ms lossy idempotent",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.report import Options, percentile, read_options, show
+from benchmarks.report import Figure, Options, percentile, read_options, show
 
 PLAIN = Options(quick=False, as_json=False, backend="")
 
@@ -39,6 +39,27 @@ def test_table_has_a_line_for_each_figure(capsys: pytest.CaptureFixture[str]) ->
     show({"call_us": 1234.56, "depth": 8, "place": "disk"}, PLAIN)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [["call_us", "1,235.0"], ["depth", "8"], ["place", "disk"]]
+
+
+def test_other_libraries_are_measured_only_where_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """A benchmark that compares has the option; the others refuse it."""
+    assert not read_options("", [], peers=True).peers
+    assert read_options("", ["--peers"], peers=True).peers
+    with pytest.raises(SystemExit):
+        read_options("", ["--peers"])
+    assert "--peers" in capsys.readouterr().err
+
+
+def test_figures_may_be_grouped(capsys: pytest.CaptureFixture[str]) -> None:
+    """In JSON as an object, in the table as lines with the names that lead there; rounded in both."""
+    figures: dict[str, Figure] = {"peers": {"one": {"version": "1.2", "turn_us": 1234.56}}, "ratio": 5.0}
+    show(figures, Options(quick=False, as_json=True, backend=""))
+    rounded = {"peers": {"one": {"version": "1.2", "turn_us": 1235.0}}, "ratio": 5.0}
+    assert json.loads(capsys.readouterr().out) == rounded
+    show(figures, PLAIN)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    expected = [["peers", "one", "version", "1.2"], ["peers", "one", "turn_us", "1,235.0"], ["ratio", "5.0"]]
+    assert lines == expected
 
 
 def test_percentile_is_a_measured_value() -> None:
