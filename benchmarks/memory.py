@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import statistics
 import sys
@@ -48,7 +47,6 @@ from benchmarks.report import Options, percentile, read_options, show
 from benchmarks.rounds import Rounds
 from sessiontree import MEMORY, PermissionTier, SessionTree, ToolContext, tool
 from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord
-from sessiontree.memory import THREAD_LIMITS
 from sessiontree.memory.hashing import HashingEmbedder
 from sessiontree.memory.settings import MEMORY_DIR
 from sessiontree.memory.store import MemoryStore
@@ -257,7 +255,6 @@ HOLDING = """
 import asyncio, sys
 from pathlib import Path
 from sessiontree.contracts.memory import MemoryQuery
-from sessiontree.memory import THREAD_LIMITS
 from sessiontree.memory.hashing import HashingEmbedder
 from sessiontree.memory.store import MemoryStore
 
@@ -274,9 +271,8 @@ asyncio.run(main())
 
 async def uss_mib(directory: Path, questions: list[str]) -> float:
     """Return the MiB that belong to a process alone which opened a store and searched it."""
-    environment = {**os.environ, **THREAD_LIMITS}
     holding = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLDING, str(directory), *questions, env=environment, stdout=PIPE
+        sys.executable, "-c", HOLDING, str(directory), *questions, stdout=PIPE
     )
     printed, _ = await holding.communicate()
     return float(printed)
