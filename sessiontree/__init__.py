@@ -100,6 +100,8 @@ if TYPE_CHECKING:
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.trim import Trim as Trim
     from sessiontree.memory.settings import HashingSettings as HashingSettings
+    from sessiontree.contracts.retry import Retry as Retry
+    from sessiontree.contracts.schema_tool import schema_tool as schema_tool
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
     from sessiontree.memory.settings import MiniLMSettings as MiniLMSettings
@@ -213,6 +215,8 @@ _ROOMS = {
     "runtime": ("Runtime",),
     "schema.guardrails": ("SchemaWarning",),
     "schema.mcp": ("to_mcp",),
+    "contracts.retry": ("Retry",),
+    "contracts.schema_tool": ("schema_tool",),
     "session_tree": ("SessionTree",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

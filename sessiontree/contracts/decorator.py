@@ -65,7 +65,7 @@ class FunctionTool(Tool[BaseModel]):
             value = await in_thread(self.function, **arguments)
             if inspect.isawaitable(value):  # a plain wrapper around an async function
                 value = await value
-        return value if isinstance(value, ToolResult) else json_result(_without_classes(value))
+        return value if isinstance(value, ToolResult) else json_result(without_classes(value))
 
 
 @overload
@@ -158,7 +158,7 @@ def _declared(function: Function, settings: dict[str, Any], frame: FrameType | N
     try:
         hints = resolved_hints(function, frame.f_back if frame else None)
         settings = {**settings, "name": name, "description": _description(function, hints)}
-        _check_settings(function, settings)
+        check_settings(function, settings)
         made = _made(_Plan(function, settings, hints))
     except ConfigError as error:
         raise ConfigError(f"tool {name!r}: {error}") from error
@@ -193,7 +193,12 @@ def _description(function: Function, hints: Mapping[str, Any]) -> str:
     return documented.description
 
 
-def _check_settings(function: Function, settings: Mapping[str, Any]) -> None:
+def check_settings(function: Function, settings: Mapping[str, Any]) -> None:
+    """Refuse a function that yields, and settings no tool can have.
+
+    Raises:
+        ConfigError: says what is wrong and how to mend it.
+    """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError("yields; return one value and report progress with ctx.update")
     unknown = settings["capabilities"] - set(CAPABILITIES)
@@ -206,14 +211,14 @@ def _check_settings(function: Function, settings: Mapping[str, Any]) -> None:
         )
 
 
-def _without_classes(value: object) -> object:
+def without_classes(value: object) -> object:
     """Return the value with models and dataclasses inside it as plain mappings."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {part.name: _without_classes(getattr(value, part.name)) for part in dataclasses.fields(value)}
+        return {part.name: without_classes(getattr(value, part.name)) for part in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {key: _without_classes(item) for key, item in value.items()}
+        return {key: without_classes(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_classes(item) for item in value]
+        return [without_classes(item) for item in value]
     return value

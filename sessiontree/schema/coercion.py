@@ -3,7 +3,8 @@
 A value that fits its schema is left alone, but for two things that keep its meaning: marked strings are
 trimmed, and ``3.0`` where only whole numbers fit becomes ``3``. So what a schema accepts never changes
 kind, and normalising twice is normalising once.
-Source: seed 001, section 5.2; DESIGN section 9, trimming.
+Text that came in the blocks of a message is the text of the blocks.
+Source: seed 001, section 5.2; DESIGN section 9, trimming; blocks: the specification's source system.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from sessiontree.schema.keywords import Schema, subschemas
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
 _UNIONS = ("anyOf", "oneOf")
+_TEXT_TYPES = ("text", "input_text", "output_text")
+_TEXT_MEMBERS = frozenset({"text", "content", "parts", "value"})
 MAX_NUMBER_CHARS = 400
 """Longest text that is read as a number."""
 
@@ -157,6 +160,9 @@ class Coercer:
             return readings[0] if len(readings) == 1 else value
         if "string" in types and _has_one_spelling(value):
             return str(value)
+        if "string" in types and isinstance(value, dict | list):
+            text = _text_of_blocks(value)
+            return value if text is None else self.coerce(text, schema)
         return value
 
     def _readings(self, text: str, types: frozenset[str], schema: Schema) -> Iterator[JsonValue]:
@@ -203,6 +209,22 @@ def _has_one_spelling(value: JsonValue) -> bool:
     if isinstance(value, bool):
         return False
     return isinstance(value, int) or (isinstance(value, float) and not value.is_integer())
+
+
+def _text_of_blocks(value: JsonValue) -> str | None:
+    """Return the text of a content block or a list of them, None where there is anything else in it.
+
+    A block holds its text as ``text``, ``content``, ``parts`` or ``value``, and nothing else but a type.
+    """
+    if isinstance(value, list):
+        texts = [_text_of_blocks(item) if isinstance(item, dict) else None for item in value]
+        return None if not texts or None in texts else "".join(text for text in texts if text is not None)
+    if not isinstance(value, dict) or value.get("type", "text") not in _TEXT_TYPES:
+        return None
+    members = [item for name, item in value.items() if name != "type"]
+    if len(members) != 1 or not _TEXT_MEMBERS.issuperset(value.keys() - {"type"}):
+        return None
+    return members[0] if isinstance(members[0], str) else _text_of_blocks(members[0])
 
 
 def _read_number(text: str, *, whole: bool) -> Iterator[JsonValue]:

@@ -150,7 +150,7 @@ def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
     count = 1 if previous is None else previous.count + (0 if same_reply else 1)
     identical = previous is not None and not same_reply and previous.digest == stimulus.digest
     final = count >= MAX_ATTEMPTS or identical
-    _reject(state, decision, call, stimulus, count, final)
+    _reject(decision, call, stimulus, count, final=final, identical=identical)
     return decision
 
 
@@ -162,6 +162,7 @@ def _reject(
     count: int,
     final: bool,
 ) -> None:
+    identical: bool,
     decision.facts.append(
         facts.ArgumentsRejected(
             stimulus.key,
@@ -174,7 +175,8 @@ def _reject(
         )
     )
     if final:
-        advice = f"{stimulus.tool} is refused until the next message; go on without it"
+        same = "these very arguments were refused just before; " if identical else ""
+        advice = f"{same}{stimulus.tool} is refused until the next message; go on without it"
     else:
         advice = f"attempt {count} of {MAX_ATTEMPTS}; correct the arguments and call again"
     message = error_message(

@@ -57,11 +57,17 @@ def coerced(value: Any, schema: Any) -> str:
             [1, "2"],
         ),
         ({"next": {"name": " a "}}, ROOT, {"next": {"name": "a"}}),
+        ({"type": "text", "text": " a\n"}, {"type": "string"}, " a\n"),
+        ([{"type": "text", "text": "a"}, {"text": "b"}], {"type": "string"}, "ab"),
+        ([{"content": [{"value": "a"}, {"parts": {"text": "b"}}]}], {"type": "string"}, "ab"),
+        ([{"text": " a "}], TRIMMED, "a"),
+        ([{"text": "a"}], STRINGS, ["a"]),
+        ({"note": [{"text": ""}]}, ROOT, {"note": ""}),
         ([["1"]], {"$ref": "#/$defs/Tree"}, [[1]]),
     ],
 )
 def test_one_possible_reading_is_taken(value: Any, schema: Any, expected: Any) -> None:
-    """Numbers, booleans, single strings and spelled-out structures become what is wanted."""
+    """Numbers, booleans, single strings, spelled-out structures and blocks of text become what is wanted."""
     assert coerced(value, schema) == repr(expected)
 
 
@@ -87,6 +93,15 @@ def test_one_possible_reading_is_taken(value: Any, schema: Any, expected: Any) -
         ("[1", {"type": "array", "items": {"type": "integer"}}),
         ("[" * 5000, {"type": "array"}),
         ({"a": 1}, {"type": "string"}),
+        ({"text": "a", "id": "b"}, {"type": "string"}),
+        ({"text": 1}, {"type": "string"}),
+        ({"type": "image", "text": "a"}, {"type": "string"}),
+        ([{"text": "a"}, "b"], {"type": "string"}),
+        ([], {"type": "string"}),
+        ({}, {"type": "string"}),
+        ([{"text": "a"}], {"type": ["string", "array"]}),
+        ({"text": "a"}, {"type": ["string", "object"]}),
+        ({"text": "a"}, {}),
         (None, {"type": "string"}),
         ("5", {"type": ["integer", "string"]}),
         ("5", {}),

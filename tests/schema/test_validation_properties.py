@@ -141,14 +141,19 @@ def cases(draw: st.DrawFn) -> Case:
 def spoil(draw: st.DrawFn, arguments: dict[str, Any]) -> None:
     """Change the arguments the way a model might."""
     name = draw(st.sampled_from([*arguments, "other"]))
-    kind = draw(st.sampled_from(["drop", "junk", "text", "respell", "null", "empty"]))
+    kind = draw(st.sampled_from(["drop", "junk", "text", "blocks", "respell", "null", "empty"]))
     if kind == "drop":
         arguments.pop(name, None)
     elif kind == "respell":
         other = {"path": "filePath", "old_text": "oldText", "maxCount": "max_count"}.get(name, name)
         arguments[other] = arguments.pop(name, 1)
     else:
-        spoiled = {"junk": draw(JUNK), "text": str(arguments.get(name)), "null": None, "empty": ""}
+        text = str(arguments.get(name))
+        blocks: list[Any] = [
+            {"type": "text", "text": text},
+            {draw(st.sampled_from(["text", "value", "x"])): "1"},
+        ]
+        spoiled = {"junk": draw(JUNK), "text": text, "blocks": blocks, "null": None, "empty": ""}
         arguments[name] = spoiled[kind]
 
 

@@ -116,6 +116,11 @@ def test_failed_attempt_tells_the_model_what_to_mend() -> None:
     assert (told["status"], told["tool"], told["field"]) == ("error", "look", "/bad")
     assert told["schema"] == {"type": "object"}
     assert (told["attempt"], told["advice"]) == (1, "attempt 1 of 3; correct the arguments and call again")
+    world.replies(call("look", bad=True))
+    world.work()
+    again = json.loads(world.live.transcript[-1].text)
+    assert again["attempt"] == 2
+    assert again["advice"].startswith("these very arguments were refused just before; look is refused until")
 
 
 def test_failures_of_one_reply_count_once() -> None:

@@ -1,0 +1,158 @@
+"""Tools from functions whose parameters are a JSON Schema: for schemas that come from elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sessiontree.contracts.capabilities import Capability
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.decorator import check_settings, without_classes
+from sessiontree.contracts.docstring import read_docstring
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.flags import ToolFlag
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.results import ToolResult, json_result
+from sessiontree.contracts.retry import Retry
+from sessiontree.contracts.signature import CONTEXT, Function
+from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, check_tool
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to make a tool of a function and a schema, here or in another process."""
+
+    function: Function
+    settings: Mapping[str, Any]
+    """The tool's class variables, its parameters among them."""
+
+
+class SchemaTool(RawTool):
+    """A tool made of a function and a schema; :func:`schema_tool` makes a subclass for each.
+
+    It travels between processes as the function and its settings, so one defined in a notebook cell may.
+    """
+
+    def __init__(self, plan: _Plan) -> None:
+        """Keep the function and whether it takes the context."""
+        self.function = plan.function
+        """The function as written, for tests."""
+        self._plan = plan
+        self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
+        self._is_async = inspect.iscoroutinefunction(plan.function)
+
+    def __reduce__(self) -> tuple[Callable[[_Plan], SchemaTool], tuple[_Plan]]:
+        """Return how to make it again: its class exists only in the process that made it."""
+        return _made, (self._plan,)
+
+    async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
+        """Call the function with a dict of its own, in a thread where it is not ``async``."""
+        context = {CONTEXT: ctx} if self._takes_context else {}
+        if self._is_async:
+            value = await self.function(params, **context)
+        else:
+            value = await in_thread(self.function, params, **context)
+            if inspect.isawaitable(value):  # a plain wrapper around an async function
+                value = await value
+        return value if isinstance(value, ToolResult) else json_result(without_classes(value))
+
+
+def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
+    parameters: Mapping[str, JsonValue],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    tier: PermissionTier = PermissionTier.ELEVATED,
+    kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
+    capabilities: Iterable[str | Capability[Any]] = (),
+    timeout_s: float | None = None,
+    idempotent: bool = False,
+    sequential: bool = False,
+    retry: Retry | None = None,
+    aliases: Iterable[str] = (),
+    param_aliases: Mapping[str, str] | None = None,
+    flags: Iterable[ToolFlag] = (),
+) -> Callable[[Function], SchemaTool]:
+    """Make a tool of a function that takes its arguments as one dict: ``@schema_tool({…})``.
+
+    For schemas that are not written in Python: of another server, of a file, of a generator. Every call is
+    checked against the schema as it stands, by the draft its ``$schema`` names (else 2020-12); spellings,
+    slips, attempts and dialects are those of any tool. The function's first parameter receives the dict, one
+    named ``ctx`` the :class:`~sessiontree.contracts.context.ToolContext`.
+
+    Args:
+        parameters: JSON Schema of an object.
+        name: The tool's name; None = the function's.
+        description: What it does, for the model; None = the docstring's text.
+        tier: Tier every call needs at least; a tool that says nothing is Elevated.
+        kinds: Kinds of session that may hold it.
+        capabilities: Handles it cannot work without, or their names.
+        timeout_s: Longest run of one call; None = the tree's limit.
+        idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
+        sequential: Whether its calls run alone: beside no other call of their session.
+        retry: How a call that changes nothing is tried again; None = not at all.
+        aliases: Other names a model may call it by.
+        param_aliases: Other spellings of parameters, alias to name.
+        flags: What else is to be known of it, such as ``owner_only``.
+
+    Returns:
+        What makes the tool of the function; the function itself is the tool's ``function``.
+
+    Raises:
+        ConfigError: a setting is wrong; says the fix. Whether the schema is one is checked when a tree opens.
+    """
+    settings = {
+        "parameters": dict(parameters),
+        "tier": tier,
+        "kinds": frozenset(kinds),
+        "capabilities": frozenset(one.name if isinstance(one, Capability) else one for one in capabilities),
+        "timeout_s": timeout_s,
+        "idempotent": idempotent,
+        "sequential": sequential,
+        "retry": retry,
+        "aliases": tuple(aliases),
+        "param_aliases": dict(param_aliases or {}),
+        "flags": frozenset(flags),
+    }
+
+    def decorate(function: Function) -> SchemaTool:
+        called = name or getattr(function, "__name__", None)
+        said = description or read_docstring(inspect.getdoc(function) or "").description
+        try:
+            _check_function(function)
+            check_settings(function, settings)
+        except ConfigError as error:
+            raise ConfigError(f"tool {called!r}: {error}") from error
+        made = _made(_Plan(function, {**settings, "name": called, "description": said}))
+        check_tool(made)
+        return made
+
+    return decorate
+
+
+def _made(plan: _Plan) -> SchemaTool:
+    """Return the tool of a plan: the one instance of a subclass with the settings as class variables."""
+    body = {**plan.settings, "__doc__": plan.settings["description"], "__module__": plan.function.__module__}
+    return cast("SchemaTool", type(str(plan.settings["name"]), (SchemaTool,), body)(plan))
+
+
+def _check_function(function: Function) -> None:
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise ConfigError(
+            f"@schema_tool takes a function, not {function!r}; derive a class from RawTool instead"
+        )
+    taken = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != CONTEXT and parameter.default is parameter.empty
+    ]
+    if len(taken) != 1 or taken[0].kind not in {taken[0].POSITIONAL_ONLY, taken[0].POSITIONAL_OR_KEYWORD}:
+        names = ", ".join(str(parameter) for parameter in taken) or "nothing"
+        raise ConfigError(
+            f"the function takes {names}; it gets its arguments as one dict: write `(params, {CONTEXT})`"
+        )
