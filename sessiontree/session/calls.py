@@ -155,12 +155,12 @@ def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
 
 
 def _reject(
-    state: SessionState,
     decision: Decision,
     call: CallState,
     stimulus: stimuli.CallRejected,
     count: int,
     final: bool,
+    *,
 ) -> None:
     identical: bool,
     decision.facts.append(

@@ -43,8 +43,8 @@ class Flaky(Tool[Errand]):
     description = "Try."
     Params: ClassVar[type[BaseModel]] = Errand
     tier = PermissionTier.READ_ONLY
-    retry = AT_ONCE
-    timeout_s = 0.05
+    retry: ClassVar[Retry | None] = AT_ONCE
+    timeout_s: ClassVar[float | None] = 0.05
 
     def __init__(self, board: Switchboard) -> None:
         self.tried = Log(board)

@@ -60,7 +60,7 @@ class Careful(Tool[Nothing]):
     description = "Do nothing."
     Params: ClassVar[type[BaseModel]] = Nothing
     tier = PermissionTier.READ_ONLY
-    retry = Retry()
+    retry: ClassVar[Retry | None] = Retry()
 
     async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
         """Do nothing."""
