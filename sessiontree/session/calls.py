@@ -159,10 +159,10 @@ def _reject(
     call: CallState,
     stimulus: stimuli.CallRejected,
     count: int,
-    final: bool,
     *,
-) -> None:
+    final: bool,
     identical: bool,
+) -> None:
     decision.facts.append(
         facts.ArgumentsRejected(
             stimulus.key,
