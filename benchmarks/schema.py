@@ -12,9 +12,11 @@ Over all built-in tools and a corpus of hard schemas; each is cleaned once for e
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from benchmarks.report import read_options, show
+from sessiontree.contracts.plugins import PluginContext
 from sessiontree.plugins import installed_tools
 from sessiontree.schema.cleaning import clean
 from sessiontree.schema.derive import derive_schema
@@ -65,7 +67,8 @@ def main() -> None:
     """Measure and print."""
     options = read_options(__doc__.splitlines()[0] if __doc__ else "")
     rounds = 3 if options.quick else 20
-    schemas = [derive_schema(each.tool) for each in installed_tools()] + _corpus()
+    installed = installed_tools(PluginContext("", Path.cwd(), "default"))
+    schemas = [derive_schema(each.tool) for each in installed] + _corpus()
     slowest, lossy, idempotent = 0.0, 0, True
     for schema in schemas:
         for dialect in DIALECTS.values():

@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     from sessiontree.contracts.messages import ToolCall as ToolCall
     from sessiontree.contracts.params import AllowEmpty as AllowEmpty
     from sessiontree.contracts.params import Trimmed as Trimmed
+    from sessiontree.contracts.plugins import PluginContext as PluginContext
+    from sessiontree.contracts.plugins import PluginSettings as PluginSettings
     from sessiontree.contracts.results import Artifact as Artifact
     from sessiontree.contracts.results import SessionResult as SessionResult
     from sessiontree.contracts.results import ToolResult as ToolResult
@@ -189,6 +191,7 @@ _ROOMS = {
     "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
     "contracts.messages": ("AssistantMessage", "ToolCall"),
     "contracts.params": ("AllowEmpty", "Trimmed"),
+    "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.results": (
         "Artifact",
         "SessionResult",

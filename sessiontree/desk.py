@@ -42,11 +42,20 @@ class PendingApproval:
         await self._desk.answer(self.request.request_id, ApprovalAnswer(False, reason))
 
 
+class Approvals:
+    """The requests of a tree that wait for a person."""
+
+    def __init__(self, desk: ApprovalDesk) -> None:
+        """Bind the desk."""
+        self.pending = desk.pending
+
+
 class ApprovalDesk:
     """Shows requests and messages on channels while it is open."""
 
     def __init__(self, backend: Backend, tree_id: str) -> None:
         """Bind a tree."""
+        self.approvals = Approvals(self)
         self._backend = backend
         self._tree_id = tree_id
         self._channels: dict[str, HumanChannel] = {}

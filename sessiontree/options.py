@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import secrets
+import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
 
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
@@ -16,6 +20,7 @@ from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook, check_hook, name_of
 from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.plugins import PluginContext, PluginSettings
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
@@ -31,7 +36,10 @@ from sessiontree.version import VERSION
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
 ChannelLike = HumanChannel | Literal["queue"] | None
 PolicyLike: TypeAlias = "PolicyConfig | str | Path | None"
+PluginsLike: TypeAlias = "Mapping[str, PluginSettings | Mapping[str, Any]] | str | Path | None"
 MODES = ("auto", "smart", "always", "never")
+FORMS: dict[str, Literal["json", "toml"]] = {".json": "json", ".toml": "toml"}
+_SETTINGS = TypeAdapter(dict[str, PluginSettings])
 
 
 def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
@@ -104,14 +112,52 @@ def policy_of(given: PolicyLike) -> PolicyConfig:
         return given
     if not isinstance(given, str | Path):
         raise ConfigError(f"policy: give a PolicyConfig, the path of its file or None, not {given!r}")
-    path = Path(given)
-    if path.suffix not in {".json", ".toml"}:
-        raise ConfigError(f"policy {str(path)!r}: its name must end in .json or .toml")
+    text, form = _read(Path(given), "policy")
+    return parse_policy(text, form=form, place=repr(str(given)))
+
+
+def _read(path: Path, name: str) -> tuple[str, Literal["json", "toml"]]:
+    """Return the text of a file of settings, and what it is written in."""
+    form = FORMS.get(path.suffix)
+    if form is None:
+        raise ConfigError(f"{name} {str(path)!r}: its name must end in .json or .toml")
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8"), form
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"policy {str(path)!r} can't be read: {error}") from error
-    return parse_policy(text, form="json" if path.suffix == ".json" else "toml", place=repr(str(path)))
+        raise ConfigError(f"{name} {str(path)!r} can't be read: {error}") from error
+
+
+def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
+    """Return what an owner says about plugins, by id; a path is that of a JSON or TOML file.
+
+    Raises:
+        ConfigError: it is none, or the file can't be read or used; names the member, and shows no value.
+    """
+    value: object = {} if given is None else given
+    place = "plugins"
+    if isinstance(given, str | Path):
+        text, form = _read(Path(given), "plugins")
+        place = f"plugins {str(given)!r}"
+        try:
+            value = json.loads(text) if form == "json" else tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{place} is no {form.upper()}: {type(error).__name__}") from None
+    try:
+        return _SETTINGS.validate_python(dict(value) if isinstance(value, Mapping) else value)
+    except ValidationError as error:
+        found = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'the whole'}: {each['msg']}" for each in error.errors()
+        )
+        raise ConfigError(f"{place} can't be used: {found}") from None  # the cause would show a secret
+
+
+def plugin_context(
+    root: Path, agents: Iterable[str], channel: HumanChannel | None, group: str
+) -> PluginContext:
+    """Return what factories are told about a tree."""
+    names = tuple(agents)
+    called = getattr(channel, "name", "")
+    return PluginContext("", root, names[0], names, called if isinstance(called, str) else "", group)
 
 
 def policy_row_of(

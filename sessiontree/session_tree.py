@@ -17,6 +17,7 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.plugins import PluginSettings
 from sessiontree.contracts.tool import Tool
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.equipment import TreeSetup
@@ -26,6 +27,7 @@ from sessiontree.models.port import Model
 from sessiontree.options import (
     ApproverLike,
     ChannelLike,
+    PluginsLike,
     PolicyLike,
     agents_of,
     channel_of,
@@ -34,18 +36,20 @@ from sessiontree.options import (
     check_schemas,
     hooks_of,
     main_approver,
+    plugin_context,
+    plugins_of,
     policy_of,
     policy_row_of,
     tree_config,
 )
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.places import default_state_dir, workspace_root
-from sessiontree.plugins import installed_tools
+from sessiontree.plugins import check_claims, installed_tools
 from sessiontree.runtime import BackendName, Runtime, late
 
 if TYPE_CHECKING:
     from sessiontree.backend import Backend
-    from sessiontree.desk import ApprovalDesk
+    from sessiontree.desk import ApprovalDesk, Approvals
     from sessiontree.handle import SessionHandle
     from sessiontree.journal.record import Record
     from sessiontree.kernel.progress import ProgressReader
@@ -53,15 +57,6 @@ if TYPE_CHECKING:
 
 READ_AT_ONCE = 512
 READ_WAIT_S = 20.0
-
-
-class Approvals:
-    """The requests of a tree that wait for a person."""
-
-    def __init__(self, desk: ApprovalDesk) -> None:
-        """Bind the desk."""
-        self._desk = desk
-        self.pending = desk.pending
 
 
 class SessionTree:
@@ -89,6 +84,8 @@ class SessionTree:
         purpose: What listings say the tree was for.
         dedicated: Whether each session keeps a host of its own for life, never giving way to others.
         builtin_tools: False leaves out the tools of installed distributions.
+        plugins: What plugins are told, by their ids, and which are left out; or a JSON or TOML file that says
+            so. It is not journaled.
         web: What its sessions may read of the web: by default public pages, with no search provider; None =
             nothing.
         policy: Which tools its sessions may hold, or a JSON or TOML file that says so; None = all that kind
@@ -118,6 +115,7 @@ class SessionTree:
         purpose: str = "",
         dedicated: bool = False,
         builtin_tools: bool = True,
+        plugins: PluginsLike = None,
         web: WebSettings | None = PUBLIC_WEB,
         policy: PolicyLike = None,
         group: str = "",
@@ -131,11 +129,10 @@ class SessionTree:
         self._root = workspace_root(workspace)
         self._model = model
         self._tools = tuple(tools)
-        self._builtin_tools = builtin_tools
         self._agents = agents_of(agents)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
-        self._table = self._all_tools()
+        self._table = self._all_tools(plugins_of(plugins), group, installed=builtin_tools)
         owners = policy_of(policy)
         self._setup = TreeSetup.of(
             self._table,
@@ -174,13 +171,14 @@ class SessionTree:
         self._desk: ApprovalDesk | None = None
         self._was_open = False
 
-    def _all_tools(self) -> ToolTable:
-        installed = installed_tools() if self._builtin_tools else ()
-        table = ToolTable(
-            (*(each.tool for each in installed), *self._tools, *channel_tools(self._channel)),
-            {each.tool.name: each.plugin for each in installed if each.plugin},
-        )
-        return check_schemas(table, {each.tool.name for each in installed if not each.plugin})
+    def _all_tools(self, plugins: Mapping[str, PluginSettings], group: str, *, installed: bool) -> ToolTable:
+        context = plugin_context(self._root, self._agents, self._channel, group)
+        found = installed_tools(context, plugins) if installed else ()
+        given = (*self._tools, *channel_tools(self._channel))
+        check_claims(found, given)
+        brought = {each.tool.name: each.plugin for each in found if each.plugin}
+        table = ToolTable((*(each.tool for each in found), *given), brought)
+        return check_schemas(table, {each.tool.name for each in found if not each.plugin})
 
     @property
     def tree_id(self) -> str:
@@ -233,14 +231,15 @@ class SessionTree:
         memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
+        plugins: PluginsLike = None,
         web: WebSettings | None = PUBLIC_WEB,
         hooks: Iterable[Hook] = (),
     ) -> SessionTree:
         """Take up a tree after a crash, or tomorrow: facts are replayed, owed work is done, nothing twice.
 
-        Limits, rights, mode and rules are the journal's; tools, model, web and hooks are given again. Tools
-        of the tree that are not given are gone; new ones are not added. Without ``state_dir`` the tree is
-        looked for where trees over the working directory are kept.
+        Limits, rights, mode and rules are the journal's; tools, plugins, model, web and hooks are given
+        again. Tools of the tree that are not given are gone; new ones are not added. Without ``state_dir``
+        the tree is looked for where trees over the working directory are kept.
 
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
@@ -261,6 +260,7 @@ class SessionTree:
                 channel=channel if config.owns_channel else None,
                 runtime=serving,
                 builtin_tools=builtin_tools,
+                plugins=plugins,
                 web=web,
                 hooks=hooks,
             )
@@ -342,7 +342,7 @@ class SessionTree:
     @property
     def approvals(self) -> Approvals:
         """Requests that wait for a person."""
-        return Approvals(self._open())
+        return self._open().approvals
 
     async def events(self, *, after: int = 0) -> AsyncIterator[Record]:
         """Yield the tree's durable facts in order, then wait for more; ends when Main has ended.
@@ -358,7 +358,7 @@ class SessionTree:
             records = await owner.read(self.tree_id, after, READ_AT_ONCE, 0.0 if over else READ_WAIT_S)
             for record in records:
                 after = record.seq
-                over = over or _ends_main(record)
+                over = over or record.ends("main")
                 yield record
             if over and not records:
                 return
@@ -390,10 +390,3 @@ class SessionTree:
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
         return self._backend.owner.receipt(self.tree_id)
-
-
-def _ends_main(record: Record) -> bool:
-    """Whether a fact is Main's end."""
-    if record.session != "" or not record.text.startswith('{"kind":"session_ended"'):
-        return False
-    return bool(record.fact()["session"] == "main")

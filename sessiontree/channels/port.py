@@ -12,7 +12,7 @@ class HumanChannel(Protocol):
 
     A channel may bring tools along, such as one that links a device: a sequence of them in an attribute
     ``tools``. They join the tree's own before any policy judges them, and are gone where the channel is not
-    given again.
+    given again. One with a ``name`` is called that towards plugins.
     """
 
     async def send(self, text: str) -> None:

@@ -253,6 +253,10 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     policy: Annotated[
         Path | None, typer.Option(help="The owner's lists, a .json or .toml file.", readable=False)
     ] = None,
+    plugins: Annotated[
+        Path | None,
+        typer.Option(help="What the owner says about plugins, a .json or .toml file.", readable=False),
+    ] = None,
     kind: Annotated[str, typer.Option(help="Of a session of this kind: main, branch or worker.")] = "main",
     agent: Annotated[str, typer.Option(help="Of a session of this agent.")] = "default",
     model: Annotated[str, typer.Option(help="Of a session of this model, as provider/model.")] = "",
@@ -265,6 +269,7 @@ def tools(  # noqa: PLR0913 - each option is a parameter
         explain=explain,
         dialect=dialect,
         policy=policy,
+        plugins=plugins,
         kind=kind,
         agent=agent,
         model=model,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.plugins import installed_tools
+from sessiontree.plugins import InstalledTool
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import dialect_named
 from sessiontree.schema.loss import Cleaned
 
 
-def show_dialect(screen: RichScreen, name: str, *, as_json: bool) -> None:
+def show_dialect(screen: RichScreen, name: str, installed: Iterable[InstalledTool], *, as_json: bool) -> None:
     """Show every installed tool's schema in a dialect, and what that lost.
 
     With ``as_json`` one object is printed: ``dialect``, and ``tools``: each ``name``, ``schema``,
@@ -21,7 +23,7 @@ def show_dialect(screen: RichScreen, name: str, *, as_json: bool) -> None:
         ConfigError: there is no such dialect.
     """
     dialect = dialect_named(name)
-    shown = {each.tool.name: compile_tool(each.tool).shown_in(dialect) for each in installed_tools()}
+    shown = {each.tool.name: compile_tool(each.tool).shown_in(dialect) for each in installed}
     if as_json:
         tools = [
             {

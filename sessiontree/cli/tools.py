@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.policing import standing_of
-from sessiontree.options import policy_of
-from sessiontree.plugins import installed_tools
+from sessiontree.options import plugin_context, plugins_of, policy_of
+from sessiontree.places import workspace_root
+from sessiontree.plugins import InstalledTool, installed_tools
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.explanation import Explanation
@@ -30,6 +32,8 @@ class _Asked:
     policy: CompiledPolicy
     file: Path | None
     rows: tuple[CatalogRow, ...]
+    installed: Mapping[str, InstalledTool]
+    """By the tools' names."""
 
     def to_json(self) -> dict[str, Any]:
         standing = self.standing
@@ -42,6 +46,14 @@ class _Asked:
             "warnings": list(self.policy.warnings),
         }
 
+    def row_to_json(self, row: CatalogRow) -> dict[str, Any]:
+        brought = self.installed.get(row.name)
+        return {
+            **row.to_json(),
+            "distribution": "" if brought is None else brought.distribution,
+            "source": "" if brought is None else brought.source,
+        }
+
 
 def tools(
     screen: RichScreen,
@@ -49,6 +61,7 @@ def tools(
     explain: str | None,
     dialect: str | None,
     policy: Path | None,
+    plugins: Path | None,
     as_json: bool,
     **who: str,
 ) -> int:
@@ -57,8 +70,8 @@ def tools(
     With ``as_json`` one object is printed: ``kind``, ``agent``, ``model``, ``group``, ``policy`` (its file or
     null), ``warnings``, and either ``tools`` (each ``name``, ``label``, ``section``, ``tier``, ``kinds``,
     ``capabilities``, ``profiles``, ``flags``, ``aliases``, ``plugin``, ``in_openclaw``, ``is_ready``,
-    ``held``) or what :meth:`~sessiontree.policy.explanation.Explanation.to_json` says of one tool, with
-    ``is_ready``.
+    ``distribution``, ``source``, ``held``) or what
+    :meth:`~sessiontree.policy.explanation.Explanation.to_json` says of one tool, with ``is_ready``.
 
     Args:
         screen: Where it is shown.
@@ -66,21 +79,24 @@ def tools(
         dialect: Show what models of this dialect are given of each tool instead
             (:func:`~sessiontree.cli.dialects.show_dialect`).
         policy: File of the owner's lists, JSON or TOML; None = no lists.
+        plugins: File of what the owner says about plugins, JSON or TOML; None = nothing.
         as_json: Whether a program reads it.
         who: The session: ``kind``, ``agent``, ``model``, and the ``group`` of its channel.
 
     Raises:
-        ConfigError: the policy can't be used, there is no such kind or dialect, or two tools claim one name.
+        ConfigError: the policy, the file about plugins or a plugin can't be used, there is no such kind or
+            dialect, or two tools claim one name.
     """
     if dialect is not None:
         if explain is not None:
             raise ConfigError("give --explain or --dialect, not both: they show different things")
-        show_dialect(screen, dialect, as_json=as_json)
+        show_dialect(screen, dialect, _installed("default", "", plugins), as_json=as_json)
         return 0
     if who["kind"] not in set(SessionKind):
         raise ConfigError(f"--kind {who['kind']!r} is none of {', '.join(SessionKind)}")
     kind = SessionKind(who["kind"])
-    asked = _ask(standing_of(kind, who["agent"], who["model"], who["group"]), policy)
+    standing = standing_of(kind, who["agent"], who["model"], who["group"])
+    asked = _ask(standing, policy, _installed(standing.agent, standing.group, plugins))
     if explain is not None:
         _explain(screen, asked, asked.policy.explain(explain, asked.standing), as_json=as_json)
     else:
@@ -88,12 +104,17 @@ def tools(
     return 0
 
 
-def _ask(standing: Standing, file: Path | None) -> _Asked:
-    installed = installed_tools()
+def _installed(agent: str, group: str, plugins: Path | None) -> tuple[InstalledTool, ...]:
+    """Return what distributions bring along, as they would for a tree over the working directory."""
+    return installed_tools(plugin_context(workspace_root("."), [agent], None, group), plugins_of(plugins))
+
+
+def _ask(standing: Standing, file: Path | None, installed: tuple[InstalledTool, ...]) -> _Asked:
     plugins = {each.tool.name: each.plugin for each in installed if each.plugin}
     theirs = [row for row in ToolTable((each.tool for each in installed), plugins).rows if row.plugin]
     rows = (*(row for row in CATALOG if row.name not in plugins), *theirs)
-    return _Asked(standing, compiled(rows, policy_of(file)), file, rows)
+    by_name = {each.tool.name: each for each in installed}
+    return _Asked(standing, compiled(rows, policy_of(file)), file, rows, by_name)
 
 
 def _explain(screen: RichScreen, asked: _Asked, found: Explanation, *, as_json: bool) -> None:
@@ -109,20 +130,21 @@ def _show(screen: RichScreen, asked: _Asked, *, as_json: bool) -> None:
     kept = asked.policy.decide(asked.standing).kept
     held = {row.name for row in asked.rows if row.is_ready and row.name in kept}
     if as_json:
-        listed = [{**row.to_json(), "held": row.name in held} for row in asked.rows]
+        listed = [{**asked.row_to_json(row), "held": row.name in held} for row in asked.rows]
         screen.raw(dump_json({**asked.to_json(), "tools": listed}))
         return
-    header = ("tool", "section", "tier", "kinds", "needs", "profiles", "flags", "also called", "held")
-    screen.table(header, [_cells(row, held) for row in asked.rows])
+    header = ("tool", "section", "tier", "kinds", "needs", "profiles", "flags", "also called", "of", "held")
+    screen.table(header, [_cells(asked, row, held) for row in asked.rows])
     screen.line(f"a {asked.standing.kind} of agent {asked.standing.agent!r} holds {len(held)} of them")
     _warn(screen, asked)
 
 
-def _cells(row: CatalogRow, held: set[str]) -> tuple[str, ...]:
+def _cells(asked: _Asked, row: CatalogRow, held: set[str]) -> tuple[str, ...]:
     members = row.to_json()
     listed = [", ".join(members[name]) for name in ("kinds", "capabilities", "profiles", "flags", "aliases")]
     said = "to come" if not row.is_ready else "yes" if row.name in held else "no"
-    return (row.name, row.section, row.tier.label, *listed, said)
+    plugin = f"{row.plugin} ({asked.installed[row.name].distribution})" if row.plugin else ""
+    return (row.name, row.section, row.tier.label, *listed, plugin, said)
 
 
 def _warn(screen: RichScreen, asked: _Asked) -> None:

@@ -47,6 +47,12 @@ class Record:
             raise JournalCorrupt(f"record {self.seq}", "its text is no JSON object")
         return value
 
+    def ends(self, session: str) -> bool:
+        """Whether it is the tree's fact that a session has ended."""
+        if self.session != "" or not self.text.startswith('{"kind":"session_ended"'):
+            return False
+        return bool(self.fact()["session"] == session)
+
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:

@@ -9,7 +9,7 @@ from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.sync.crossing import Crossing
 
 if TYPE_CHECKING:
-    from sessiontree import desk, session_tree
+    from sessiontree import desk
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PendingApproval:
 class Approvals:
     """The requests of a tree that wait for a person."""
 
-    def __init__(self, approvals: session_tree.Approvals, crossing: Crossing) -> None:
+    def __init__(self, approvals: desk.Approvals, crossing: Crossing) -> None:
         """Bind the tree's."""
         self._approvals = approvals
         self._crossing = crossing

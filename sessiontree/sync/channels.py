@@ -122,6 +122,7 @@ class CrossedChannel:
         """Bind the channel, and how a request reaches its person."""
         self.given = given
         self.tools = channel_tools(given)
+        self.name = getattr(given, "name", "")
         self._asking = asking
 
     async def send(self, text: str) -> None:

@@ -18,7 +18,7 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
-from sessiontree.options import ApproverLike, ChannelLike, PolicyLike
+from sessiontree.options import ApproverLike, ChannelLike, PluginsLike, PolicyLike
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.runtime import BackendName
 from sessiontree.runtime import Runtime as AsyncRuntime
@@ -69,6 +69,7 @@ class SessionTree:
         purpose: What listings say the tree was for.
         dedicated: Whether each session keeps a host of its own for life, never giving way to others.
         builtin_tools: False leaves out the tools of installed distributions.
+        plugins: As for :class:`sessiontree.SessionTree`.
         web: As for :class:`sessiontree.SessionTree`.
         policy: As for :class:`sessiontree.SessionTree`.
         group: As for :class:`sessiontree.SessionTree`.
@@ -96,6 +97,7 @@ class SessionTree:
         purpose: str = "",
         dedicated: bool = False,
         builtin_tools: bool = True,
+        plugins: PluginsLike = None,
         web: WebSettings | None = PUBLIC_WEB,
         policy: PolicyLike = None,
         group: str = "",
@@ -126,6 +128,7 @@ class SessionTree:
             purpose=purpose,
             dedicated=dedicated,
             builtin_tools=builtin_tools,
+            plugins=plugins,
             web=web,
             policy=policy,
             group=group,
@@ -186,6 +189,7 @@ class SessionTree:
         memory: MemorySettings | None = None,
         runtime: Runtime | None = None,
         builtin_tools: bool = True,
+        plugins: PluginsLike = None,
         web: WebSettings | None = PUBLIC_WEB,
         hooks: Iterable[Hook] = (),
     ) -> SessionTree:
@@ -213,6 +217,7 @@ class SessionTree:
             memory=memory,
             runtime=_on_loop(runtime),
             builtin_tools=builtin_tools,
+            plugins=plugins,
             web=web,
             hooks=hooks,
         )

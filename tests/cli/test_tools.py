@@ -30,7 +30,8 @@ def exactly(**members: Any) -> dict[str, Any]:
 WHO = {"kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "policy": MAYBE, "warnings": TEXTS}
 ROW = exactly(
     name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS, profiles=TEXTS,
-    flags=TEXTS, aliases=TEXTS, plugin=TEXT, in_openclaw=YES_NO, is_ready=YES_NO, held=YES_NO,
+    flags=TEXTS, aliases=TEXTS, plugin=TEXT, in_openclaw=YES_NO, is_ready=YES_NO,
+    distribution=TEXT, source=TEXT, held=YES_NO,
 )  # fmt: skip
 TABLE = exactly(**WHO, tools={"type": "array", "items": ROW})
 EXPLANATION = exactly(
@@ -173,6 +174,14 @@ def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -
         "stations": True,
         "tune": False,
     }
+    assert {(each["distribution"], each["source"]) for each in judged["tools"] if each["plugin"]} == {
+        ("radio 1.0", "radio_tools:tools")
+    }
+    assert "radio (radio 1.0)" in program.run("tools").out
+    settings = tmp_path / "plugins.toml"
+    settings.write_text("[radio]\nenabled = false\n")
+    without = json.loads(program.run("tools", "--plugins", settings, "--json").out)["tools"]
+    assert not [each for each in without if each["plugin"]]
     assert sum(each["held"] for each in judged["tools"]) == len(builtin_tools()) + 1
 
 

@@ -16,7 +16,7 @@ Taken = Callable[[type, type, bool], list[str]]
 TWINS: list[tuple[type, type, bool]] = [
     (session_tree.SessionTree, sync.SessionTree, True),
     (runtime.Runtime, sync.Runtime, True),
-    (session_tree.Approvals, sync.Approvals, False),
+    (desk.Approvals, sync.Approvals, False),
     (handle.SessionHandle, sync.SessionHandle, False),
     (handle.PendingReply, sync.PendingReply, False),
     (desk.PendingApproval, sync.PendingApproval, False),

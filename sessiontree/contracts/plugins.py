@@ -1,0 +1,55 @@
+"""Plugins: what an installed distribution's factory of tools is told, and what an owner says about it.
+
+Source: seed 001, section 3.2. The specification's source system calls a factory for each session; here the
+tools of a tree are fixed for its life, so that a factory is called once for each tree, before it opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from sessiontree.contracts.tool import Tool
+
+PLUGIN_GROUP: Final = "sessiontree.tools"
+"""The group of entry points that tools are found by."""
+
+
+class PluginSettings(BaseModel):
+    """What an owner says about one plugin. It is never journaled: it may hold secrets."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = True
+    """False: nothing of it is loaded."""
+    config: Mapping[str, JsonValue] = Field(default_factory=dict)
+    """Whatever the plugin wants to know; only itself understands it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginContext:
+    """What a factory is told about the tree its tools are for."""
+
+    plugin_id: str
+    """Name of its entry point."""
+    workspace_root: Path
+    agent_id: str
+    """Main's agent."""
+    agents: tuple[str, ...] = ("default",)
+    """All agents of the tree, Main's first."""
+    channel: str = ""
+    """Name of the channel Main talks to a person on; empty = none, or one without a name."""
+    group: str = ""
+    """Group the channel belongs to; empty = none."""
+    sandboxed: bool = True
+    """Whether the commands of its sessions run confined."""
+    config: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the owner says to this plugin; a copy of its own."""
+
+
+PluginFactory: TypeAlias = Callable[[PluginContext], "Tool[Any] | Iterable[Tool[Any]] | None"]
+"""Gives one tool, several, or none. An entry point leads to one, or to a tool itself."""
