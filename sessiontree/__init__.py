@@ -62,6 +62,11 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
     from sessiontree.contracts.errors import ValidationError as ValidationError
     from sessiontree.contracts.flags import ToolFlag as ToolFlag
+    from sessiontree.contracts.hook_sessions import EndedSession as EndedSession
+    from sessiontree.contracts.hook_sessions import Reword as Reword
+    from sessiontree.contracts.hook_sessions import Spawning as Spawning
+    from sessiontree.contracts.hook_sessions import StartedSession as StartedSession
+    from sessiontree.contracts.hook_sessions import Words as Words
     from sessiontree.contracts.hooks import Block as Block
     from sessiontree.contracts.hooks import CalledTool as CalledTool
     from sessiontree.contracts.hooks import Change as Change
@@ -176,6 +181,7 @@ _ROOMS = {
     ),
     "contracts.flags": ("ToolFlag",),
     "contracts.images": ("ImageLimits",),
+    "contracts.hook_sessions": ("EndedSession", "Reword", "Spawning", "StartedSession", "Words"),
     "contracts.hooks": (
         "Block",
         "CalledTool",

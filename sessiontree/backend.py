@@ -58,6 +58,10 @@ class OwnerPort(Protocol):
         """Answer an approval request."""
         ...
 
+    async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
+        """Note that a hook failed in the creating program; durable when this returns."""
+        ...
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
         ...

@@ -24,6 +24,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
+from sessiontree.hook_desk import HookDesk
 from sessiontree.kernel.replay import session_of
 from sessiontree.kernel.replies import Reply, tool_reply
 from sessiontree.options import ApproverLike, split_approver
@@ -101,6 +102,8 @@ class SessionHandle:
         tree_id: str,
         session_id: str,
         result_type: Any = None,
+        *,
+        hooks: HookDesk | None = None,
     ) -> None:
         """Bind a session."""
         self.session_id = session_id
@@ -108,6 +111,7 @@ class SessionHandle:
         self._desk = desk
         self._tree_id = tree_id
         self._result_type = result_type
+        self._hooks = hooks
 
     def __repr__(self) -> str:
         """Name tree and session."""
@@ -162,10 +166,14 @@ class SessionHandle:
             dedicated=dedicated,
             key=secrets.token_hex(16),
         )
+        if self._hooks is not None:
+            asked = await self._hooks.judged(asked)
         session_id = await self._backend.owner.spawn(self._tree_id, asked)
         if channel is not None:
             self._desk.attach(session_id, channel)
-        return SessionHandle(self._backend, self._desk, self._tree_id, session_id, result_type)
+        return SessionHandle(
+            self._backend, self._desk, self._tree_id, session_id, result_type, hooks=self._hooks
+        )
 
     async def map(
         self,

@@ -23,6 +23,7 @@ _LATE = {
     "local": "sessiontree.local.backend:LocalBackend",
     "desk": "sessiontree.desk:ApprovalDesk",
     "handle": "sessiontree.handle:SessionHandle",
+    "hook_desk": "sessiontree.hook_desk:HookDesk",
 }
 """What a tree needs once it is opened: the one place that loads a backend, and only the one asked for."""
 

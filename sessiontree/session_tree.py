@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sessiontree.backend import Backend
     from sessiontree.desk import ApprovalDesk, Approvals
     from sessiontree.handle import SessionHandle
+    from sessiontree.hook_desk import HookDesk
     from sessiontree.journal.record import Record
     from sessiontree.kernel.progress import ProgressReader
     from sessiontree.tree.receipt import ReceiptLine
@@ -91,7 +92,7 @@ class SessionTree:
         policy: Which tools its sessions may hold, or a JSON or TOML file that says so; None = all that kind
             and agent allow. It only removes.
         group: Group the channel belongs to, for the policy's ``groups``; every session below is of it too.
-        hooks: What stands around every call of its sessions.
+        hooks: What stands around the calls, messages and spawns of its sessions.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -169,6 +170,7 @@ class SessionTree:
         self._runtime = runtime
         self._owns_runtime = runtime is None
         self._desk: ApprovalDesk | None = None
+        self._hook_desk: HookDesk | None = None
         self._was_open = False
 
     def _all_tools(self, plugins: Mapping[str, PluginSettings], group: str, *, installed: bool) -> ToolTable:
@@ -209,7 +211,7 @@ class SessionTree:
         backend = self._open_runtime().backend
         try:
             await backend.create(self._config, self._setup)
-            self._open_desk(backend)
+            self._open_desk(backend, after=0)
         except BaseException:
             await self._close_runtime()
             raise
@@ -268,8 +270,9 @@ class SessionTree:
             tree._config = config
             tree._setup = tree._setup.under(*policy_in(config))
             check_given(config, tree._agents, tree._setup.hooks)
+            after = serving.backend.owner.last_seq(tree_id)
             await serving.backend.resume(tree_id, tree._setup)
-            tree._open_desk(serving.backend)
+            tree._open_desk(serving.backend, after=after)
         except BaseException:
             if private:
                 await serving.close()
@@ -283,13 +286,15 @@ class SessionTree:
             )
         return self._runtime
 
-    def _open_desk(self, backend: Backend) -> None:
+    def _open_desk(self, backend: Backend, *, after: int) -> None:
         desk: ApprovalDesk = late("desk")(backend, self.tree_id)
         self._desk = desk
         self._was_open = True
         if self._channel is not None:
             desk.attach("main", self._channel)
         desk.open()
+        self._hook_desk = late("hook_desk")(backend, self.tree_id, self._setup.hooks)
+        self._hook_desk.open(after)
 
     async def __aenter__(self) -> Self:
         """Create the tree, unless it was resumed."""
@@ -306,6 +311,8 @@ class SessionTree:
         if self._desk is not None:
             desk, self._desk = self._desk, None
             try:
+                if self._hook_desk is not None:
+                    await self._hook_desk.close()
                 await desk.close()
             finally:
                 if self._owns_runtime:
@@ -336,7 +343,8 @@ class SessionTree:
 
     def session(self, session_id: str) -> SessionHandle:
         """Return a handle of any session of the tree, by its path."""
-        handle: SessionHandle = late("handle")(self._backend, self._open(), self.tree_id, session_id)
+        backend, desk = self._backend, self._open()
+        handle: SessionHandle = late("handle")(backend, desk, self.tree_id, session_id, hooks=self._hook_desk)
         return handle
 
     @property

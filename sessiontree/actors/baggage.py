@@ -49,7 +49,7 @@ def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
     table, instant, hidden, web, policy, group, model_name, hooks = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
-    chain = HookChain(hooks) if hooks else None
+    chain = HookChain.for_hosts(hooks)
     rules = compiled(table.rows, policy)
     return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain)
 

@@ -31,9 +31,9 @@ class RemoteServices:
         self._supervisor = supervisor
         self._key = key
 
-    async def spawn(self, grant: str, request: SpawnRequest, key: str) -> str:
+    async def spawn(self, grant: str, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
         """Spawn a child of the session; returns its id."""
-        session: str = await self._ask(grant, "spawn", request, key)
+        session: str = await self._ask(grant, "spawn", request, key, forbidden)
         return session
 
     async def say(self, grant: str, text: str) -> None:

@@ -62,6 +62,10 @@ class RemoteOwner:
         """Answer an approval request."""
         await self._line.ask("decide", tree_id, request_id, answer, by, plain=True)
 
+    async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
+        """Note that a hook failed in the creating program; durable when this returns."""
+        await self._line.ask("hook_failed", tree_id, session, hook, point, reason, plain=True)
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
         records: list[Record] = await self._line.ask("read", tree_id, after_seq, max_n, wait_s)

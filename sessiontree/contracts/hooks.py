@@ -1,8 +1,12 @@
-"""Hooks: what the owner of a tree may put around every tool call, and what a hook may answer.
+"""Hooks: what the owner of a tree may put around calls, messages, spawns and sessions, and what they answer.
 
-A hook given to a tree runs in the session's host. It may forbid a call, change what it asks for, answer in
-the tool's place, look at what came of it, and rewrite what is kept of it. It can't widen a right: changed
-parameters are validated and judged again. Source: seed 001, section 9; seed 000, section 1.
+Around a call a hook may forbid it, change what it asks for, answer in the tool's place, look at what came of
+it, and rewrite what is kept of it. It may rewrite messages and withhold those that go out, refuse a spawn or
+reword it, and look at sessions that begin and end. It can't widen a right: whatever it changed is judged
+again. Source: seed 001, section 9; seed 000, section 1.
+
+Where they run: what happens in a session, in that session's host; what the creating program asks for, and
+what it reads in the journal (sessions that begin and end), in the program. Never in the supervisor.
 """
 
 from __future__ import annotations
@@ -13,14 +17,33 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.hook_sessions import EndedSession, Reword, Spawning, StartedSession, Words
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import Artifact, ToolResult
 
-HookPoint: TypeAlias = Literal["before_tool_call", "after_tool_call", "tool_result_persist"]
+CallPoint: TypeAlias = Literal["before_tool_call", "after_tool_call", "tool_result_persist"]
+HookPoint: TypeAlias = Literal[
+    "before_tool_call",
+    "after_tool_call",
+    "tool_result_persist",
+    "message_received",
+    "message_sending",
+    "message_sent",
+    "subagent_spawning",
+    "subagent_spawned",
+    "subagent_ended",
+    "session_start",
+    "session_end",
+]
 OnError: TypeAlias = Literal["run", "block"]
 POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
+CALL_POINTS: tuple[CallPoint, ...] = get_args(CallPoint)
+TOLD_POINTS: tuple[HookPoint, ...] = ("subagent_spawned", "subagent_ended", "session_start", "session_end")
+"""Told to the program from the journal."""
+HOST_POINTS: tuple[HookPoint, ...] = tuple(point for point in POINTS if point not in TOLD_POINTS)
+"""What hosts have to do with."""
 LONGEST_S = 600.0
 
 
@@ -79,9 +102,9 @@ class KeptResult:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The call does not run; the model reads why."""
+    """The call does not run, the message does not go out, the child is not spawned; the model reads why."""
 
-    reason: str = "a hook forbids this call"
+    reason: str = "a hook forbids this"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +122,7 @@ class Result:
 
 
 HookAnswer: TypeAlias = Block | Change | Result | None
+SpawnAnswer: TypeAlias = Block | Reword | None
 
 
 class Hook:
@@ -114,8 +138,9 @@ class Hook:
     priority: int = 0
     """Higher ones come first."""
     on_error: OnError = "run"
-    """``run``: when it fails, the call goes on without it. ``block``: it is a guard: when it fails, the call
-    does not run, the result is not kept. Guards come after all other hooks."""
+    """``run``: when it fails, what it stands around goes on without it. ``block``: it is a guard: when it
+    fails, the call does not run, the result or message is withheld, the child is not spawned. Guards come
+    after all other hooks."""
     timeout_s: float = 5.0
     """Longest run at one point."""
 
@@ -126,18 +151,63 @@ class Hook:
         where both name a parameter. Guards see what came of that. The first Block ends it; a Block outdoes a
         Result, a Result outdoes a Change, and of two Results the later one wins.
         """
-        raise NotImplementedError
+        return None
 
     def after_tool_call(self, ended: EndedCall, ctx: HookContext) -> Awaitable[None] | None:
         """See a call that is over; comes once for each, the blocked, denied and cancelled ones among them."""
-        raise NotImplementedError
+        return None
 
     def tool_result_persist(self, result: KeptResult) -> KeptResult | Awaitable[KeptResult]:
         """Return what is to be kept instead; each hook sees what the ones before it returned.
 
         Results, errors, words about arguments that do not fit, and progress all come by here.
         """
-        raise NotImplementedError
+        return result
+
+    def message_received(self, words: Words, ctx: HookContext) -> Words | Awaitable[Words]:
+        """Return what the session hears instead; each hook sees what the ones before it returned.
+
+        Every message to a session comes by here before anything is kept of it: of the creating program, of
+        people, of children. A child's task passes ``subagent_spawning`` instead.
+        """
+        return words
+
+    def message_sending(self, words: Words, ctx: HookContext) -> Words | Block | Awaitable[Words | Block]:
+        """Return what is said instead, or a Block; each hook sees what the ones before it returned.
+
+        The text of each reply of the session's model comes by here before anything is kept of it (its calls
+        have hooks of their own), and what a tool says on a channel. A result is read from the text that is
+        left. Of a blocked reply the reason stands in its place; a tool is told that it may not say it.
+        """
+        return words
+
+    def message_sent(self, words: Words, ctx: HookContext) -> Awaitable[None] | None:
+        """See what was said, as it was said."""
+        return None
+
+    def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> SpawnAnswer | Awaitable[SpawnAnswer]:
+        """Answer None to let a child be asked for as it is; ``ctx`` is its parent's.
+
+        Merged as before a call; the first Block ends it. Rules and limits judge what came of it. A tool's
+        spawn is decided on in its session's host, the program's in the program.
+        """
+        return None
+
+    def subagent_spawned(self, child: StartedSession, ctx: HookContext) -> Awaitable[None] | None:
+        """See a child that exists; ``ctx`` is its parent's. Told to the program that has the tree open."""
+        return None
+
+    def subagent_ended(self, child: EndedSession, ctx: HookContext) -> Awaitable[None] | None:
+        """See a child that has ended; ``ctx`` is its parent's. Told to the program, as above."""
+        return None
+
+    def session_start(self, started: StartedSession, ctx: HookContext) -> Awaitable[None] | None:
+        """See a session that exists, Main among them. Told to the program, as above."""
+        return None
+
+    def session_end(self, ended: EndedSession, ctx: HookContext) -> Awaitable[None] | None:
+        """See a session that has ended, Main among them. Told to the program, as above."""
+        return None
 
 
 def name_of(hook: Hook) -> str:

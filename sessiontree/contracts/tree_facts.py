@@ -207,6 +207,18 @@ class ChannelSaid:
     text: str
 
 
+@recorded("outside_hook_failed")
+@dataclass(frozen=True, slots=True)
+class OutsideHookFailed:
+    """A hook failed in the creating program, around a spawn, or a session that began or ended."""
+
+    session: str
+    hook: str
+    """Its name."""
+    point: str
+    reason: str
+
+
 @recorded("cancel_begun")
 @dataclass(frozen=True, slots=True)
 class CancelBegun:
@@ -238,5 +250,6 @@ TreeFact: TypeAlias = (
     | UsageCharged
     | BudgetSpent
     | ChannelSaid
+    | OutsideHookFailed
     | CancelBegun
 )

@@ -9,7 +9,7 @@ from typing import get_args
 
 from sessiontree.contracts.envelopes import error_message
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.hooks import KeptResult
+from sessiontree.contracts.hooks import Block, KeptResult
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent, TextContent
 from sessiontree.contracts.results import Artifact, ArtifactKind
@@ -17,6 +17,7 @@ from sessiontree.dispatch.hook_run import HookError
 
 MOST_CHARS = 1_000_000
 """Most characters of parameters or of a result a hook gives, and most it may add to what is kept."""
+MOST_REASON = 2_000
 MOST_DEPTH = 100
 MOST_BLOCKS = 1_000
 MOST_INT_BITS = 4_096
@@ -133,6 +134,32 @@ def _is_artifact(artifact: object) -> bool:
     return isinstance(artifact.description, str) and all(
         each is None or isinstance(each, str) for each in optional
     )
+
+
+def text_of(answer: object, what: str, before: int) -> str:
+    """Return a text that stands in the place of one with so many characters.
+
+    Raises:
+        HookError: it is none, blank, or too long.
+    """
+    if type(answer) is not str:  # a text of a class of its own could be another one each time it is read
+        raise HookError(f"its {what} is {type(answer).__name__} instead of text")
+    if len(answer) > before + MOST_CHARS:
+        raise HookError(f"its {what} is larger than a hook may give")
+    if not answer.strip():
+        raise HookError(f"its {what} is blank")
+    return answer
+
+
+def reason_of(block: Block) -> str:
+    """Return why a hook forbids something.
+
+    Raises:
+        HookError: it is no text.
+    """
+    if not isinstance(block.reason, str):
+        raise HookError(f"its reason is {type(block.reason).__name__} instead of text")
+    return block.reason[:MOST_REASON]
 
 
 def withheld(kept: KeptResult, hook: str, reason: str) -> KeptResult:

@@ -11,12 +11,12 @@ import contextlib
 import contextvars
 import inspect
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.hooks import Hook, HookPoint, name_of
+from sessiontree.contracts.hooks import Hook, HookContext, HookPoint, name_of, takes
 
 MOST_HANGING = 4
 """So many runs of a hook at one point may hang; then it fails there at once until one comes back."""
@@ -48,7 +48,7 @@ class HookRun:
     def __init__(self, hook: Hook, point: HookPoint) -> None:
         """Bind hook and point."""
         self._hook = hook
-        self._point = point
+        self.point = point
         self.name = name_of(hook)
         self.guards = hook.on_error == "block"
         """Whether what it watches over stops when it fails."""
@@ -64,7 +64,8 @@ class HookRun:
         """
         if self.hanging >= MOST_HANGING:
             raise HookError(f"{self.hanging} earlier runs of it still hang")
-        function: Callable[..., Any] = getattr(self._hook, self._point)
+        function: Callable[..., Any] = getattr(self._hook, self.point)
+        given = tuple(replace(each) if isinstance(each, HookContext) else each for each in given)
         work: asyncio.Future[_Made]
         if inspect.iscoroutinefunction(function):
             work = asyncio.ensure_future(_awaited(function, given))
@@ -80,8 +81,12 @@ class HookRun:
             raise HookError(f"it did not answer within {self._hook.timeout_s} s")
         made = work.result()
         if made.error is not None:
-            raise HookError(_reason(made.error, tells=self._point == "before_tool_call"))
+            raise HookError(_reason(made.error, tells=self.point == "before_tool_call"))
         return made.value
+
+    def fault(self, error: HookError) -> HookFault:
+        """Return a failure as a value."""
+        return HookFault(self.name, self.point, str(error))
 
     def _leave(self, work: asyncio.Future[_Made]) -> None:
         """Leave a run behind; a coroutine is told to stop, a thread can't be."""
@@ -94,6 +99,34 @@ class HookRun:
 
     def _came_back(self, work: asyncio.Future[_Made]) -> None:
         self.hanging -= 1
+
+
+def runs_at(hooks: Iterable[Hook], point: HookPoint) -> list[HookRun]:
+    """Return the hooks that take part in a point, in order."""
+    return [HookRun(hook, point) for hook in hooks if takes(hook, point)]
+
+
+async def look_all(runs: Iterable[HookRun], given: Callable[[], tuple[object, ...]]) -> tuple[HookFault, ...]:
+    """Show something to hooks that may only look; all at once, as nothing depends on them.
+
+    Args:
+        runs: The hooks.
+        given: Makes what each of them is shown, a copy of its own.
+    """
+    async with asyncio.TaskGroup() as group:
+        looks = [group.create_task(_look(run, given())) for run in runs]
+    faults = [look.result() for look in looks]
+    return tuple(fault for fault in faults if fault is not None)
+
+
+async def _look(run: HookRun, given: tuple[object, ...]) -> HookFault | None:
+    try:
+        answer = await run.run(*given)
+        if answer is not None:
+            raise HookError(f"it returned {type(answer).__name__}; it may only look")
+    except HookError as error:
+        return run.fault(error)
+    return None
 
 
 def _reason(error: BaseException, *, tells: bool) -> str:

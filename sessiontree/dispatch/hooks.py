@@ -1,4 +1,4 @@
-"""The hooks of a tree around the calls of one session: their order, and how their answers are merged.
+"""The hooks of a tree: their order, and how the answers of those around a call are merged.
 
 Order: plain hooks by priority, then guards by priority; the same priority in the order given. So what a guard
 let pass, or a redactor cleaned, is changed by nobody but other guards. Source of the merge rules: seed 001,
@@ -7,21 +7,20 @@ section 9, and where it is silent the system it describes.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.hooks import (
+    HOST_POINTS,
     Block,
     CalledTool,
     Change,
     EndedCall,
     Hook,
     HookContext,
-    HookPoint,
     KeptResult,
     Result,
     takes,
@@ -29,10 +28,17 @@ from sessiontree.contracts.hooks import (
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.dispatch.hook_answers import MOST_CHARS, json_of, rewritten, withheld
-from sessiontree.dispatch.hook_run import HookError, HookFault, HookRun
-
-MOST_REASON = 2_000
+from sessiontree.dispatch.hook_answers import (
+    MOST_CHARS,
+    MOST_REASON,
+    json_of,
+    reason_of,
+    rewritten,
+    withheld,
+)
+from sessiontree.dispatch.hook_run import HookError, HookFault, look_all, runs_at
+from sessiontree.dispatch.session_hooks import SessionHooks
+from sessiontree.dispatch.word_hooks import WordHooks
 
 Validate: TypeAlias = Callable[[Mapping[str, JsonValue]], tuple[Any, Mapping[str, JsonValue]]]
 Form: TypeAlias = Callable[[ToolResult], ToolResultMessage]
@@ -70,18 +76,26 @@ class HookChain:
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
         """Put them in order."""
-        self._hooks = sorted(hooks, key=lambda hook: (hook.on_error == "block", -hook.priority))
-        self._before = self._at("before_tool_call")
-        self._after = self._at("after_tool_call")
-        self._persist = self._at("tool_result_persist")
+        ordered = sorted(hooks, key=lambda hook: (hook.on_error == "block", -hook.priority))
+        self._before = runs_at(ordered, "before_tool_call")
+        self._after = runs_at(ordered, "after_tool_call")
+        self._persist = runs_at(ordered, "tool_result_persist")
+        self.words = WordHooks(ordered)
+        """Those around messages."""
+        self.sessions = SessionHooks(ordered)
+        """Those around spawns and sessions."""
 
-    def _at(self, point: HookPoint) -> list[HookRun]:
-        return [HookRun(hook, point) for hook in self._hooks if takes(hook, point)]
+    @classmethod
+    def for_hosts(cls, hooks: Iterable[Hook]) -> Self | None:
+        """Return the hooks of a tree as its hosts need them; None where none has to do with what they do."""
+        given = tuple(hooks)
+        return cls(given) if any(takes(hook, point) for hook in given for point in HOST_POINTS) else None
 
     @property
     def hanging(self) -> int:
         """How many runs took too long and have not come back."""
-        return sum(run.hanging for run in (*self._before, *self._after, *self._persist))
+        runs = (*self._before, *self._after, *self._persist, *self.words.runs, *self.sessions.runs)
+        return sum(run.hanging for run in runs)
 
     @property
     def rewrites(self) -> bool:
@@ -104,7 +118,7 @@ class HookChain:
             try:
                 _take(ruling, await run.run(seen, ctx), validate, form)
             except HookError as error:
-                ruling.faults.append(HookFault(run.name, "before_tool_call", str(error)))
+                ruling.faults.append(run.fault(error))
                 if run.guards:
                     ruling.block = f"hook {run.name!r} has to let this call pass, but failed: {error}"
             if ruling.block is not None:
@@ -112,11 +126,13 @@ class HookChain:
         return ruling
 
     async def after(self, ended: EndedCall, ctx: HookContext) -> tuple[HookFault, ...]:
-        """Show a call that is over; all at once, as nothing depends on them."""
-        async with asyncio.TaskGroup() as group:
-            looks = [group.create_task(_look(run, ended, ctx)) for run in self._after]
-        faults = [look.result() for look in looks]
-        return tuple(fault for fault in faults if fault is not None)
+        """Show a call that is over."""
+
+        def own() -> tuple[object, ...]:
+            result = replace(ended.result, details=copy.deepcopy(ended.result.details))
+            return replace(ended, params=copy.deepcopy(ended.params), result=result), ctx
+
+        return await look_all(self._after, own)
 
     async def persist(self, kept: KeptResult) -> Kept:
         """Return what is kept of a result, or shown of a call that runs."""
@@ -127,22 +143,10 @@ class HookChain:
                 answer = await run.run(seen)
                 kept = kept if answer is seen and seen.details == kept.details else rewritten(kept, answer)
             except HookError as error:
-                faults.append(HookFault(run.name, "tool_result_persist", str(error)))
+                faults.append(run.fault(error))
                 if run.guards:
                     return Kept(withheld(kept, run.name, str(error)), is_withheld=True, faults=tuple(faults))
         return Kept(kept, is_withheld=False, faults=tuple(faults))
-
-
-async def _look(run: HookRun, ended: EndedCall, ctx: HookContext) -> HookFault | None:
-    result = replace(ended.result, details=copy.deepcopy(ended.result.details))
-    own = replace(ended, params=copy.deepcopy(ended.params), result=result)
-    try:
-        answer = await run.run(own, ctx)
-        if answer is not None:
-            raise HookError(f"it returned {type(answer).__name__}; it may only look")
-    except HookError as error:
-        return HookFault(run.name, "after_tool_call", str(error))
-    return None
 
 
 def _take(ruling: Ruling, answer: object, validate: Validate, form: Form) -> None:
@@ -154,9 +158,7 @@ def _take(ruling: Ruling, answer: object, validate: Validate, form: Form) -> Non
     if answer is None:
         return
     if isinstance(answer, Block):
-        if not isinstance(answer.reason, str):
-            raise HookError(f"its reason is {type(answer.reason).__name__} instead of text")
-        ruling.block = answer.reason[:MOST_REASON]
+        ruling.block = reason_of(answer)
     elif isinstance(answer, Change):
         if not isinstance(answer.params, Mapping):
             raise HookError(f"its params are {type(answer.params).__name__} instead of a mapping")

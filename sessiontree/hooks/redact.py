@@ -1,4 +1,4 @@
-"""Taking secrets out of results before anything is kept of them."""
+"""Taking secrets out of results, messages and tasks before anything is kept of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.hooks import Hook, KeptResult, OnError
+from sessiontree.contracts.hook_sessions import Reword, Spawning, Words
+from sessiontree.contracts.hooks import Hook, HookContext, KeptResult, OnError
 from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
 from sessiontree.hooks.leaves import rewritten_artifact, with_texts
 from sessiontree.hooks.secret_shapes import SECRET_NAMES, SHAPES
@@ -20,11 +21,15 @@ _EDGES = re.compile("[\u2039\u203a]")
 
 
 class Redact(Hook):
-    """Puts a mark in the place of every secret: in texts, errors, details, display, artifacts and progress.
+    """Puts a mark in the place of every secret, wherever words come in, are kept or go out.
 
-    A guard: where it fails, nothing of the result is kept. Secrets given are found as they stand, escaped in
-    JSON, percent-encoded, and in base64 of their own; what else looks like one is found by its shape. Images
-    are not looked into. Redacting twice is redacting once.
+    That is: in results with their errors, details, display and artifacts; in progress; in messages to a
+    session; in what its model says, and its tools on a channel; in tasks and labels of children. Arguments of
+    calls stay as the model wrote them, which was told none of these secrets.
+
+    A guard: where it fails, nothing of the result or message is kept, no child is spawned. Secrets given are
+    found as they stand, escaped in JSON, percent-encoded, and in base64 of their own; what else looks like
+    one is found by its shape. Images are not looked into. Redacting twice is redacting once.
 
     Args:
         secrets: Known secrets, at least six characters each.
@@ -94,6 +99,19 @@ class Redact(Hook):
             details=self.value(result.details),
             artifacts=tuple(rewritten_artifact(artifact, self.text) for artifact in result.artifacts),
         )
+
+    def message_received(self, words: Words, ctx: HookContext) -> Words:
+        """Return the message without secrets."""
+        return replace(words, text=self.text(words.text))
+
+    def message_sending(self, words: Words, ctx: HookContext) -> Words:
+        """Return what is said without secrets."""
+        return replace(words, text=self.text(words.text))
+
+    def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> Reword:
+        """Let the child be asked for without secrets."""
+        label = None if not spawning.label else self.text(spawning.label)
+        return Reword(self.text(spawning.task), label)
 
 
 def _forms(secret: str) -> set[str]:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.hooks import EndedCall, HookContext, KeptResult
+from sessiontree.contracts.hooks import EndedCall, KeptResult
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolResultMessage
 from sessiontree.contracts.session_facts import CallResolved
@@ -24,9 +23,9 @@ from sessiontree.dispatch.hooks import HookChain, Kept
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
 from sessiontree.kernel.frames import Adopt, Outcome
 from sessiontree.kernel.hooked_watch import HookedWatch
+from sessiontree.kernel.hooked_words import ScreenedRunner
 from sessiontree.kernel.preparing import stimulus_of
 from sessiontree.kernel.questions import Questioner
-from sessiontree.kernel.runner import SessionRunner
 from sessiontree.session import instructions as todo
 
 _NO_WORDS = "they do not fit; in what is withheld, as a hook failed"
@@ -42,8 +41,8 @@ class _Call:
     """Whether the after-hooks were told."""
 
 
-class HookedRunner(SessionRunner):
-    """Runs one session, its calls past the hooks of its tree."""
+class HookedRunner(ScreenedRunner):
+    """Runs one session, its messages and calls past the hooks of its tree."""
 
     def __init__(
         self,
@@ -56,10 +55,8 @@ class HookedRunner(SessionRunner):
         chain: HookChain,
     ) -> None:
         """Rebuild the session from its facts and say that it is adopted."""
-        super().__init__(adopt, dispatcher, questioner, watch, report, now_ms)
+        super().__init__(adopt, dispatcher, questioner, watch, report, now_ms, chain)
         self._chain = chain
-        self._context = HookContext(adopt.session, adopt.config.agent_id, adopt.spec.kind)
-        self._lines = watch
         self._calls = {
             key: _Call(call.arguments or call.call.arguments) for key, call in self.state.calls.items()
         }
@@ -68,9 +65,7 @@ class HookedRunner(SessionRunner):
         self._order = asyncio.Lock()
         self._settling: set[str] = set()
         """Calls that are over and whose result is on its way past the hooks."""
-        self._observing: set[asyncio.Task[Any]] = set()
         watch.on_resolved = self._resolved
-        watch.on_fault = self._failed
 
     @property
     def lingers(self) -> bool:
@@ -179,9 +174,7 @@ class HookedRunner(SessionRunner):
         if call is not None and call.observed:
             return
         arguments = self._asked(fact.message.tool_call_id) if call is None else call.arguments
-        task = asyncio.create_task(self._observe(fact.key, _ended(fact, fact.message, arguments, 0.0)))
-        self._observing.add(task)
-        task.add_done_callback(self._observing.discard)
+        self._look(self._observe(fact.key, _ended(fact, fact.message, arguments, 0.0)))
 
     def _asked(self, call_id: str) -> Mapping[str, JsonValue]:
         """Return what the newest reply asked for under an id."""
@@ -191,14 +184,7 @@ class HookedRunner(SessionRunner):
         return {}
 
     async def _observe(self, key: str, ended: EndedCall) -> None:
-        for fault in await self._chain.after(ended, self._context):
-            self._failed(key, fault)
-
-    def _failed(self, key: str, fault: HookFault) -> None:
-        if not self._over:
-            failed = stimuli.HookFailed(self._now_ms(), key, fault.hook, fault.point, fault.reason)
-            self._due.append((f"call:{key}", failed))
-            self.start()
+        self._blame(key, await self._chain.after(ended, self._context))
 
 
 def _ended(

@@ -13,7 +13,7 @@ from sessiontree.contracts.events import TextDelta, ToolExecutionUpdate
 from sessiontree.contracts.hooks import KeptResult
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.ports import UpdateCallback
-from sessiontree.contracts.session_facts import CallResolved, SessionFact
+from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.kernel.progress import ProgressHub
@@ -56,8 +56,10 @@ class HookedWatch(CallWatch):
         self._screening: asyncio.Task[None] | None = None
         self.on_resolved: Callable[[CallResolved], None] = lambda fact: None
         """Told of each call that has its result."""
+        self.on_replied: Callable[[TurnReplied], None] = lambda fact: None
+        """Told of each reply that was taken in."""
         self.on_fault: Callable[[str, HookFault], None] = lambda key, fault: None
-        """Told of hooks that fail at progress, once for each call."""
+        """Told of hooks that fail: at progress, once for each call; at what tools say and spawn."""
 
     def updates_of(self, call_id: str, tool: str, signals: CallSignals) -> UpdateCallback:
         """Return where the progress of an attempt goes; callable from any thread."""
@@ -107,10 +109,21 @@ class HookedWatch(CallWatch):
             event = ToolExecutionUpdate(line.call_id, line.tool, kept.result.details)
             self._hub.emit(self._tree_id, self._session, event)
 
+    def said(self, text: str) -> None:
+        """Show a reply as hooks left it, in one piece: nothing of it was shown before."""
+        if self._watchers and text:
+            self._hub.emit(self._tree_id, self._session, TextDelta(text))
+
+    def failed(self, key: str, fault: HookFault) -> None:
+        """Tell of a hook that failed at what a tool says or spawns."""
+        self.on_fault(key, fault)
+
     def saw(self, facts: Sequence[SessionFact]) -> None:
-        """Tell of the calls that have their result."""
+        """Tell of the calls that have their result, and of replies."""
         for fact in facts:
             if isinstance(fact, CallResolved):
                 self.on_resolved(fact)
+            elif isinstance(fact, TurnReplied):
+                self.on_replied(fact)
         if self._watchers:
             super().saw(facts)

@@ -28,6 +28,7 @@ from sessiontree.kernel.frames import (
     Watch,
 )
 from sessiontree.kernel.hooked_runner import HookedRunner
+from sessiontree.kernel.hooked_services import context_of, past_hooks
 from sessiontree.kernel.hooked_watch import HookedWatch
 from sessiontree.kernel.mailbox import Mailbox
 from sessiontree.kernel.memory_words import MemoryService
@@ -251,9 +252,13 @@ class HostCore:
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
         )
+        watch = None
+        if equipment.hooks is not None:
+            watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, equipment.hooks)
+            rights = past_hooks(rights, link, equipment.hooks, context_of(adopt), watch.failed)
         questioner, dispatcher = tooling_of(equipment, adopt, rights, self._now_ms)
         put, now_ms = self._mailbox.put, self._now_ms
-        if equipment.hooks is None:
+        if watch is None or equipment.hooks is None:
             self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
             return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms)
         watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, equipment.hooks)

@@ -158,6 +158,12 @@ class Owner:
             if not again or closed.state != ("approved" if answer.approve else "denied"):
                 raise
 
+    async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
+        """Note that a hook failed in the creating program; durable when this returns."""
+        now_ms = self._supervisor.clock.now_ms()
+        failed = tree_stimuli.HookFailedOutside(now_ms, session, hook, point, reason)
+        await self._supervisor.tree(tree_id).settle(failed, f"hook:{session}")
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
         return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)

@@ -297,11 +297,12 @@ class SessionRunner:
     def _launch(self, execute: todo.ExecuteCall) -> None:
         self._do_beside(self._run_task(execute))
 
-    def _do_beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _do_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside the driver; only when it is over can the session be idle."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done_beside)
+        return task
 
     def _done_beside(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -19,8 +19,8 @@ class Services(Protocol):
         PermissionDenied: it does not cover what is asked.
     """
 
-    async def spawn(self, grant: str, request: SpawnRequest, key: str) -> str:
-        """Spawn a child of the session; returns its id."""
+    async def spawn(self, grant: str, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
+        """Spawn a child of the session; returns its id. ``forbidden`` says why the tree's hooks refuse it."""
         ...
 
     async def say(self, grant: str, text: str) -> None:

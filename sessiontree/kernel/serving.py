@@ -32,7 +32,7 @@ MOST_LOSSES: Final = 2
 FOR_OWNER: Final = frozenset(
     {
         "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "tidings",
-        "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_open",
+        "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_open", "hook_failed",
     }
 )  # fmt: skip
 """What the creating program may ask of the kernel."""

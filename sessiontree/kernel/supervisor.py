@@ -259,7 +259,7 @@ class SupervisorCore:
 
     # What tools ask through their handles, each showing its grant.
 
-    async def spawn(self, grant: str, request: SpawnRequest, key: str) -> str:
+    async def spawn(self, grant: str, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
         """Spawn a child for a tool call of a session.
 
         Raises:
@@ -282,6 +282,7 @@ class SupervisorCore:
             result_schema=request.result_schema,
             budget=request.budget,
             key=key,
+            forbidden=forbidden,
         )
         return await self.spawn_child(seat.keeper.config.tree_id, asked, f"spawn:{key}")
 

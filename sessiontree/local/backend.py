@@ -154,7 +154,7 @@ class LocalBackend:
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
         web = None if setup.web is None else OutboundWeb(setup.web)
         policy = compiled(setup.table.rows, setup.policy)
-        hooks = HookChain(setup.hooks) if setup.hooks else None
+        hooks = HookChain.for_hosts(setup.hooks)
         self.equipment[tree_id] = HostEquipment(
             setup.table, setup.instant, self._hidden, web, policy, setup.group, setup.model_name, hooks
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.tree_facts import OutsideHookFailed, TreeFact
 from sessiontree.tree.approvals import ask, hear_function, hear_person
 from sessiontree.tree.budgets import charge
 from sessiontree.tree.draft import Draft
@@ -20,6 +20,7 @@ from sessiontree.tree.stimuli import (
     ApproverReturned,
     ClockRang,
     Decided,
+    HookFailedOutside,
     PostsConsumed,
     ResultOffered,
     SayAsked,
@@ -75,6 +76,10 @@ def _only_time(_draft: Draft, _rang: ClockRang) -> None:
     """What a bell leads to is what is due."""
 
 
+def _note_hook(draft: Draft, failed: HookFailedOutside) -> None:
+    draft.write(OutsideHookFailed(failed.session, failed.hook, failed.point, failed.reason))
+
+
 _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     TreeOpened: open_tree,
     SpawnAsked: spawn,
@@ -89,5 +94,6 @@ _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     PostsConsumed: take,
     StopAsked: stop,
     SayAsked: say,
+    HookFailedOutside: _note_hook,
     ClockRang: _only_time,
 }

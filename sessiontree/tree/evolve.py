@@ -19,6 +19,7 @@ from sessiontree.contracts.tree_facts import (
     CancelBegun,
     ChannelSaid,
     DigestDenied,
+    OutsideHookFailed,
     Posted,
     PostsTaken,
     ResultHeld,
@@ -325,5 +326,6 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     UsageCharged: _charged,
     BudgetSpent: _only_told,
     ChannelSaid: _only_told,
+    OutsideHookFailed: _only_told,
     CancelBegun: _cancelling,
 }

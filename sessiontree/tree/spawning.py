@@ -142,6 +142,10 @@ def _refuse(draft: Draft, asked: SpawnAsked, error: SpawnRefused) -> None:
     draft.tell(RefuseSpawn(error))
 
 
+def _forbidden(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
+    return None if asked.forbidden is None else _refusal(asked, asked.forbidden)
+
+
 def _standing(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     parent = state.sessions.get(asked.parent)
     if parent is None:
@@ -210,6 +214,7 @@ def _refusal(asked: SpawnAsked, why: str) -> SpawnRefused:
 
 _CHECKS: tuple[Callable[[TreeState, SpawnAsked], SpawnRefused | None], ...] = (
     _standing,
+    _forbidden,
     _kinds,
     _numbers,
     _names,

@@ -45,6 +45,8 @@ class SpawnAsked:
     """Time to live; None = the kind's default. May only shorten it for a spawn via a model."""
     dedicated: bool = False
     """Whether it is to have a host of its own for life; for spawns of the creating program alone."""
+    forbidden: str | None = None
+    """Why the tree's hooks refuse it, where they do; they were asked where it was wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,17 @@ class SayAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class HookFailedOutside:
+    """A hook failed in the creating program."""
+
+    at_ms: int
+    session: str
+    hook: str
+    point: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClockRang:
     """A time the machine asked to be woken at has come."""
 
@@ -189,5 +202,6 @@ TreeStimulus: TypeAlias = (
     | PostsConsumed
     | StopAsked
     | SayAsked
+    | HookFailedOutside
     | ClockRang
 )

@@ -8,7 +8,7 @@ import resource
 import pytest
 
 from sessiontree import ScriptedModel, call
-from sessiontree.contracts.hooks import POINTS, HookPoint
+from sessiontree.contracts.hooks import CALL_POINTS, CallPoint
 from sessiontree.contracts.session_facts import CallResolved, HookFailed
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.hook_misdeeds import (
@@ -25,15 +25,15 @@ from tests.behaviours.reading import PATIENCE_S, facts_of
 from tests.behaviours.signals import Flag
 from tests.behaviours.switchboard import Switchboard
 
-MISDEEDS: dict[HookPoint, list[str]] = {
+MISDEEDS: dict[CallPoint, list[str]] = {
     "before_tool_call": [*RAISES, *BEFORE],
     "after_tool_call": [*RAISES],
     "tool_result_persist": [*RAISES, *PERSIST],
 }
-GIGABYTES = [(point, name) for point in POINTS for name in MISDEEDS[point] if "gigabyte" in name]
+GIGABYTES = [(point, name) for point in CALL_POINTS for name in MISDEEDS[point] if "gigabyte" in name]
 
 
-def expected(point: HookPoint, *, guards: bool) -> tuple[str, bool, bool]:
+def expected(point: CallPoint, *, guards: bool) -> tuple[str, bool, bool]:
     """Return the outcome, whether the tool ran, and whether its words are kept."""
     if not guards or point == "after_tool_call":
         return "ok", True, True
@@ -41,7 +41,7 @@ def expected(point: HookPoint, *, guards: bool) -> tuple[str, bool, bool]:
 
 
 async def misdone(
-    open_tree: Opener, point: HookPoint, names: list[str], kind: type[Misbehaving], *, guards: bool
+    open_tree: Opener, point: CallPoint, names: list[str], kind: type[Misbehaving], *, guards: bool
 ) -> None:
     """Let a hook misbehave at every call of a run, and check what becomes of each."""
     model = ScriptedModel([*(call("append", text=name) for name in names), "went on"])
@@ -63,9 +63,9 @@ async def misdone(
 
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("kind", [Misbehaving, MisbehavingAsync])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", CALL_POINTS)
 async def test_a_misbehaving_hook_is_one_typed_failure(
-    open_tree: Opener, point: HookPoint, kind: type[Misbehaving], guards: bool
+    open_tree: Opener, point: CallPoint, kind: type[Misbehaving], guards: bool
 ) -> None:
     """Plain: the tool runs and its result is kept. A guard: not run before, nothing kept after."""
     names = [name for name in MISDEEDS[point] if (point, name) not in GIGABYTES]
@@ -74,7 +74,7 @@ async def test_a_misbehaving_hook_is_one_typed_failure(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "name"), GIGABYTES)
-async def test_a_gigabyte_is_let_go_at_once(open_tree: Opener, point: HookPoint, name: str) -> None:
+async def test_a_gigabyte_is_let_go_at_once(open_tree: Opener, point: CallPoint, name: str) -> None:
     """Nothing copies it: the process never holds it twice."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     await misdone(open_tree, point, [name], Misbehaving, guards=True)
@@ -83,9 +83,9 @@ async def test_a_gigabyte_is_let_go_at_once(open_tree: Opener, point: HookPoint,
 
 
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", CALL_POINTS)
 async def test_a_hook_that_hangs_is_left_behind_and_not_begun_without_bound(
-    open_tree: Opener, board: Switchboard, point: HookPoint, guards: bool
+    open_tree: Opener, board: Switchboard, point: CallPoint, guards: bool
 ) -> None:
     """Its time-out is its failure; four runs may hang, after that it fails at once."""
     let_go = Flag(board)

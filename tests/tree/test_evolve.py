@@ -17,6 +17,7 @@ from sessiontree.contracts.tree_facts import (
     CancelBegun,
     ChannelSaid,
     DigestDenied,
+    OutsideHookFailed,
     Posted,
     PostsTaken,
     ResultHeld,
@@ -53,6 +54,7 @@ STRAY: list[typing.Any] = [
     UsageCharged(NOBODY, NOBODY, Usage(input_tokens=1)),
     BudgetSpent(NOBODY, "budget.tokens", 1, 1),
     ChannelSaid(NOBODY, "main", "hello"),
+    OutsideHookFailed(NOBODY, "hook", "session_start", "it raised OSError"),
     CancelBegun((NOBODY,), "", SessionStatus.CANCELLED, 9),
 ]
 
