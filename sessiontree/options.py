@@ -87,10 +87,11 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         owns_channel=owns_channel,
         budget=budget,
         tools=tuple(
-            ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest) for entry in table
+            ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest, entry.tool.command_in)
+            for entry in table
         ),
         agents=tuple(
-            AgentRow(name, spec.config.model, spec.tools, spec.config.system_tier)
+            AgentRow(name, spec.config.model, spec.tools, spec.config.system_tier, spec.config.exec_security)
             for name, spec in agents.items()
         ),
         purpose=purpose,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sessiontree.contracts.images import ImageLimits
-from sessiontree.contracts.tiers import SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
 
 DEFAULT_PROMPT = (
     "You are one session in a tree of sessions. Work with the tools you are given, "
@@ -41,6 +41,8 @@ class AgentConfig(BaseModel):
     """The first part of the system prompt."""
     system_tier: SystemAnswer = "allow"
     """What happens to System calls: run, need approval, or are refused."""
+    exec_security: ExecSecurity = "full"
+    """Which commands its sessions may run: any in the sandbox, or known harmless programs alone."""
     context_tokens: int | None = Field(default=None, ge=1)
     """Size of the model's context; None = not known."""
     max_result_chars: int = Field(default=40_000, ge=200, le=MOST_RESULT_CHARS)

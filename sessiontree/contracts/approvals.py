@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 
 Answer: TypeAlias = Literal["approve", "deny", "escalate"]
@@ -55,6 +56,20 @@ def _fits(arguments: JsonValue, pointer: str, glob: str) -> bool:
     return fnmatchcase(value if isinstance(value, str) else dump_json(value), glob)
 
 
+@recorded("precedent")
+@dataclass(frozen=True, slots=True)
+class Precedent:
+    """What is known of a call that runs a command: how far an answer to it reaches beyond this one call."""
+
+    is_harmless: bool
+    """Whether all it runs is known to change nothing; mode ``smart`` says yes to it."""
+    shapes: tuple[str, ...]
+    """Each program it runs with the shape of its arguments; an owner's *always* covers these. Empty: it can't
+    be judged, and *always* is a plain yes."""
+    doubt: str
+    """Why it can't be judged; empty = it can."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """What somebody is asked to allow."""
@@ -81,4 +96,5 @@ class ApprovalAnswer:
     approve: bool
     reason: str = ""
     always: bool = False
-    """Approve every later call of the same tool in this tree too."""
+    """Approve every later call of the same tool in this tree too; of a tool that runs commands, those alone
+    that run the same programs with arguments of the same shape."""

@@ -11,7 +11,7 @@ from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
-from sessiontree.contracts.tiers import SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
 
 Via: TypeAlias = Literal["root", "model", "handle"]
 """Who spawned a session: nobody, a model through a tool, or the creating program through a handle."""
@@ -53,3 +53,5 @@ class SessionSpec:
     """What happens to its System calls: the strictest its agent or any session above it says."""
     dedicated: bool = added(False)
     """Whether it has a host of its own for life."""
+    exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
+    """Which commands it may run: the strictest its agent or any session above it says."""

@@ -12,6 +12,14 @@ SystemAnswer: TypeAlias = Literal["allow", "ask", "deny"]
 """What happens to System calls: they run, need an approval, or are refused; from lax to strict."""
 
 
+ExecSecurity: TypeAlias = Literal["full", "safe-bin", "paranoid"]
+"""Which commands a session may run, all of them confined; from lax to strict.
+
+``full``: any. ``safe-bin``: one program of those known to be harmless, with arguments known to be harmless,
+from the system's directories, without a shell. ``paranoid``: the same, and the workspace is read-only.
+"""
+
+
 class PermissionTier(IntEnum):
     """How much a call may change, ordered: a higher tier includes the lower ones."""
 

@@ -67,6 +67,10 @@ class Tool(ABC, Generic[P]):
     """Whether its calls run alone: beside no other call of their session."""
     retry: ClassVar[Retry | None] = None
     """How a call that changes nothing is tried again; None = not at all."""
+    command_in: ClassVar[str] = ""
+    """Its parameter that holds a command line for the sandbox's shell; empty = it runs none. Approvals look
+    at what such a command runs: mode ``smart`` says yes to what is known to be harmless, and an owner's
+    *always* covers the same programs with arguments of the same shape."""
 
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of these final arguments; a lower one than ``tier`` has no effect."""

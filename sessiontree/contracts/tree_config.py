@@ -10,7 +10,7 @@ from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.tiers import SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
 
 
 @recorded("tool_row")
@@ -21,6 +21,8 @@ class ToolRow:
     name: str
     kinds: tuple[SessionKind, ...]
     schema_digest: str
+    command_in: str = added("")
+    """Its parameter that holds a command line; empty = it runs none."""
 
 
 @recorded("agent_row")
@@ -34,6 +36,8 @@ class AgentRow:
     """Tools its sessions may hold at most; None = all their kind allows."""
     system_tier: SystemAnswer = "allow"
     """What happens to its System calls."""
+    exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
+    """Which commands its sessions may run."""
 
 
 @recorded("removed_tools")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sessiontree.contracts.codec import Recorded, recorded
+from sessiontree.contracts.approvals import Precedent
+from sessiontree.contracts.codec import Recorded, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.results import SessionResult
@@ -100,6 +101,8 @@ class ApprovalRequested:
     expires_at_ms: int
     at_ms: int = 0
     """When it was asked."""
+    precedent: Precedent | None = added(None)  # noqa: RUF009 - a declaration
+    """What is known of the command it runs; None = it runs none."""
 
 
 @recorded("approval_hopped")
@@ -151,9 +154,11 @@ class DigestDenied:
 @recorded("tool_always_allowed")
 @dataclass(frozen=True, slots=True)
 class ToolAlwaysAllowed:
-    """The owner allowed every later call of a tool in this tree."""
+    """The owner allowed later calls of a tool in this tree."""
 
     tool: str
+    covers: tuple[str, ...] | None = added(None)
+    """Shapes of the commands it is about; None = every call."""
 
 
 @recorded("posted")

@@ -339,7 +339,9 @@ class TreeKeeper:
             records = self._around.journal.read_session(self.config.tree_id, seat.session)
             texts = tuple(record.text for record in records)
         named = self._around.agents[spec.agent]
-        agent = named.model_copy(update={"system_tier": spec.system_tier})
+        agent = named.model_copy(
+            update={"system_tier": spec.system_tier, "exec_security": spec.exec_security}
+        )
         return Adopt(
             self.config.tree_id,
             seat.session,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
+from sessiontree.contracts.approvals import Precedent
 from sessiontree.kernel.seat import Seat
+from sessiontree.policy.commands.verdict import precedent_of
+from sessiontree.sandbox.program_finder import program_finder
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.stimuli import TreeStimulus
@@ -27,7 +31,16 @@ def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> Tre
         instruction.arguments,
         instruction.digest,
         instruction.tier,
+        _precedent(seat, instruction),
     )
+
+
+def _precedent(seat: Seat, instruction: session_todo.AskApproval) -> Precedent | None:
+    config = seat.keeper.config
+    member = next((row.command_in for row in config.tools if row.name == instruction.tool), "")
+    if not member:
+        return None
+    return precedent_of(instruction.arguments, member, program_finder(os.path.realpath(config.workspace)))
 
 
 def _returned(seat: Seat, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:

@@ -48,6 +48,8 @@ class Command:
     """Absolute; whether it is there and where it leads shows inside."""
     environment: dict[str, str]
     """All of it."""
+    may_write: bool = True
+    """Whether it may write to the workspace."""
 
 
 def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
@@ -58,7 +60,7 @@ def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
             "pid_max": _pid_max(bounds),
             "limits": _limits(bounds),
             "ruleset": _ruleset(abi),
-            "rules": _rules(abi, command.workspace),
+            "rules": _rules(abi, command.workspace, may_write=command.may_write),
             "filter": _filter(here),
             "workspace": command.workspace,
             "workdir": command.workdir,
@@ -97,11 +99,12 @@ def _ruleset(abi: int) -> bytes:
     return attributes[: 8 if abi < _TCP_FROM_ABI else 16 if abi < _SCOPES_FROM_ABI else 24]
 
 
-def _rules(abi: int, workspace: str) -> list[tuple[str, int]]:
+def _rules(abi: int, workspace: str, *, may_write: bool) -> list[tuple[str, int]]:
     """Return places and rights: all that is mounted may be read, and no network port is named."""
     handled = handled_rights(abi)
     full = handled & ~(_MAKE_CHAR_DEVICE | _MAKE_BLOCK_DEVICE | _IOCTL_DEVICE)
-    writable: Sequence[str] = (workspace, TMP, HOME, SHARED_MEMORY)
+    private: Sequence[str] = (TMP, HOME, SHARED_MEMORY)
+    writable = (workspace, *private) if may_write else private
     return [
         ("/", _READ),
         *((place, full) for place in writable),

@@ -10,23 +10,32 @@ from typing import Final
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.ports import Finished
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tiers import ExecSecurity, PermissionTier
+from sessiontree.policy.commands.programs import HARMLESS
+from sessiontree.policy.commands.verdict import single_program
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_kernel import bubblewrap, confining_machine
 from sessiontree.sandbox.command_launcher import BOOT
 from sessiontree.sandbox.command_plan import Command, packed_plan, shell_words
 from sessiontree.sandbox.command_process import CommandProcess, OnOutput
 from sessiontree.sandbox.command_watch import CommandWatch
-from sessiontree.sandbox.environment import check_variables, fresh_environment
+from sessiontree.sandbox.environment import (
+    SYSTEM_PATH,
+    check_plain_variables,
+    check_variables,
+    fresh_environment,
+)
 from sessiontree.sandbox.mounts import (
     check_workspace,
     mount_words,
     programs_of,
     running_interpreter,
 )
+from sessiontree.sandbox.program_finder import program_finder
 
 MAX_COMMAND_BYTES: Final = 100_000
 """The kernel takes no argument over 128 KiB."""
+SHOWN_CHARS: Final = 200
 
 
 class CommandShell:
@@ -40,13 +49,23 @@ class CommandShell:
         workspace: Existing directory.
         hidden: Files and directories no command may see, though they lie where it can look; absolute.
         bounds: What each command may use.
+        security: Which commands are run: any, or one known harmless program at a time, which is started
+            without a shell; ``paranoid`` has the workspace read-only besides.
     """
 
-    def __init__(self, workspace: Path, hidden: Sequence[Path] = (), bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        hidden: Sequence[Path] = (),
+        bounds: Bounds | None = None,
+        *,
+        security: ExecSecurity = "full",
+    ) -> None:
         """Keep what it is about; nothing is looked at before the first command."""
         self._workspace = os.path.realpath(workspace)
         self._hidden = tuple(hidden)
         self._bounds = bounds or Bounds()
+        self._security = security
 
     async def run(
         self,
@@ -71,9 +90,16 @@ class CommandShell:
         bwrap, here = bubblewrap(), confining_machine()
         interpreter = running_interpreter()
         hidden = [os.path.realpath(path) for path in self._hidden]
-        environment = fresh_environment(programs_of(interpreter, self._workspace), start, env)
-        asked = Command(shell_words(command), self._workspace, start, environment)
-        words = [bwrap, *mount_words(self._workspace, hidden, interpreter, self._bounds)]
+        may_write = self._security != "paranoid"
+        if self._security == "full":
+            program, programs = shell_words(command), programs_of(interpreter, self._workspace)
+        else:
+            check_plain_variables(env)
+            program, programs = self._harmless_program(command), SYSTEM_PATH
+        environment = fresh_environment(programs, start, env)
+        asked = Command(program, self._workspace, start, environment, may_write)
+        mounts = mount_words(self._workspace, hidden, interpreter, self._bounds, may_write=may_write)
+        words = [bwrap, *mounts]
         return CommandProcess(
             [*words, "--", interpreter.real_program, "-I", "-S", "-c", BOOT],
             packed_plan(asked, self._bounds, here),
@@ -83,6 +109,16 @@ class CommandShell:
             on_output=on_output,
         )
 
+    def _harmless_program(self, command: str) -> tuple[str, ...]:
+        try:
+            return single_program(command, program_finder(self._workspace, SYSTEM_PATH))
+        except ValueError as error:
+            raise PermissionDenied(
+                PermissionTier.SYSTEM,
+                f"can't run {_shown(command)}: {error}. This session's exec security is {self._security!r}: "
+                f"it runs one program at a time, without a shell, of these: {', '.join(HARMLESS)}",
+            ) from error
+
     def _start_in(self, workdir: str) -> str:
         """Return where the command starts, links unresolved: where they lead shows inside."""
         path = os.path.normpath(os.path.join(self._workspace, workdir))  # noqa: PTH118 - no path is touched
@@ -91,6 +127,11 @@ class CommandShell:
                 PermissionTier.SYSTEM, f"can't run a command in {workdir!r}: it leads outside the workspace"
             )
         return path
+
+
+def _shown(command: str) -> str:
+    """Return a command as an error shows it: escaped, and cut."""
+    return repr(command if len(command) <= SHOWN_CHARS else f"{command[:SHOWN_CHARS]}…")
 
 
 def _check_command(command: str) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sessiontree.contracts.errors import ValidationError
+from sessiontree.contracts.errors import PermissionDenied, ValidationError
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.policy.commands.wrappers import is_harmless_variable
 
 HOME: Final = "/run/session"
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -55,6 +57,21 @@ def check_variables(env: Mapping[str, str]) -> None:
         if "\0" in value or len(value.encode("utf-8", "surrogatepass")) > MAX_VALUE_BYTES:
             raise ValidationError(
                 f"the value of {name} holds a NUL or more than {MAX_VALUE_BYTES} bytes", pointer
+            )
+
+
+def check_plain_variables(env: Mapping[str, str]) -> None:
+    """Accept the variables of a program that is run for being known to be harmless.
+
+    Raises:
+        PermissionDenied: one could change what the program does; names it.
+    """
+    for name, value in env.items():
+        if not is_harmless_variable(name, value):
+            raise PermissionDenied(
+                PermissionTier.SYSTEM,
+                f"can't set {name!r}: this session runs known harmless programs alone, and gives them no "
+                "more than LANG, LC_…, COLUMNS and NO_COLOR",
             )
 
 

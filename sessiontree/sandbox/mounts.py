@@ -96,7 +96,14 @@ def programs_of(interpreter: Interpreter, workspace: str) -> tuple[str, ...]:
     return (interpreter.programs, *SYSTEM_PATH)
 
 
-def mount_words(workspace: str, hidden: Sequence[str], interpreter: Interpreter, bounds: Bounds) -> list[str]:
+def mount_words(
+    workspace: str,
+    hidden: Sequence[str],
+    interpreter: Interpreter,
+    bounds: Bounds,
+    *,
+    may_write: bool = True,
+) -> list[str]:
     """Return bubblewrap's options for one command.
 
     Args:
@@ -104,15 +111,17 @@ def mount_words(workspace: str, hidden: Sequence[str], interpreter: Interpreter,
         hidden: Places that are not to be seen; absolute, without links. One that does not exist is nothing.
         interpreter: Readable besides the system.
         bounds: Sizes of the private places.
+        may_write: Whether the workspace can be written.
     """
+    bind = "--bind" if may_write else "--ro-bind"
     visible = {prefix: ["--ro-bind", prefix, prefix] for prefix in interpreter.prefixes}
     visible |= {path: ["--ro-bind", path, path] for path in _system()}
     visible[TMP] = _memory(TMP, bounds.scratch_bytes)
     visible[HOME] = _memory(HOME, bounds.scratch_bytes // 4)
-    visible[workspace] = ["--bind", workspace, workspace]
+    visible[workspace] = [bind, workspace, workspace]
     covers = {place: _cover(place) for place in hidden if _is_seen(place, visible)}
     pinned = {
-        str(way): ["--bind", str(way), str(way)]
+        str(way): [bind, str(way), str(way)]
         for place in (*covers, *interpreter.prefixes)
         for way in PurePosixPath(place).parents
         if way != PurePosixPath(workspace) and _nearest(str(way), visible) == workspace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from sessiontree.contracts.approvals import Answer
+from sessiontree.contracts.approvals import Answer, Precedent
 from sessiontree.contracts.errors import ApprovalClosed
 from sessiontree.contracts.tree_facts import ApprovalRequested, DigestDenied, ToolAlwaysAllowed
 from sessiontree.tree.accounts import later
@@ -12,7 +12,7 @@ from sessiontree.tree.bubbling import climb_from_asker, climb_on, settle_hop
 from sessiontree.tree.closing import close
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import RefuseDecision
-from sessiontree.tree.state import TreeState
+from sessiontree.tree.state import Request, TreeState
 from sessiontree.tree.stimuli import ApprovalAsked, ApproverReturned, Decided
 
 SAID_NO = "a person said no to this same call before"
@@ -38,6 +38,7 @@ def ask(draft: Draft, asked: ApprovalAsked) -> None:
             asked.tier,
             expires_at_ms,
             draft.now_ms,
+            asked.precedent,
         )
     )
     if session.stop is not None:
@@ -77,9 +78,7 @@ def hear_person(draft: Draft, decided: Decided) -> None:
     if not decided.approve:
         _bind_denial(draft, request.digest, request.session, request.rests_at)
     elif decided.always:
-        draft.write(ToolAlwaysAllowed(request.tool))
-        for other in state.requests_for.members(request.tool):
-            _settle_resting(draft, other, "approve", "always", f"{decided.by} always allows {request.tool!r}")
+        _allow_always(draft, request, decided.by)
 
 
 def expire(draft: Draft, request_id: str) -> None:
@@ -100,11 +99,37 @@ def _standing_answer(draft: Draft, asked: ApprovalAsked) -> bool:
         settle_hop(draft, asked.request_id, denied_at, "deny", "denial", SAID_NO)
     elif mode == "auto":
         close(draft, asked.request_id, "approved", "mode", "the tree's approval mode is 'auto'")
-    elif asked.tool in state.always:
-        close(draft, asked.request_id, "approved", "always", f"the owner always allows {asked.tool!r}")
+    elif (allowed := _always_allowed(state, asked.tool, asked.precedent)) is not None:
+        close(draft, asked.request_id, "approved", "always", f"the owner always allows {allowed}")
     else:
         return False
     return True
+
+
+def _allow_always(draft: Draft, request: Request, by: str) -> None:
+    """Book what an owner's always covers, and settle what waits and is covered.
+
+    Of a tool that runs commands it covers those of the same shape; one that can't be judged has none.
+    """
+    covers = None if request.precedent is None else request.precedent.shapes
+    if covers == ():
+        return
+    draft.write(ToolAlwaysAllowed(request.tool, covers))
+    for other in draft.state.requests_for.members(request.tool):
+        allowed = _always_allowed(draft.state, request.tool, draft.state.requests[other].precedent)
+        if allowed is not None:
+            _settle_resting(draft, other, "approve", "always", f"{by} always allows {allowed}")
+
+
+def _always_allowed(state: TreeState, tool: str, precedent: Precedent | None) -> str | None:
+    """Return what an owner always allows that covers a call, None where nothing does."""
+    if tool in state.always:
+        return repr(tool)
+    if precedent is None or not precedent.shapes:
+        return None
+    if all(f"{tool}: {shape}" in state.always for shape in precedent.shapes):
+        return f"{tool!r} to run {', '.join(precedent.shapes)}"
+    return None
 
 
 def _bind_denial(draft: Draft, digest: str, asker: str, shown_at: str) -> None:

@@ -82,7 +82,10 @@ def _approver_took(draft: Draft, request: Request, session: Session) -> bool:
 
 def _show(draft: Draft, request: Request, session: Session) -> None:
     config = draft.state.charter
-    if config.mode == "smart" and _rules_answered(draft, request, session, config.smart_rules, "mode"):
+    if config.mode == "smart" and (
+        _rules_answered(draft, request, session, config.smart_rules, "mode")
+        or _known_harmless(draft, request, session)
+    ):
         return
     _rest(draft, request, session, "show")
     draft.tell(ShowApproval(request.request_id, session.spec.session_id))
@@ -96,6 +99,15 @@ def _rules_answered(
         return False
     name = session.spec.session_id
     settle_hop(draft, request.request_id, name, answer, by, f"a rule of session {name!r} says {answer}")
+    return True
+
+
+def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
+    precedent = request.precedent
+    if precedent is None or not precedent.is_harmless:
+        return False
+    reason = f"the command is known to change nothing: {', '.join(precedent.shapes)}"
+    settle_hop(draft, request.request_id, session.spec.session_id, "approve", "mode", reason)
     return True
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.spec import SessionSpec
-from sessiontree.contracts.tiers import SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
 from sessiontree.tree.state import TreeState
 
+_SECURITIES: tuple[ExecSecurity, ...] = ("full", "safe-bin", "paranoid")
 _STRICTNESS: tuple[SystemAnswer, ...] = ("allow", "ask", "deny")
 
 
@@ -24,6 +25,11 @@ def tools_of_child(state: TreeState, parent: SessionSpec, kind: SessionKind, age
 def strictest(*tiers: SystemAnswer) -> SystemAnswer:
     """Return the strictest of some answers to System calls."""
     return max(tiers, key=_STRICTNESS.index)
+
+
+def most_secure(*securities: ExecSecurity) -> ExecSecurity:
+    """Return the strictest of what some say about commands."""
+    return max(securities, key=_SECURITIES.index)
 
 
 def deepest_level(kind: SessionKind, max_depth: int) -> int:

@@ -226,6 +226,7 @@ def _requested(state: TreeState, fact: ApprovalRequested) -> None:
         fact.digest,
         fact.tier,
         fact.expires_at_ms,
+        precedent=fact.precedent,
     )
     index_request(state, request)
     set_request_alarm(state, request)
@@ -260,7 +261,11 @@ def _digest_denied(state: TreeState, fact: DigestDenied) -> None:
 
 
 def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
-    state.always.put(fact.tool, True)
+    if fact.covers is None:
+        state.always.put(fact.tool, True)
+        return
+    for shape in fact.covers:
+        state.always.put(f"{fact.tool}: {shape}", True)
 
 
 def _posted(state: TreeState, fact: Posted) -> None:

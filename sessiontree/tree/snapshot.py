@@ -148,6 +148,7 @@ def _request_to_wire(request: Request) -> dict[str, Any]:
         "expiresAtMs": request.expires_at_ms,
         "restsAt": request.rests_at,
         "how": request.how,
+        "precedent": None if request.precedent is None else to_wire(request.precedent),
     }
 
 
@@ -163,4 +164,5 @@ def _request_from_wire(wire: Mapping[str, Any]) -> Request:
         wire["expiresAtMs"],
         wire["restsAt"],
         wire["how"],
+        None if wire.get("precedent") is None else from_wire(wire["precedent"]),
     )

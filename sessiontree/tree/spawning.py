@@ -15,6 +15,7 @@ from sessiontree.tree.budgets import shortage
 from sessiontree.tree.ceiling import (
     deepest_level,
     earliest,
+    most_secure,
     strictest,
     time_to_live_s,
     tools_of_child,
@@ -67,6 +68,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         key=None,
         system_tier=config.agents[0].system_tier,
         dedicated=config.dedicated,
+        exec_security=config.agents[0].exec_security,
     )
     _start(draft, spec, MAIN, 1)
 
@@ -127,6 +129,9 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         key=asked.key,
         system_tier=strictest(parent.spec.system_tier, _row(draft.state.charter, agent).system_tier),
         dedicated=draft.state.charter.dedicated or (asked.dedicated and from_program),
+        exec_security=most_secure(
+            parent.spec.exec_security, _row(draft.state.charter, agent).exec_security
+        ),
     )
 
 

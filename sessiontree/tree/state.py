@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
+from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Limits
@@ -111,6 +112,8 @@ class Request:
     """The session it waits at."""
     how: str | None = None
     """``consult``: that session's function is asked; ``show``: a person is."""
+    precedent: Precedent | None = None
+    """What is known of the command it runs."""
 
     def copy(self) -> Request:
         """Return a copy."""
@@ -150,7 +153,7 @@ class TreeState:
     denied: Table[tuple[str, str], bool] = field(default_factory=Table)
     """Digest and session where a person said no to that call for good."""
     always: Table[str, bool] = field(default_factory=Table)
-    """Tools the owner allowed for good."""
+    """What the owner allowed for good: names of tools, and ``tool: shape`` of commands."""
     children: Groups = field(default_factory=Groups)
     """Live children by parent, in spawn order."""
     owed_to: Groups = field(default_factory=Groups)

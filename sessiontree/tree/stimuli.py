@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.approvals import Precedent, Rule
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
@@ -92,6 +92,8 @@ class ApprovalAsked:
     arguments: Mapping[str, JsonValue]
     digest: str
     tier: int
+    precedent: Precedent | None = None
+    """What is known of the command it runs; None = it runs none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ class Exec(Tool[ExecParams]):
     tier = PermissionTier.SYSTEM
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"shell"})
+    command_in = "command"
     aliases: ClassVar[tuple[str, ...]] = ("bash", "shell")
 
     async def execute(self, params: ExecParams, ctx: ToolContext) -> ToolResult:
