@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 
-_NOT_BEFORE = r"(?<![A-Za-z0-9])"
+_BEGINS = r"(?:(?<![A-Za-z0-9])|\\(?:[bfnrt]|u[0-9a-fA-F]{4}))"
+"""No letter or digit before it, but those of an escape: in JSON text a line begins behind ``\\n``."""
 _IS = r"""["'\\]{0,4}\s{0,2}[:=]\s{0,2}["'\\]{0,4}"""
 _VALUE = r"""[^\s"'\\,;&<>(){}\[\]\u2039\u203a]"""
 
@@ -68,7 +69,7 @@ _BARE = ("://", "[?&]", "(?i:", "-----", "AccountKey", "https:")
 """How patterns begin that may follow a letter."""
 
 SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (name, re.compile(pattern if pattern.startswith(_BARE) else _NOT_BEFORE + pattern))
+    (name, re.compile(pattern if pattern.startswith(_BARE) else f"{_BEGINS}(?P<secret>{pattern})"))
     for name, pattern in _SHAPES
 )
 """Name and pattern of each shape."""
