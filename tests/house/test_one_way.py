@@ -1,0 +1,81 @@
+"""One way leads to a tool's body (REL-L53): nothing runs a tool, or makes what tools are given, beside it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+DOORS = {
+    "execute": {"dispatch/dispatcher.py", "kernel/running.py", "testing/context.py"},
+    "ToolContext": {"dispatch/dispatcher.py", "testing/context.py"},
+    "Dispatcher": {"kernel/host.py"},
+}
+"""What is called, and who calls it. The dispatcher runs tools; a host makes the dispatcher, and what keeps
+deadlines asks it. Tests of a tool alone have no dispatcher, and nothing but what they are handed."""
+BY_NAME = {"getattr", "methodcaller", "attrgetter"}
+"""What finds a method by a text."""
+SQL = "journal/"
+"""Where ``execute`` is a word of the database."""
+
+
+def doors_of(module: str, source: str) -> Iterator[str]:
+    """Yield what a module says of the ways to a tool's body: ``<module> calls <name>``, or names it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in DOORS and not (called == "execute" and module.startswith(SQL)):
+                yield f"{module} calls {called}"
+            if called in BY_NAME and any(
+                isinstance(arg, ast.Constant) and arg.value in DOORS for arg in node.args
+            ):
+                yield f"{module} names a door"
+        elif isinstance(node, ast.ImportFrom):
+            for name in node.names:
+                if name.name in DOORS and name.asname not in {None, name.name}:
+                    yield f"{module} names a door"
+
+
+def known() -> set[str]:
+    """Return what may be said."""
+    return {f"{module} calls {name}" for name, modules in DOORS.items() for module in modules}
+
+
+def test_nothing_reaches_a_tool_beside_the_dispatcher(shipped_modules: list[Path], checkout: Path) -> None:
+    """Every call in the two packages is looked at; those that lead to tools are the ones named above."""
+    found = {
+        door
+        for path in shipped_modules
+        for door in doors_of(
+            path.relative_to(checkout).as_posix().removeprefix("sessiontree/"), path.read_text("utf-8")
+        )
+    }
+    assert found == known()
+
+
+@pytest.mark.parametrize(
+    ("module", "planted"),
+    [
+        ("kernel/shortcut.py", "async def f(tool, ctx):\n    return await tool.execute({}, ctx)"),
+        ("tools/sessiontree_tools/nested.py", "context = ToolContext(rights, 'c', signals)"),
+        ("handle.py", "table = Dispatcher(tools, held, rights, policy)"),
+        ("survey/model.py", "run = getattr(tool, 'execute')"),
+        ("survey/model.py", "from sessiontree.contracts.context import ToolContext as Context"),
+        (
+            "cli/tools.py",
+            "import operator\nrun = operator.methodcaller('execute')\nx = methodcaller('execute')",
+        ),
+    ],
+)
+def test_a_planted_way_around_is_found(module: str, planted: str) -> None:
+    """A helper with a way of its own would pass neither policy nor hooks nor approvals."""
+    assert set(doors_of(module, planted)) - known()
+
+
+def test_the_database_s_word_is_another_one() -> None:
+    """Statements are executed too, by the journal alone."""
+    statement = "connection.execute('COMMIT')"
+    assert list(doors_of("journal/commit.py", statement)) == []
+    assert list(doors_of("kernel/commit.py", statement)) == ["kernel/commit.py calls execute"]
