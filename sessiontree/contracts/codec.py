@@ -10,10 +10,10 @@ lacks it; whatever else a later version changes is given by upcasters, never gue
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
@@ -47,10 +47,6 @@ class _Shape:
     """Gives the fields' values in order; None until the annotations were read."""
     encode: list[tuple[str, Convert]] = field(default_factory=list)
     """Members that need converting, and how."""
-    head: str = ""
-    """How the text begins."""
-    texts: list[tuple[str, Write]] = field(default_factory=list)
-    """Per field what stands before its value in the text, and how the value is written."""
     decode: list[tuple[str, Convert | None]] = field(default_factory=list)
     """All members, and how they are converted back."""
     added: dict[str, Any] = field(default_factory=dict)
@@ -59,6 +55,8 @@ class _Shape:
 
 _SHAPES: dict[str, _Shape] = {}
 _KIND_OF: dict[type[Any], str] = {}
+_WRITERS: dict[type[Any], Write] = {}
+"""What writes values, by class; made with the first of each."""
 _OWN_MEMBERS = {"kind", "v"}
 _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage)
 
@@ -130,14 +128,12 @@ def pack(value: object) -> str:
     Raises:
         ValueError, TypeError: a member has no JSON form.
     """
-    shape = _SHAPES[_KIND_OF[type(value)]]
-    values = shape.values
-    if values is None:
-        values = _plan(shape)
-    text = shape.head
-    for (head, write), item in zip(shape.texts, values(value), strict=True):
-        text += head + write(item)
-    return text + "}"
+    write = _WRITERS.get(type(value))
+    if write is None:
+        shape = _SHAPES[_KIND_OF[type(value)]]
+        _plan(shape)
+        write = _WRITERS[shape.cls]
+    return write(value)
 
 
 def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
@@ -152,11 +148,8 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
         for member in fields(shape.cls)
         if member.metadata.get("added") is True
     }
-    shape.head = f'{{"kind":"{_KIND_OF[shape.cls]}","v":{shape.version}'
-    shape.texts = [
-        (f',"{member}":', _writer(hints[name], encode))
-        for name, (member, encode, _) in zip(names, pairs, strict=True)
-    ]
+    writers = [_writer(hints[name], encode) for name, (_, encode, _) in zip(names, pairs, strict=True)]
+    _WRITERS[shape.cls] = _composed(shape, names, writers)
     if len(names) == 1:
         only = attrgetter(*names)
         shape.values = lambda value: (only(value),)
@@ -165,12 +158,25 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
     return shape.values
 
 
+def _composed(shape: _Shape, names: Sequence[str], writers: Sequence[Write]) -> Write:
+    """Return what writes a value: one expression, made once as ``dataclass`` makes ``__init__``."""
+    fixed = f'{{{{"kind":"{_KIND_OF[shape.cls]}","v":{shape.version}'
+    parts = [
+        f',"{member}":{{write_{name}(value.{name})}}'
+        for member, name in zip(shape.members, names, strict=True)
+    ]
+    source = f"lambda value: f'{fixed}{''.join(parts)}}}}}'"
+    known = {f"write_{name}": write for name, write in zip(names, writers, strict=True)}
+    composed: Write = eval(source, known)  # noqa: S307 - kinds and names of our own classes, nothing else
+    return composed
+
+
 def _writer(hint: Any, encode: Convert | None) -> Write:
     """Return what writes a field's value; the frequent ones are written without a detour."""
     if hint is str:
         return quote
     if hint in _MESSAGES:
-        return _message_to_json
+        return methodcaller("to_json")
     if encode is None:
         return _write_any
     return lambda item: dump_json(encode(item)) if item else _write_nothing(item, encode)
@@ -184,6 +190,8 @@ def _write_any(item: Any) -> str:
         return quote(item)
     if item is None:
         return "null"
+    if kind is bool:
+        return "true" if item else "false"
     return dump_json(item)
 
 
@@ -240,10 +248,6 @@ def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
     if hint is Recorded or hint in _KIND_OF:
         return to_wire, from_wire
     return None, None
-
-
-def _message_to_json(message: Message) -> str:
-    return message.to_json()
 
 
 def _message_to_wire(message: Message) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import TypeAlias
 
@@ -16,16 +16,18 @@ _READABLE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",
 _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
-def _writer() -> Callable[[object], str]:
-    """Return what writes compact ASCII JSON: the standard library's encoder, made once and kept."""
+def _encoder() -> Callable[[object, int], Iterable[str]]:
+    """Return what gives compact ASCII JSON in pieces: the standard library's encoder, made once and kept."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return _COMPACT.encode
-    encode = make(None, _COMPACT.default, encode_basestring_ascii, None, ":", ",", False, False, False)
-    return lambda value: "".join(encode(value, 0))
+        return lambda value, _: _COMPACT.iterencode(value)
+    encode: Callable[[object, int], Iterable[str]] = make(
+        None, _COMPACT.default, encode_basestring_ascii, None, ":", ",", False, False, False
+    )
+    return encode
 
 
-_write = _writer()
+_pieces = _encoder()
 
 
 def dump_json(value: object) -> str:
@@ -36,16 +38,11 @@ def dump_json(value: object) -> str:
         TypeError: a value has no JSON form.
         RecursionError: it is nested too deeply, or contains itself.
     """
-    return _write(value)
+    return "".join(_pieces(value, 0))
 
 
-def quote(text: str) -> str:
-    """Return a text as an ASCII JSON string.
-
-    Raises:
-        TypeError: it is no text.
-    """
-    return encode_basestring_ascii(text)
+quote: Callable[[str], str] = encode_basestring_ascii
+"""Returns a text as an ASCII JSON string; a TypeError says that it is none."""
 
 
 def dump_readable(value: object) -> str:
