@@ -115,10 +115,14 @@ if TYPE_CHECKING:
     from sessiontree.models.answers import call as call
     from sessiontree.models.port import ModelRequest as ModelRequest
     from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
+    from sessiontree.models.pieces import CallPiece as CallPiece
+    from sessiontree.models.pieces import StopPiece as StopPiece
+    from sessiontree.models.pieces import ThinkingPiece as ThinkingPiece
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
     from sessiontree.outbound.settings import WebSettings as WebSettings
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
+    from sessiontree.models.streaming import StreamFunctionModel as StreamFunctionModel
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.policy.slips import PolicyWarning as PolicyWarning
     from sessiontree.runtime import Runtime as Runtime
@@ -222,8 +226,10 @@ _ROOMS = {
     "policy.settings": ("PolicyConfig", "ToolPolicy"),
     "policy.slips": ("PolicyWarning",),
     "runtime": ("Runtime",),
+    "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),
     "schema.guardrails": ("SchemaWarning",),
     "schema.mcp": ("to_mcp",),
+    "models.streaming": ("StreamFunctionModel",),
     "contracts.retry": ("Retry",),
     "contracts.schema_tool": ("schema_tool",),
     "session_tree": ("SessionTree",),

@@ -18,7 +18,7 @@ from sessiontree.contracts.hooks import name_of
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
-from sessiontree.models.port import WaitingModel
+from sessiontree.models.port import GatewayModel
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
 
@@ -54,9 +54,9 @@ def open_for_host(packed: bytes) -> HostEquipment:
     return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain)
 
 
-def open_for_gateway(packed: bytes) -> WaitingModel:
+def open_for_gateway(packed: bytes) -> GatewayModel:
     """Unpack what the gateway gets."""
-    model: WaitingModel = _opened(packed)
+    model: GatewayModel = _opened(packed)
     return model
 
 

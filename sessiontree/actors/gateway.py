@@ -16,7 +16,7 @@ from sessiontree.kernel.equipping import Equipping
 from sessiontree.kernel.gateway_frames import GatewayFrame
 from sessiontree.kernel.gateway_host import GatewayHost
 from sessiontree.kernel.host_process import OwnProcess, resident_bytes
-from sessiontree.models.port import WaitingModel
+from sessiontree.models.port import GatewayModel
 
 
 class GatewayShell:
@@ -31,7 +31,7 @@ class GatewayShell:
         """Begin, and return how it stands."""
         settings = self._settings
         self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
-        self._equipping: Equipping[WaitingModel] = Equipping(self._services.model, open_for_gateway)
+        self._equipping: Equipping[GatewayModel] = Equipping(self._services.model, open_for_gateway)
         self._core = GatewayHost(self._equipping.of)
         return Hello(os.getpid(), "structural")
 

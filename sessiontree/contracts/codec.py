@@ -27,6 +27,7 @@ from sessiontree.contracts.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    call_from_wire,
     message_from_wire,
 )
 from sessiontree.contracts.results import Artifact, SessionResult
@@ -238,7 +239,7 @@ def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
     if hint in {Usage, Artifact, SessionResult}:
         return hint.to_wire, hint.from_wire
     if hint is ToolCall:
-        return ToolCall.to_wire, lambda wire: ToolCall(wire["id"], wire["name"], wire["arguments"])
+        return ToolCall.to_wire, call_from_wire
     if hint in {TextContent, ImageContent}:
         raise TypeError(f"record the message, not its {hint.__name__}")
     if issubclass(hint, BaseModel):

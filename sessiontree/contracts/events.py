@@ -112,6 +112,17 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """A piece of what the model thinks before it replies."""
+
+    delta: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{type: "thinking_delta", delta}``."""
+        return {"type": "thinking_delta", "delta": self.delta}
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCallStart:
     """The model begins to write a call at a place of its reply."""
 
@@ -152,7 +163,7 @@ class ToolCallEnd:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The reply is complete."""
+    """The reply is complete, or cut short: ``stop_reason`` is ``error`` or ``aborted`` then."""
 
     stop_reason: str
 

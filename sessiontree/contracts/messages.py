@@ -43,23 +43,45 @@ class ImageContent:
 
 
 @dataclass(frozen=True, slots=True)
+class ThinkingContent:
+    """What the model thought on its way to a reply; no part of the reply's text."""
+
+    thinking: str
+    signature: str = ""
+    """What the provider wants to see again beside the thought; ``""`` = nothing."""
+
+    def to_json(self) -> str:
+        """Return ``{type: "thinking", thinking}``, and ``thinkingSignature`` where there is one."""
+        signature = f',"thinkingSignature":{quote(self.signature)}' if self.signature else ""
+        return f'{{"type":"thinking","thinking":{quote(self.thinking)}{signature}}}'
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call the model asks for; ``id`` is the provider's and may repeat within a conversation."""
 
     id: str
     name: str
     arguments: Mapping[str, JsonValue]
+    unread: str | None = None
+    """The text that came as arguments where it is no JSON object; such a call is refused."""
 
     def to_json(self) -> str:
-        """Return ``{type: "toolCall", id, name, arguments}``."""
+        """Return ``{type: "toolCall", id, name, arguments}``, and ``unread`` where there is any."""
         arguments = dump_json(self.arguments)
+        unread = "" if self.unread is None else f',"unread":{quote(self.unread)}'
         return (
-            f'{{"type":"toolCall","id":{quote(self.id)},"name":{quote(self.name)},"arguments":{arguments}}}'
+            f'{{"type":"toolCall","id":{quote(self.id)},"name":{quote(self.name)},'
+            f'"arguments":{arguments}{unread}}}'
         )
 
     def to_wire(self) -> dict[str, Any]:
         """Return the same as an object."""
         return _object(self.to_json())
+
+
+ReplyContent: TypeAlias = TextContent | ThinkingContent | ToolCall
+"""A block of a model's reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +113,9 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """One reply of the model: text and tool calls in the order the model gave them."""
+    """One reply of the model: text, thoughts and tool calls in the order the model gave them."""
 
-    content: tuple[TextContent | ToolCall, ...]
+    content: tuple[ReplyContent, ...]
     stop_reason: StopReason = "stop"
     usage: Usage = NOTHING_USED
     timestamp: int = 0
@@ -212,9 +234,20 @@ def _block(block: Mapping[str, Any]) -> TextContent | ImageContent:
     raise ValueError(f"no content block has the type {block['type']!r}")
 
 
-def _assistant_block(block: Mapping[str, Any]) -> TextContent | ToolCall:
+def call_from_wire(block: Mapping[str, Any]) -> ToolCall:
+    """Return the call of a wire object.
+
+    Raises:
+        KeyError: a member is missing.
+    """
+    return ToolCall(block["id"], block["name"], block["arguments"], block.get("unread"))
+
+
+def _assistant_block(block: Mapping[str, Any]) -> ReplyContent:
     if block["type"] == "toolCall":
-        return ToolCall(block["id"], block["name"], block["arguments"])
+        return call_from_wire(block)
     if block["type"] == "text":
         return TextContent(block["text"])
+    if block["type"] == "thinking":
+        return ThinkingContent(block["thinking"], block.get("thinkingSignature", ""))
     raise ValueError(f"no assistant block has the type {block['type']!r}")

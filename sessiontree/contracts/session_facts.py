@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sessiontree.contracts.codec import Outcome, recorded
+from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import Artifact
@@ -64,6 +64,8 @@ class TurnFailed:
 
     turn: int
     reason: str
+    said: str = added("")
+    """The text of its reply so far, where it failed half-way; no part of the conversation."""
 
 
 @recorded("call_asked")

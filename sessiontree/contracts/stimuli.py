@@ -72,6 +72,8 @@ class ModelFailed:
     turn: int
     reason: str
 
+    said: str = ""
+    """The text of its reply so far, where it failed half-way."""
 
 @dataclass(frozen=True, slots=True)
 class CallPrepared:

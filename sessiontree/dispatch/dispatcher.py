@@ -17,6 +17,7 @@ from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.displays import SHOWN_CHARS, short_progress
 from sessiontree.contracts.envelopes import blocked_message, error_message
+from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import (
     ExecutionError,
     PermissionDenied,
@@ -41,6 +42,9 @@ from sessiontree.policy.steps import OWNERS_ALONE
 
 
 class Dispatcher:
+MAX_UNREAD_SHOWN = 400
+"""Most characters of an unreadable argument text that its refusal shows."""
+
     """Prepares and runs the calls of one adopted session."""
 
     def __init__(
@@ -77,6 +81,8 @@ class Dispatcher:
             params, arguments = entry.compiled.validate(call.arguments)
         except ValidationError as error:
             digest = _digest_of_invalid(entry.name, call.arguments)
+        if call.unread is not None:
+            return _unread(key, entry, call.unread)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
         return self._judge(key, call.id, entry, params, arguments)
 
@@ -261,3 +267,15 @@ def _digest_of_invalid(tool: str, arguments: Any) -> str:
     except RecursionError:
         value = "nested too deeply"
     return digest_of(tool, {"arguments": value})
+def _unread(key: str, entry: ToolEntry, text: str) -> RejectedCall:
+    """Refuse a call whose arguments are no object: it says what is required, as a call without any would."""
+    words, field = "", None
+    try:
+        entry.compiled.validate({})
+    except ValidationError as error:
+        words, field = f"{error.message}; ", error.field
+    message = f"{words}the arguments are not a whole JSON object: {cut_text(text, MAX_UNREAD_SHOWN)!r}"
+    digest = _digest_of_invalid(entry.name, text)
+    return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
+
+

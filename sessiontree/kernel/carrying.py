@@ -80,9 +80,9 @@ class Carrier:
                 stimulus = stimuli.ModelAnswered(now_ms(), question.turn, message)
                 self._keeper.deliver(session, stimulus, f"model:{question.turn}")
 
-        def failed(reason: str) -> None:
+        def failed(reason: str, said: str) -> None:
             if not seat.over:
-                stimulus = stimuli.ModelFailed(now_ms(), question.turn, reason)
+                stimulus = stimuli.ModelFailed(now_ms(), question.turn, reason, said)
                 self._keeper.deliver(session, stimulus, f"model:{question.turn}")
 
         def reask() -> None:

@@ -9,7 +9,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.port import InstantModel, Model, WaitingModel
+from sessiontree.models.port import GatewayModel, InstantModel, Model
 from sessiontree.outbound.settings import WebSettings
 from sessiontree.policy.settings import PolicyConfig
 
@@ -21,7 +21,7 @@ class TreeSetup:
     table: ToolTable
     agents: Mapping[str, AgentConfig]
     instant: InstantModel | None
-    waiting: WaitingModel | None
+    waiting: GatewayModel | None
     web: WebSettings | None
     """None: its sessions read nothing of the web."""
     policy: PolicyConfig
@@ -51,13 +51,15 @@ class TreeSetup:
             ConfigError: the object is no model, or the web's settings are none.
         """
         instant: InstantModel | None = None
-        waiting: WaitingModel | None = None
+        waiting: GatewayModel | None = None
         if callable(getattr(model, "reply", None)):
             instant = model  # type: ignore[assignment]
-        elif callable(getattr(model, "complete", None)):
+        elif callable(getattr(model, "stream", None)) or callable(getattr(model, "complete", None)):
             waiting = model  # type: ignore[assignment]
         else:
-            raise ConfigError(f"{model!r} is no model: it has neither reply (instant) nor complete (waiting)")
+            raise ConfigError(
+                f"{model!r} is no model: it has neither reply (instant) nor complete (waiting) nor stream"
+            )
         if web is not None and not isinstance(web, WebSettings):
             raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
         model_name = str(getattr(model, "name", type(model).__name__))

@@ -7,28 +7,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from sessiontree.contracts.cancelling import is_cancelled
-from sessiontree.contracts.events import ModelEvent
+from sessiontree.contracts.cutting import cut_text
+from sessiontree.contracts.events import Done, ModelEvent, TranscriptRepaired
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.messages import AssistantMessage, Message
+from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.kernel.frames import AskModel, ModelPrompt
 from sessiontree.kernel.reports import ActorRow
 from sessiontree.models.answers import checked, reason_of
-from sessiontree.models.port import ModelRequest, WaitingModel
+from sessiontree.models.assembly import Assembly
+from sessiontree.models.call_ids import GRAMMARS
+from sessiontree.models.pairing import NO_REPAIRS
+from sessiontree.models.port import GatewayModel, ModelRequest
+from sessiontree.models.presenting import Presented
+from sessiontree.models.streaming import reply_of
+from sessiontree.schema.dialect import dialect_of
+
+NO_MODEL = "the tree has no model that waits; give one with model=…"
+MAX_SAID_CHARS = 64_000
+"""Most text that is kept of a reply that failed half-way."""
 
 Answered = Callable[[AssistantMessage], None]
-Failed = Callable[[str], None]
+Failed = Callable[[str, str], None]
+"""Called with the reason and the text so far."""
 Emit = Callable[[ModelEvent], None]
 
 
 @dataclass(slots=True)
 class _Conversation:
     prompt: ModelPrompt
-    messages: list[Message] = field(default_factory=list)
+    told: Presented
 
 
 @dataclass(slots=True)
@@ -72,6 +84,10 @@ class Gateway(Protocol):
         ...
 
 
+def _show_nobody(event: ModelEvent) -> None:
+    """Of a reply that hooks have the first look at nothing is shown while it is made."""
+
+
 class GatewayCore:
     """Holds conversations by session and at most one question of each under way.
 
@@ -79,7 +95,7 @@ class GatewayCore:
         model_of: Gives a tree's model by its id; None where it has none that waits.
     """
 
-    def __init__(self, model_of: Callable[[str], WaitingModel | None]) -> None:
+    def __init__(self, model_of: Callable[[str], GatewayModel | None]) -> None:
         """Begin without conversations."""
         self._model_of = model_of
         self._conversations: dict[tuple[str, str], _Conversation] = {}
@@ -88,30 +104,34 @@ class GatewayCore:
     def ask(self, question: AskModel, asker: Asker) -> None:
         """Ask the tree's model; an earlier question of the same session is withdrawn."""
         place = (asker.tree_id, asker.session)
+        if question.unseen:
+            asker = replace(asker, emit=_show_nobody)
         self.withdraw(*place)
         model = self._model_of(asker.tree_id)
         if model is None:
-            asker.failed("the tree has no model that waits; give one with model=…")
+            asker.failed(NO_MODEL, "")
             return
         conversation = self._conversations.get(place)
         if question.base == 0 and question.prompt is not None:
-            conversation = _Conversation(question.prompt)
+            grammar = GRAMMARS.get(dialect_of(str(getattr(model, "name", ""))).name)
+            conversation = _Conversation(question.prompt, Presented(grammar))
             self._conversations[place] = conversation
-        if conversation is None or len(conversation.messages) < question.base:
+        if conversation is None or len(conversation.told) < question.base:
             asker.reask()
             return
-        del conversation.messages[question.base :]
-        conversation.messages.extend(question.messages)
+        repairs = conversation.told.take(question.base, question.messages)
+        if repairs is not NO_REPAIRS:
+            asker.emit(TranscriptRepaired(repairs.missing, repairs.dropped, repairs.moved))
         request = ModelRequest(
             asker.session,
             asker.kind,
             question.turn,
             conversation.prompt.system_prompt,
             conversation.prompt.tools,
-            conversation.messages,
+            conversation.told.shown,
             conversation.prompt.result_schema,
         )
-        self._asking[place] = asyncio.create_task(self._complete(model, request, asker))
+        self._asking[place] = asyncio.create_task(self._complete(model, request, conversation.told, asker))
 
     def withdraw(self, tree_id: str, session: str) -> None:
         """Drop a session's question; its answer is not delivered."""
@@ -141,16 +161,23 @@ class GatewayCore:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _complete(self, model: WaitingModel, request: ModelRequest, asker: Asker) -> None:
+    async def _complete(
+        self, model: GatewayModel, request: ModelRequest, told: Presented, asker: Asker
+    ) -> None:
         place = (asker.tree_id, asker.session)
+        assembly = Assembly(request.turn, asker.emit)
         try:
-            message = checked(await model.complete(request, asker.emit), request.turn)
+            reply = checked(await reply_of(model, request, assembly, asker.emit), request.turn)
+            message = told.own(reply)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a model may raise anything; the session is told
-            if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            withdrawn = isinstance(error, asyncio.CancelledError) and is_cancelled()
+            if assembly.has_begun:
+                asker.emit(Done("aborted" if withdrawn else "error"))
+            if withdrawn:
                 raise
-            answer = partial(asker.failed, reason_of(error))
+            answer = partial(asker.failed, reason_of(error), cut_text(assembly.text, MAX_SAID_CHARS))
         else:
             answer = partial(asker.answered, message)
         if self._asking.get(place) is asyncio.current_task():

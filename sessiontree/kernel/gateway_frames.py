@@ -51,6 +51,8 @@ class NotAnswered:
 
     ticket: int
     reason: str
+    said: str
+    """The text of the answer so far."""
 
 
 @dataclass(frozen=True, slots=True)

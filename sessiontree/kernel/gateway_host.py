@@ -11,7 +11,7 @@ from sessiontree.kernel.frames import PollReply, Watch
 from sessiontree.kernel.gateway import Asker, GatewayCore
 from sessiontree.kernel.gateway_frames import Answered, Ask, AskWhole, GatewayFrame, NotAnswered, Said
 from sessiontree.kernel.mailbox import Mailbox
-from sessiontree.models.port import WaitingModel
+from sessiontree.models.port import GatewayModel
 
 
 class GatewayHost:
@@ -21,7 +21,7 @@ class GatewayHost:
         model_of: Gives a model by the name of the equipment it belongs to.
     """
 
-    def __init__(self, model_of: Callable[[str], WaitingModel]) -> None:
+    def __init__(self, model_of: Callable[[str], GatewayModel]) -> None:
         """Begin with no question."""
         self._equipment: dict[str, str] = {}
         self._core = GatewayCore(lambda tree_id: model_of(self._equipment[tree_id]))
@@ -53,8 +53,8 @@ class GatewayHost:
         def answered(message: AssistantMessage) -> None:
             put(Answered(ticket, message))
 
-        def failed(reason: str) -> None:
-            put(NotAnswered(ticket, reason))
+        def failed(reason: str, said: str) -> None:
+            put(NotAnswered(ticket, reason, said))
 
         def reask() -> None:
             put(AskWhole(ticket))
@@ -65,7 +65,7 @@ class GatewayHost:
         try:
             self._core.ask(frame.question, asker)
         except Exception as error:  # noqa: BLE001 - a model that can't be had fails its question alone
-            failed(f"{type(error).__name__}: {error}")
+            failed(f"{type(error).__name__}: {error}", "")
 
     def _emit(self, tree_id: str, session: str, event: ModelEvent) -> None:
         if tree_id in self._watched:

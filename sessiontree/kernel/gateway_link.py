@@ -7,7 +7,7 @@ from typing import Any
 
 from sessiontree.kernel.errors import HostLost
 from sessiontree.kernel.frames import AskModel, Watch
-from sessiontree.kernel.gateway import Asker
+from sessiontree.kernel.gateway import NO_MODEL, Asker
 from sessiontree.kernel.gateway_frames import Answered, Ask, AskWhole, Forget, NotAnswered, Said
 from sessiontree.kernel.link import HostLink, Transport
 from sessiontree.kernel.progress import ProgressHub
@@ -53,7 +53,7 @@ class GatewayLink:
         """Ask the tree's model; an earlier question of the same session is withdrawn."""
         equipment = self._equipment_of(asker.tree_id)
         if equipment is None:
-            asker.failed("the tree has no model that waits; give one with model=…")
+            asker.failed(NO_MODEL, "")
             return
         place = (asker.tree_id, asker.session)
         self._drop_ticket(place)
@@ -136,7 +136,7 @@ class GatewayLink:
         if isinstance(answer, Answered):
             asker.answered(answer.message)
         elif isinstance(answer, NotAnswered):
-            asker.failed(answer.reason)
+            asker.failed(answer.reason, answer.said)
         else:
             assert isinstance(answer, AskWhole)  # noqa: S101 - the last answer there is
             asker.reask()
@@ -156,6 +156,6 @@ class GatewayLink:
             losses = self._losses[place] = self._losses.get(place, 0) + 1
             if losses > MOST_LOSSES:
                 del self._losses[place]
-                asker.failed(f"the model gateway was lost {losses} times over this question: {lost}")
+                asker.failed(f"the model gateway was lost {losses} times over this question: {lost}", "")
             else:
                 asker.reask()

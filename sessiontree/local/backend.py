@@ -30,7 +30,7 @@ from sessiontree.kernel.settings import hidden_places
 from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.local.transport import Faults, LocalTransport
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.models.port import WaitingModel
+from sessiontree.models.port import GatewayModel
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
 
@@ -73,7 +73,7 @@ class LocalBackend:
         self._slots = slots
         self._hub = ProgressHub()
         self._clock = KernelClock()
-        self._models: dict[str, WaitingModel] = {}
+        self._models: dict[str, GatewayModel] = {}
         self.equipment: dict[str, HostEquipment] = {}
         """What hosts are given, by tree."""
         self.transports: list[LocalTransport] = []

@@ -9,7 +9,14 @@ from typing import TypeAlias, get_args
 
 from sessiontree.contracts.errors import ModelError, words_of
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
-from sessiontree.contracts.messages import AssistantMessage, StopReason, TextContent, ToolCall
+from sessiontree.contracts.messages import (
+    AssistantMessage,
+    ReplyContent,
+    StopReason,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+)
 from sessiontree.contracts.usage import NOTHING_USED, Usage
 
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
@@ -40,13 +47,13 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
     else:
         blocks = (answer,)
         usage = NOTHING_USED
-    content: list[TextContent | ToolCall] = []
+    content: list[ReplyContent] = []
     has_calls = False
     for index, block in enumerate(blocks):
         if isinstance(block, ToolCall):
             has_calls = True
             content.append(_clean(block, turn, index))
-        elif isinstance(block, TextContent) and isinstance(block.text, str):
+        elif isinstance(block, TextContent | ThinkingContent) and _is_text(block):
             content.append(block)
         elif isinstance(block, str):
             content.append(TextContent(block))
@@ -89,16 +96,23 @@ def reason_of(error: BaseException) -> str:
 
 def _is_whole(block: object) -> bool:
     """Whether a block can be taken in as it is."""
-    if type(block) is TextContent:
-        return type(block.text) is str
+    if isinstance(block, TextContent | ThinkingContent):
+        return _is_text(block)
     return (
         type(block) is ToolCall
         and type(block.name) is str
         and block.name != ""
         and type(block.id) is str
         and block.id != ""
+        and (block.unread is None or type(block.unread) is str)
         and _is_plain(block.arguments)
     )
+
+
+def _is_text(block: TextContent | ThinkingContent) -> bool:
+    if type(block) is TextContent:
+        return type(block.text) is str
+    return type(block) is ThinkingContent and type(block.thinking) is str and type(block.signature) is str
 
 
 def _is_sound(usage: object) -> bool:
@@ -136,4 +150,4 @@ def _clean(block: ToolCall, turn: int, index: int) -> ToolCall:
     if _is_whole(block) and arguments is block.arguments:
         return block
     call_id = str(block.id) if block.id else f"call_{turn}_{index}"
-    return ToolCall(call_id, block.name, arguments)
+    return ToolCall(call_id, block.name, arguments, None if block.unread is None else str(block.unread))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, Message
+from sessiontree.models.pieces import Piece
 
 EmitEvent = Callable[[ModelEvent], None]
 
@@ -73,4 +74,23 @@ class WaitingModel(Protocol):
         ...
 
 
-Model = InstantModel | WaitingModel
+class StreamingModel(Protocol):
+    """A model that gives its reply in pieces; asked through the model gateway, which makes them one reply."""
+
+    name: str
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Yield the reply's pieces as they come; an async generator, or a coroutine that returns one.
+
+        What watchers see is told as the pieces come. If it fails half-way, the text so far is kept in the
+        journal with the failure and is no part of the conversation.
+
+        Raises:
+            ModelError: it failed; ``retryable`` says whether asking again may help.
+        """
+        ...
+
+
+GatewayModel = WaitingModel | StreamingModel
+"""What the model gateway asks."""
+Model = InstantModel | GatewayModel

@@ -42,7 +42,7 @@ def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
     """The model could not reply: the run stops short."""
     decision = Decision()
     if state.asking and stimulus.turn == state.turn:
-        decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason))
+        decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said))
         _rest(state, decision, "", f"the model failed: {stimulus.reason}")
     return decision
 

@@ -72,7 +72,7 @@ class Gateways:
         self.started += 1
         return GatewayTransport()
 
-    def _failed(self, reason: str) -> None:
+    def _failed(self, reason: str, said: str) -> None:
         self.failures.append(reason)
         self.has_failed.set()
 

@@ -1,0 +1,248 @@
+"""Reading the argument text of a call: JSON, and what providers really send in its place.
+
+Taken as well, and nothing else:
+
+- no text, or ``null``: no arguments;
+- raw control characters inside strings, trailing commas, strings in single quotes, unknown escapes (the
+  backslash stays), Python's ``True``, ``False`` and ``None``;
+- a code fence around the object, or the object spelled as a JSON string;
+- the same object twice, and empty ones beside it (some providers begin with ``{}``);
+- an end that is missing: open strings, lists and objects are closed, a key without its value is left out.
+
+Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN.
+Each character is looked at a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.schema.jsonform import MAX_DEPTH
+
+_SPACE = re.compile(r"[\s\ufeff]*")
+_FENCE = re.compile(r"```[A-Za-z0-9]*[ \t]*\n?")
+_WORD = re.compile(r"[^\s,:\[\]{}\"']+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLAIN = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
+_WORDS: Final[dict[str, JsonValue]] = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "null": None,
+    "None": None,
+}
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "'": "'", "\\": "\\", "/": "/"}
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_CUT_HEX = re.compile(r"[0-9a-fA-F]{0,3}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What an argument text says."""
+
+    values: dict[str, JsonValue]
+    closed: bool = False
+    """Whether the text ended too early: the last value may be a part of what was meant."""
+
+
+class _Unreadable(ValueError):
+    """The text is none of what is taken."""
+
+
+def read_arguments(text: str) -> Arguments | None:
+    """Return the arguments of a text, None where it is no object even with good will.
+
+    Contract: raises nothing. Time is linear in the text.
+    """
+    for _ in range(2):  # once more for an object that is spelled as a string
+        try:
+            found = _read(text)
+        except (_Unreadable, ValueError, RecursionError):
+            return None
+        if not isinstance(found, str):
+            return found
+        text = found
+    return None
+
+
+def _read(text: str) -> Arguments | str:
+    if _SPACE.fullmatch(text):
+        return Arguments({})
+    try:
+        value: Any = json.loads(text, strict=False, parse_float=_finite, parse_constant=_refuse)
+    except ValueError:
+        return _Reader(text).objects()
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return Arguments({})
+    if not isinstance(value, dict):
+        raise _Unreadable
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        _refuse_deep(value)
+    return Arguments(value)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _Unreadable(constant)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise _Unreadable(number)
+    return value
+
+
+def _refuse_deep(value: dict[str, JsonValue]) -> None:
+    """Refuse what is nested deeper than a tool could ever be given."""
+    level: list[dict[str, JsonValue] | list[JsonValue]] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise _Unreadable
+
+
+class _Reader:
+    """Reads one text from its beginning."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._closed = False
+
+    def objects(self) -> Arguments:
+        """Return the one object the text holds, however often it does."""
+        self._skip(_SPACE)
+        fenced = self._skip(_FENCE)
+        found: dict[str, JsonValue] = {}
+        said = "{}"
+        while self._next():
+            if fenced and self._skip(_FENCE):
+                continue
+            value = self._value(0)
+            if not isinstance(value, dict):
+                raise _Unreadable
+            words = dump_json(value)
+            if words in {"{}", said}:
+                continue
+            if said != "{}":
+                raise _Unreadable
+            found, said = value, words
+        return Arguments(found, self._closed)
+
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            return ""
+        self._at = match.end()
+        return match.group()
+
+    def _next(self) -> str:
+        """Return the next character that is no space, ``""`` at the end."""
+        self._skip(_SPACE)
+        return self._text[self._at : self._at + 1]
+
+    def _value(self, depth: int) -> JsonValue:
+        begins = self._next()
+        if depth >= MAX_DEPTH and begins in {"{", "["}:
+            raise _Unreadable
+        if begins == "{":
+            return self._object(depth)
+        if begins == "[":
+            return self._list(depth)
+        if begins in _PLAIN:
+            return self._string(begins)
+        word = self._skip(_WORD)
+        if word in _WORDS:
+            return _WORDS[word]
+        number = _NUMBER.fullmatch(word)
+        if number is None:
+            raise _Unreadable
+        return int(word) if number.group(1) is None and number.group(2) is None else _finite(word)
+
+    def _object(self, depth: int) -> dict[str, JsonValue]:
+        members: dict[str, JsonValue] = {}
+
+        def member() -> None:
+            begins = self._next()
+            if begins not in _PLAIN:
+                raise _Unreadable
+            key = self._string(begins)
+            if self._take(":") and self._next():
+                members[key] = self._value(depth + 1)
+            elif self._next():
+                raise _Unreadable
+            else:
+                self._closed = True
+
+        self._members("}", member)
+        return members
+
+    def _list(self, depth: int) -> list[JsonValue]:
+        items: list[JsonValue] = []
+        self._members("]", lambda: items.append(self._value(depth + 1)))
+        return items
+
+    def _members(self, end: str, read: Callable[[], None]) -> None:
+        """Read members up to an end, which may be missing; a comma may stand before it."""
+        self._at += 1
+        while not self._take(end):
+            if not self._next():
+                self._closed = True
+                return
+            read()
+            if not self._take(",") and self._next() not in {end, ""}:
+                raise _Unreadable
+
+    def _take(self, sign: str) -> bool:
+        if self._next() != sign:
+            return False
+        self._at += 1
+        return True
+
+    def _string(self, quote: str) -> str:
+        self._at += 1
+        parts: list[str] = []
+        while True:
+            parts.append(self._skip(_PLAIN[quote]))
+            sign = self._text[self._at : self._at + 1]
+            self._at += 1
+            if sign == "\\":
+                parts.append(self._escaped())
+                continue
+            self._closed = self._closed or not sign
+            return _joined("".join(parts))
+
+    def _escaped(self) -> str:
+        sign = self._text[self._at : self._at + 1]
+        self._at += 1
+        if sign != "u":
+            return _ESCAPES.get(sign, f"\\{sign}" if sign else "")
+        if digits := self._skip(_HEX):
+            return chr(int(digits, 16))
+        cut = _CUT_HEX.match(self._text, self._at)
+        if cut is None:
+            return "\\u"
+        self._at = cut.end()
+        return ""
+
+
+def _joined(text: str) -> str:
+    """Return a text with the two halves of each surrogate pair made one; lone halves stay."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

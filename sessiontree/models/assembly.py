@@ -1,0 +1,278 @@
+"""Assembling a streamed reply: pieces in the order they come, one message at the end.
+
+However a provider cuts the same reply into pieces, the message is the same. Source: seed 000, section 2.2.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+from sessiontree.contracts.cutting import cut_text
+from sessiontree.contracts.errors import ModelError
+from sessiontree.contracts.events import (
+    Done,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from sessiontree.contracts.jsonable import dump_json, to_json_value
+from sessiontree.contracts.messages import (
+    AssistantMessage,
+    ReplyContent,
+    StopReason,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+)
+from sessiontree.contracts.usage import NOTHING_USED, Usage
+from sessiontree.models.argument_text import Arguments, read_arguments
+from sessiontree.models.pieces import CallPiece, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.port import EmitEvent
+
+MAX_ARGUMENT_CHARS: Final = 4_000_000
+"""Longest argument text of one call."""
+MAX_REPLY_CHARS: Final = 16_000_000
+"""Longest reply: text, thoughts, argument texts, names and ids of calls together."""
+MAX_BLOCKS: Final = 4_096
+"""Most texts, thoughts and calls of one reply."""
+MAX_UNREAD_CHARS: Final = 8_000
+"""Most of an argument text that is kept where it is no object."""
+
+_CUT_SHORT = frozenset({"length", "error", "aborted"})
+_STOP_REASONS = frozenset(get_args(StopReason))
+
+
+@dataclass(slots=True)
+class _Text:
+    words: io.StringIO = field(default_factory=io.StringIO)
+
+
+@dataclass(slots=True)
+class _Thought:
+    words: io.StringIO = field(default_factory=io.StringIO)
+    signature: str = ""
+
+
+@dataclass(slots=True)
+class _Call:
+    place: int
+    """Index among the reply's blocks."""
+    words: io.StringIO = field(default_factory=io.StringIO)
+    id: str = ""
+    name: str = ""
+    has_ended: bool = False
+    found: Arguments | None = None
+    """What its argument text says, once it has ended."""
+    is_told: bool = False
+    """Whether its end was emitted; id and name stand then."""
+
+
+class Assembly:
+    """One reply in the making.
+
+    Args:
+        turn: The reply's turn; calls without an id of the provider's are named after it.
+        emit: Called with what watchers see of each piece.
+        max_argument_chars: Longest argument text of one call.
+        max_reply_chars: Longest reply.
+    """
+
+    def __init__(
+        self,
+        turn: int,
+        emit: EmitEvent,
+        *,
+        max_argument_chars: int = MAX_ARGUMENT_CHARS,
+        max_reply_chars: int = MAX_REPLY_CHARS,
+    ) -> None:
+        """Begin without a word."""
+        self._turn = turn
+        self._emit = emit
+        self._max_argument_chars = max_argument_chars
+        self._max_reply_chars = max_reply_chars
+        self._chars = 0
+        self._blocks: list[_Text | _Thought | _Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._last: _Call | None = None
+        self._usage = NOTHING_USED
+        self._stop: StopReason | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the reply is there."""
+        return bool(self._blocks)
+
+    @property
+    def text(self) -> str:
+        """All text so far, blocks joined by newlines."""
+        return "\n".join(block.words.getvalue() for block in self._blocks if isinstance(block, _Text))
+
+    def take(self, piece: Piece) -> None:
+        """Add a piece; time is linear in it.
+
+        Raises:
+            ModelError: it is no piece, goes on after its call's end, or the reply grows beyond a limit.
+        """
+        if isinstance(piece, str):
+            self._take_text(piece)
+        elif isinstance(piece, ThinkingPiece):
+            self._take_thought(piece)
+        elif isinstance(piece, CallPiece):
+            self._take_call(piece)
+        elif isinstance(piece, Usage):
+            self._usage = piece
+        elif isinstance(piece, StopPiece) and piece.reason in _STOP_REASONS:
+            self._stop = piece.reason
+        else:
+            raise ModelError(
+                f"a model streamed {piece!r:.200}; give text, Usage, CallPiece, ThinkingPiece or StopPiece"
+            )
+
+    def message(self) -> AssistantMessage:
+        """Return the whole reply, and emit its end.
+
+        A call whose arguments can't be read keeps their text and is refused later. So does one of a reply
+        that was cut short, where the arguments end in the middle: half a value must not be acted on.
+        """
+        reason = self._stop
+        if reason is None or reason in {"stop", "toolUse"}:
+            reason = "toolUse" if self._last is not None else "stop"
+        content = tuple([self._content(block, is_cut=reason in _CUT_SHORT) for block in self._blocks])
+        self._emit(Done(reason))
+        return AssistantMessage(content, reason, self._usage)
+
+    def _content(self, block: _Text | _Thought | _Call, *, is_cut: bool) -> ReplyContent:
+        if isinstance(block, _Text):
+            return TextContent(block.words.getvalue())
+        if isinstance(block, _Thought):
+            return ThinkingContent(block.words.getvalue(), block.signature)
+        if not block.has_ended:
+            self._end(block)
+        call = self._read(block, is_cut=is_cut)
+        self._tell(block, call)
+        return call
+
+    def _take_text(self, text: str) -> None:
+        if not text:
+            return
+        self._count(len(text))
+        last = self._blocks[-1] if self._blocks else None
+        if not isinstance(last, _Text):
+            last = _Text()
+            self._begin(last)
+        last.words.write(text)
+        self._emit(TextDelta(text))
+
+    def _take_thought(self, piece: ThinkingPiece) -> None:
+        text, signature = _words(piece.text), _words(piece.signature)
+        if not text and not signature:
+            return
+        self._count(len(text) + len(signature))
+        last = self._blocks[-1] if self._blocks else None
+        if not isinstance(last, _Thought) or (text and last.signature):
+            last = _Thought()
+            self._begin(last)
+        last.signature += signature
+        if text:
+            last.words.write(text)
+            self._emit(ThinkingDelta(text))
+
+    def _take_call(self, piece: CallPiece) -> None:
+        words = _argument_words(piece.arguments)
+        self._count(len(words) + len(_words(piece.id)) + len(_words(piece.name)))
+        call = self._call_of(piece)
+        if call is None:
+            call = _Call(len(self._blocks))
+            self._begin(call)
+            self._emit(ToolCallStart(call.place))
+        elif call.has_ended and words:
+            raise ModelError(f"a model went on with the call {call.id or call.place} after its end")
+        self._last = call
+        if piece.index is not None:
+            self._by_index[piece.index] = call
+        if piece.id:
+            self._by_id[piece.id] = call
+        if not call.is_told:
+            call.id = piece.id or call.id
+            call.name = call.name or piece.name
+        if words:
+            if call.words.tell() + len(words) > self._max_argument_chars:
+                raise ModelError(
+                    f"a model called {call.name or 'a tool'} with more than {self._max_argument_chars} "
+                    "characters of arguments"
+                )
+            call.words.write(words)
+            self._emit(ToolCallDelta(call.place, words))
+        if piece.ends and not call.has_ended:
+            self._end(call)
+            if call.name and call.found is not None and not call.found.closed:
+                self._tell(call, self._read(call, is_cut=False))
+
+    def _call_of(self, piece: CallPiece) -> _Call | None:
+        """Return the call a piece belongs to, None where it begins one."""
+        if piece.index is not None:
+            call = self._by_index.get(piece.index)
+            is_told_apart = True
+        elif piece.id:
+            call = self._by_id.get(piece.id, self._last)
+            is_told_apart = call is not None and call.id == piece.id
+        else:
+            call = self._last
+            is_told_apart = False
+        if call is None or (piece.id and call.id and piece.id != call.id):
+            return None
+        if piece.name and call.name:
+            is_same = is_told_apart and piece.name == call.name and not (call.has_ended and not piece.id)
+            return call if is_same else None
+        if call.has_ended and piece.name:
+            return None
+        return call
+
+    def _begin(self, block: _Text | _Thought | _Call) -> None:
+        if len(self._blocks) >= MAX_BLOCKS:
+            raise ModelError(f"a model's reply has more than {MAX_BLOCKS} blocks")
+        self._blocks.append(block)
+
+    def _count(self, chars: int) -> None:
+        self._chars += chars
+        if self._chars > self._max_reply_chars:
+            raise ModelError(f"a model's reply is longer than {self._max_reply_chars} characters")
+
+    def _end(self, call: _Call) -> None:
+        call.has_ended = True
+        call.found = read_arguments(call.words.getvalue())
+
+    def _read(self, call: _Call, *, is_cut: bool) -> ToolCall:
+        """Return an ended call; of a reply that was cut short none whose arguments end in the middle."""
+        call_id, found = call.id or f"call_{self._turn}_{call.place}", call.found
+        if found is None or (found.closed and is_cut):
+            return ToolCall(call_id, call.name, {}, cut_text(call.words.getvalue(), MAX_UNREAD_CHARS))
+        return ToolCall(call_id, call.name, found.values)
+
+    def _tell(self, call: _Call, read: ToolCall) -> None:
+        if not call.is_told:
+            call.is_told = True
+            self._emit(ToolCallEnd(call.place, read))
+
+
+def _words(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ModelError(f"a model streamed {type(text).__name__} where text belongs")
+    return text
+
+
+def _argument_words(arguments: Any) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    if not isinstance(arguments, Mapping):
+        raise ModelError(f"a model streamed arguments of {type(arguments).__name__}; give text or an object")
+    try:
+        return dump_json(to_json_value(arguments))
+    except RecursionError:
+        raise ModelError("a model streamed arguments nested too deeply") from None

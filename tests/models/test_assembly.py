@@ -1,0 +1,176 @@
+"""REL-P35: however a reply is cut into pieces, the same message comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.contracts.errors import ModelError
+from sessiontree.contracts.events import (
+    Done,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from sessiontree.contracts.messages import (
+    AssistantMessage,
+    StopReason,
+    TextContent,
+    ThinkingContent,
+    ToolCall,
+    message_from_wire,
+)
+from sessiontree.models.answers import checked
+from sessiontree.models.assembly import MAX_BLOCKS, MAX_UNREAD_CHARS, Assembly
+from sessiontree.models.pieces import CallPiece, Piece, StopPiece, ThinkingPiece
+from tests.models.streamed import TURN, Block, Call, assembled, in_turn, interleaved, meant, replies, stops
+
+PATIENCE_S = 30.0
+
+
+@given(replies(), stops, st.randoms(), st.booleans())
+def test_any_split_gives_the_same_message(
+    blocks: tuple[Block, ...], stop: StopReason | None, random: Random, counted: bool
+) -> None:
+    """Parts of any size, calls by turns, ids and names late, once or again; with the events of it."""
+    pieces = (interleaved if counted else in_turn)(blocks, stop, random)
+    message, events = assembled(pieces)
+    assert message == meant(blocks, stop)
+    assert checked(message, TURN) is message
+    assert message_from_wire(message.to_wire()) == message
+    texts = [event.delta for event in events if isinstance(event, TextDelta)]
+    assert "".join(texts) == "".join(block for block in blocks if isinstance(block, str))
+    thoughts = [event.delta for event in events if isinstance(event, ThinkingDelta)]
+    assert "".join(thoughts) == "".join(b.thinking for b in blocks if isinstance(b, ThinkingContent))
+    for place, block in enumerate(blocks):
+        if isinstance(block, Call):
+            mine = [event for event in events if getattr(event, "content_index", None) == place]
+            assert mine[0] == ToolCallStart(place)
+            deltas = [event.delta for event in mine if isinstance(event, ToolCallDelta)]
+            assert "".join(deltas) == block.words
+            assert [e for e in mine if isinstance(e, ToolCallEnd)] == [
+                ToolCallEnd(place, _call(message, place))
+            ]
+            assert mine[-1] == ToolCallEnd(place, _call(message, place))
+    assert events[-1] == Done(message.stop_reason)
+
+
+def _call(message: AssistantMessage, place: int) -> ToolCall:
+    block = message.content[place]
+    assert isinstance(block, ToolCall)
+    return block
+
+
+def test_the_seeds_example() -> None:
+    """Seed 000, section 2.2: text, then one call in three fragments."""
+    parts = ['{"file_', 'path": "/hom', 'e/user/main.ts"}']
+    pieces: list[Piece] = ["I'll read that", " file for you."]
+    pieces += [CallPiece(index=1, id="call_abc123", name="read"), *(CallPiece(part, 1) for part in parts)]
+    message, events = assembled(iter([*pieces, CallPiece(index=1, ends=True), StopPiece("toolUse")]))
+    call = ToolCall("call_abc123", "read", {"file_path": "/home/user/main.ts"})
+    assert message.content == (TextContent("I'll read that file for you."), call)
+    assert [event.to_wire() for event in events[2:]] == [
+        {"type": "toolcall_start", "contentIndex": 1},
+        *({"type": "toolcall_delta", "contentIndex": 1, "delta": part} for part in parts),
+        {"type": "toolcall_end", "contentIndex": 1, "toolCall": call.to_wire()},
+        {"type": "done", "stopReason": "toolUse"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [CallPiece({"a": 1}, name="read"), CallPiece({"a": 2}, name="read")],
+        [CallPiece({"a": 1}, 0, name="read", ends=True), CallPiece({"a": 2}, 0, name="read", ends=True)],
+        [CallPiece('{"a": 1}', 0, "x", "read"), CallPiece('{"a": 2}', 0, "y", "read")],
+        [CallPiece('{"a": 1}', id="x", name="read"), CallPiece('{"a": 2}', id="y", name="read")],
+        [CallPiece('{"a": 1}', 0, name="read"), CallPiece('{"a":', 1, name="read"), CallPiece(" 2}", 1)],
+        [CallPiece('{"a":', 0, name="read"), CallPiece('{"a": 2}', 1, name="read"), CallPiece(" 1}", 0)],
+    ],
+    ids=["no index", "one index for all", "told apart by id", "ids alone", "two indices", "by turns"],
+)
+def test_two_calls_are_two_calls(pieces: list[CallPiece]) -> None:
+    """However little a provider says to tell them apart."""
+    message, _ = assembled(iter(pieces))
+    assert [call.arguments for call in message.tool_calls] == [{"a": 1}, {"a": 2}]
+
+
+def test_a_call_cut_short_by_the_limit_of_a_reply_is_not_acted_on() -> None:
+    """Half a content must not be written; what came is kept, so that the model sees what it did."""
+    half = CallPiece('{"path": "a", "content": "half of', 0, "c1", "write", ends=True)
+    whole = CallPiece('{"path": "a"}', 1, "c2", "read", ends=True)
+    cut, events = assembled(iter([half, whole, StopPiece("length")]))
+    assert cut.tool_calls == (
+        ToolCall("c1", "write", {}, '{"path": "a", "content": "half of'),
+        ToolCall("c2", "read", {"path": "a"}),
+    )
+    assert [e.tool_call for e in events if isinstance(e, ToolCallEnd)] == [*reversed(cut.tool_calls)]
+    said, _ = assembled(iter([half]))
+    assert said.tool_calls == (ToolCall("c1", "write", {"path": "a", "content": "half of"}),)
+
+
+def test_unreadable_arguments_are_kept_to_a_bound() -> None:
+    """The call is there, its text is cut."""
+    message, _ = assembled(iter([CallPiece("x" * 100_000, name="read")]))
+    (call,) = message.tool_calls
+    assert call.unread is not None
+    assert len(call.unread) == MAX_UNREAD_CHARS
+
+
+@pytest.mark.parametrize(
+    ("piece", "words"),
+    [
+        (None, "streamed None"),
+        (5, "streamed 5"),
+        (b"x", "streamed b'x'"),
+        (StopPiece("tired"), "tired"),  # type: ignore[arg-type]
+        (ThinkingPiece(5), "int where text"),  # type: ignore[arg-type]
+        (CallPiece(5, name="read"), "arguments of int"),  # type: ignore[arg-type]
+        (CallPiece(id=5), "int where text"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_piece_is_refused(piece: Any, words: str) -> None:
+    """Typed, with what it was."""
+    with pytest.raises(ModelError, match=words):
+        assembled(iter([piece]))
+
+
+def test_a_call_that_goes_on_after_its_end_is_refused() -> None:
+    """Its arguments were read and told already."""
+    with pytest.raises(ModelError, match="after its end"):
+        assembled(iter([CallPiece("{}", 0, "c1", "read", ends=True), CallPiece("{}", 0)]))
+
+
+def test_a_reply_is_bounded() -> None:
+    """One argument text, the whole reply and the number of its blocks."""
+    small = Assembly(TURN, lambda event: None, max_argument_chars=10, max_reply_chars=20)
+    small.take(CallPiece("x" * 10, 0, name="read"))
+    with pytest.raises(ModelError, match="10 characters of arguments"):
+        small.take(CallPiece("x", 0))
+    with pytest.raises(ModelError, match="longer than 20"):
+        small.take("x" * 10)
+    many = Assembly(TURN, lambda event: None)
+    for index in range(MAX_BLOCKS):
+        many.take(CallPiece(index=index, name="read"))
+    with pytest.raises(ModelError, match="blocks"):
+        many.take("x")
+
+
+@pytest.mark.parametrize("part", ["x", '\\"'])
+async def test_many_small_fragments_cost_what_they_are_long(part: str) -> None:
+    """Each is O(its length): a hundred thousand of them are no trouble, joined anew each time they were."""
+
+    def assemble() -> AssistantMessage:
+        fragments = (CallPiece(part, 0) for _ in range(100_000))
+        return assembled(iter([CallPiece('{"a": "', 0, "c1", "write"), *fragments, CallPiece('"}', 0)]))[0]
+
+    async with asyncio.timeout(PATIENCE_S):
+        message = await asyncio.to_thread(assemble)
+    assert message.tool_calls[0].arguments == {"a": part.replace("\\", "") * 100_000}

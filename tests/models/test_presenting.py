@@ -1,0 +1,87 @@
+"""What a model is shown of a conversation that grows: paired, ids in form, at the cost of what is new."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessiontree.contracts.messages import AssistantMessage, Message, ToolResultMessage
+from sessiontree.models.call_ids import GRAMMARS
+from sessiontree.models.pairing import NO_REPAIRS, Repairs, paired
+from sessiontree.models.presenting import Presented
+from tests.models.foreign import is_paired, messages, reply, result, turns, user
+
+providers = pytest.mark.parametrize("provider", [None, "mistral", "anthropic"])
+
+
+def grown(provider: str | None, parts: list[list[Message]]) -> Presented:
+    """Return a conversation that came in these parts."""
+    told = Presented(GRAMMARS[provider] if provider else None)
+    for part in parts:
+        told.take(len(told), part)
+    return told
+
+
+def call_ids(conversation: list[Message]) -> list[str]:
+    """Return the ids of all calls, in order."""
+    return [call.id for m in conversation if isinstance(m, AssistantMessage) for call in m.tool_calls]
+
+
+@providers
+@given(parts=st.lists(messages(), max_size=5))
+def test_in_parts_or_as_a_whole_the_model_is_shown_the_same(
+    provider: str | None, parts: list[list[Message]]
+) -> None:
+    """Whatever came from wherever: repaired over the parts' borders, single ids, nothing given is changed."""
+    whole = [message for part in parts for message in part]
+    told = grown(provider, parts)
+    assert told.shown == grown(provider, [whole]).shown
+    assert is_paired(told.shown)
+    assert len(told) == len(whole)
+    if provider is None:
+        assert told.shown == list(paired(whole)[0])
+    else:
+        assert len(set(call_ids(told.shown))) == len(call_ids(told.shown))
+
+
+@providers
+@given(conversation=turns(), data=st.data())
+def test_turn_by_turn_only_what_is_new_is_looked_at(
+    provider: str | None, conversation: list[list[Message]], data: st.DataObject
+) -> None:
+    """The beginning keeps its very objects; a turn asked again shows the same; a reply's ids lead back."""
+    told = Presented(GRAMMARS[provider] if provider else None)
+    for turn in conversation:
+        before = list(told.shown)
+        assert told.take(len(told), turn) is NO_REPAIRS
+        assert all(old is new for old, new in zip(before, told.shown, strict=False))
+        own = [call.id for m in turn if isinstance(m, AssistantMessage) for call in m.tool_calls]
+        shown = call_ids(told.shown[len(before) :])
+        assert [call.id for call in told.own(reply(*shown)).tool_calls] == own
+    after = list(told.shown)
+    base = data.draw(st.integers(0, len(conversation)))
+    told.take(
+        sum(map(len, conversation[:base])), [message for turn in conversation[base:] for message in turn]
+    )
+    assert told.shown == after
+
+
+def test_a_result_that_comes_late_takes_the_place_of_the_made_up_one() -> None:
+    """The one case in which what was shown before is shown differently; told as counts of the whole."""
+    told = Presented(GRAMMARS["mistral"])
+    assert told.take(0, [reply("call_1_0"), user("and?")]) == Repairs(missing=1)
+    assert told.take(2, [result("call_1_0", "at last"), user("so?")]) == Repairs(moved=1)
+    (shown,) = [message for message in told.shown if isinstance(message, ToolResultMessage)]
+    assert shown.text == "at last"
+    assert [shown.tool_call_id] == call_ids(told.shown)
+    assert told.take(4, [user("well")]) is NO_REPAIRS
+
+
+def test_without_a_rule_ids_pass_untouched() -> None:
+    """Also repeated ones, and the messages are the very objects."""
+    conversation: list[Message] = [user("go"), reply("x"), result("x"), reply("x"), result("x")]
+    told = grown(None, [conversation])
+    assert all(old is new for old, new in zip(conversation, told.shown, strict=True))
+    answer = reply("x", "é")
+    assert told.own(answer) is answer
