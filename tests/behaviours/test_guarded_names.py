@@ -1,0 +1,33 @@
+"""A guard that looks at one parameter by its name is not passed by another spelling."""
+
+from __future__ import annotations
+
+from sessiontree import Block, Hook, HookContext, ScriptedModel, call
+from sessiontree.contracts.hooks import CalledTool, HookAnswer
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import results
+
+NAMES = ("path", "file_path", "filePath")
+SECRET = "the-inside-of-it"
+
+
+class Guard(Hook):
+    """Keeps one file from being read; knows one name of the parameter."""
+
+    def before_tool_call(self, call: CalledTool, ctx: HookContext) -> HookAnswer:
+        return Block("that file is private") if call.params.get("path") == "private.txt" else None
+
+
+async def test_no_spelling_gets_past_a_guard(open_tree: Opener) -> None:
+    """REL-L40: other spellings are names before anybody looks; two at once reach neither guard nor tool."""
+    (open_tree.workspace / "private.txt").write_text(SECRET)
+    (open_tree.workspace / "public.txt").write_text("for all")
+    private = [call("read", **{name: "private.txt"}) for name in NAMES]
+    twice = [call("read", **{name: "private.txt", "path": "public.txt"}) for name in NAMES[1:]]
+    model = ScriptedModel({"main": [*private, *twice, call("read", filePath="public.txt"), "done"]})
+    async with open_tree(model, hooks=[Guard()]) as tree:
+        assert await tree.main.send("go") == "done"
+        told = [message.text for message in results(tree, "main")]
+    assert [("private" in text, SECRET in text) for text in told[:3]] == [(True, False)] * 3
+    assert [SECRET in text or "for all" in text for text in told[3:5]] == [False, False]
+    assert "for all" in told[5]
