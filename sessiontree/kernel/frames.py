@@ -122,6 +122,8 @@ class AskModel:
     messages: tuple[Message, ...]
     prompt: ModelPrompt | None
     """Given with ``base`` 0."""
+    unseen: bool = False
+    """Whether nobody is shown the reply while it is made: hooks have the first look at it."""
 
 
 @dataclass(frozen=True, slots=True)

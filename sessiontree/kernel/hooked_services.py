@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from sessiontree.contracts.context import SessionRights
-from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied
 from sessiontree.contracts.hook_sessions import Spawning, Words
 from sessiontree.contracts.hooks import HookContext
 from sessiontree.contracts.ports import Channel, SpawnRequest
@@ -58,7 +58,10 @@ class HookedChannel:
 
         Raises:
             PermissionDenied: a hook forbids it, or a guard failed.
+            ExecutionError: there is nothing in it.
         """
+        if not isinstance(text, str) or not text.strip():
+            raise ExecutionError(f"say something: {text!r} is no text with something in it")
         kept = await self._words.sending(Words(text, "channel"), self._context)
         for fault in kept.faults:
             self._blame(ON_CHANNEL, fault)
@@ -88,10 +91,12 @@ class HookedSessions:
         Raises:
             SpawnRefused: a hook forbids it, or a guard failed; else as the supervisor says.
         """
-        asked = Spawning(request.kind, request.task, request.label, request.agent, "model")
-        ruling = await self._hooks.spawning(asked, self._context)
-        for fault in ruling.faults:
-            self._blame(key, fault)
-        worded = replace(request, task=ruling.task, label=ruling.label)
-        link = self._link
-        return await link.services().spawn(link.grant, worded, key, ruling.block)
+        link, forbidden = self._link, None
+        if isinstance(request.task, str) and isinstance(request.label, str | None):  # else it is refused
+            asked = Spawning(request.kind, request.task, request.label, request.agent, "model")
+            ruling = await self._hooks.spawning(asked, self._context)
+            for fault in ruling.faults:
+                self._blame(key, fault)
+            request = replace(request, task=ruling.task, label=ruling.label)
+            forbidden = ruling.block
+        return await link.services().spawn(link.grant, request, key, forbidden)

@@ -43,6 +43,7 @@ class ScreenedRunner(SessionRunner):
         """Rebuild the session from its facts and say that it is adopted."""
         super().__init__(adopt, dispatcher, questioner, watch, report, now_ms)
         self._words = chain.words
+        questioner.unseen = chain.words.screens
         self._context = context_of(adopt)
         self._lines = watch
         self._held: deque[tuple[str, Stimulus]] = deque()

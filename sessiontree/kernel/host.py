@@ -263,6 +263,5 @@ class HostCore:
         if watch is None or equipment.hooks is None:
             self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
             return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms)
-        watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, equipment.hooks)
         self._watch = watch
         return HookedRunner(adopt, dispatcher, questioner, watch, put, now_ms, equipment.hooks)

@@ -31,6 +31,8 @@ class Questioner:
         """Bind the tools the session holds, in its model's dialect, and the model if it runs here."""
         self.instant = instant
         self.prompt = prompt
+        self.unseen = False
+        """Whether replies are shown to nobody while they are made."""
         entries = [entry for entry in table if entry.name in held]
         self.cards = tuple(ToolCard(entry.name, entry.tool.description) for entry in entries)
         self._specs = tuple(
@@ -76,7 +78,8 @@ class Questioner:
         prompt = None
         if base == 0:
             prompt = ModelPrompt(state.system_prompt or "", self._specs, state.spec.result_schema)
-        return AskModel(state.turn, base, tuple([shown(each) for each in state.transcript[base:]]), prompt)
+        messages = tuple([shown(each) for each in state.transcript[base:]])
+        return AskModel(state.turn, base, messages, prompt, self.unseen)
 
     def _grown(self, transcript: list[Message]) -> list[Message]:
         """Return the conversation as a model may see it; only what is new is looked at."""

@@ -159,6 +159,8 @@ class SpawnBooks:
         """Whether nothing forbids a spawn; read after it was refused, when the books still show why."""
         if self.config is None or asked.parent not in self.live or asked.parent in self.stopping:
             return False
+        if asked.forbidden is not None:
+            return False
         numbers = [] if asked.ttl_s is None else [asked.ttl_s]
         if asked.budget is not None:
             numbers += [value for value in dict(asked.budget).values() if value is not None]
