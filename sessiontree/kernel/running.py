@@ -6,7 +6,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ class Running:
 
 
 Abandoned = Callable[[Running, ImmediateOutcome], None]
+Run = Callable[[ExecuteCall], Awaitable[ImmediateOutcome | None]]
 
 
 class RunningCalls:
@@ -73,12 +74,18 @@ class RunningCalls:
         self._claimed.add(key)
         return True
 
+    async def unless_skipped(self, execute: ExecuteCall, run: Run) -> ImmediateOutcome | None:
+        """Run a call in a task of its own; None where it was told to stop before the task began."""
+        return await run(execute) if execute.key in self._claimed else None
+
     def cancel(self, key: str) -> bool:
-        """Ask a call to stop; False where it does not run."""
+        """Ask a call to stop; False where it does not run, and then it does not begin any more."""
         running = self._running.get(key)
         if running is not None:
             running.unwanted = True
             self._cancel(running)
+        else:
+            self._claimed.discard(key)
         return running is not None
 
     def cancel_all(self) -> None:
