@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import jsonschema_rs
 
+from sessiontree.contracts.cutting import whole
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.schema.keywords import Schema
@@ -78,7 +79,7 @@ class Checker:
 def shown(value: JsonValue) -> str:
     """Return the beginning of a value's JSON text."""
     text = dump_readable(value)
-    return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"
+    return text if len(text) <= MAX_VALUE_CHARS else text[: whole(text, MAX_VALUE_CHARS - 1)] + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +118,4 @@ def _entries(fault: _Fault) -> list[_Entry]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
+    return text if len(text) <= MAX_MESSAGE_CHARS else text[: whole(text, MAX_MESSAGE_CHARS - 1)] + "…"

@@ -9,6 +9,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.cutting import cut_line, cut_text, whole
+from sessiontree.schema.checker import MAX_VALUE_CHARS, shown
+from sessiontree_tools.hunk import MAX_LINE_CHARS, unified_diff
+from sessiontree_tools.replacing import Replacement
 
 Cut = Callable[[str, int], str]
 
@@ -148,3 +151,59 @@ def test_line_of_windows_loses_both_its_ends() -> None:
 def test_first_line_that_says_something(text: str, limit: int, line: str) -> None:
     """One line, within the limit, the mark counted."""
     assert cut_line(text, limit) == line
+
+
+LINES = st.lists(st.sampled_from([each for each in GRAPHEMES if not each.isspace()]), min_size=1, max_size=40)
+
+
+def line_keeps_its_promises(cut: Cut) -> None:
+    """Within the limit with its mark, between two graphemes, and cut again it stays."""
+
+    @settings(max_examples=300, database=None, derandomize=True, phases=[Phase.generate])
+    @given(LINES, st.integers(1, 60))
+    def check(graphemes: list[str], limit: int) -> None:
+        text = "".join(graphemes)
+        line = cut(text, limit)
+        assert len(line) <= limit
+        assert cut(line, limit) == line
+        assert (line == text) == (len(text) <= limit)
+        if line != text:
+            assert line.endswith("…")
+            assert line[:-1] in {"".join(graphemes[:end]) for end in range(len(graphemes))}
+
+    check()
+
+
+def line_cut_anywhere(text: str, limit: int) -> str:
+    """Bug: counts code points alone."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def line_and_mark(text: str, limit: int) -> str:
+    """Bug: the mark stands beside the limit."""
+    return text if len(text) <= limit else text[: whole(text, limit)] + "…"
+
+
+def test_a_line_keeps_its_promises() -> None:
+    """REL-P36, for what is shown in one line."""
+    line_keeps_its_promises(cut_line)
+
+
+@pytest.mark.parametrize("bug", [line_cut_anywhere, line_and_mark])
+def test_planted_line_is_found(bug: Cut) -> None:
+    """Each bug breaks a promise."""
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        line_keeps_its_promises(bug)
+
+
+@pytest.mark.parametrize("grapheme", ["👩\u200d👩\u200d👧", "e\u0301", "🇺🇦"])
+def test_what_is_quoted_is_cut_between_characters_too(grapheme: str) -> None:
+    """A value in an error, and a line of a difference, at every place a cut may fall in."""
+    for before in range(len(grapheme) + 1):
+        text = "x" * (MAX_VALUE_CHARS - 2 - before) + grapheme * 5 + "y" * MAX_VALUE_CHARS
+        assert shown(text).removesuffix("…").rstrip("x" + grapheme) == '"'
+        assert len(shown(text).strip('"x…')) % len(grapheme) == 0
+        line = "x" * (MAX_LINE_CHARS - before) + grapheme * 5
+        changed = unified_diff("a", Replacement(f"{line}\n", 0, len(line), "z", tolerant=False))
+        cut = changed.splitlines()[3].removeprefix("-").removesuffix("…")
+        assert cut in {"x" * (MAX_LINE_CHARS - before) + grapheme * count for count in range(5)}

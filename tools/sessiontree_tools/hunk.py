@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sessiontree.contracts.cutting import whole
 from sessiontree_tools.replacing import Replacement
 
 CONTEXT_LINES = 3
@@ -47,7 +48,9 @@ def _marked(mark: str, lines: list[str]) -> list[str]:
     marked: list[str] = []
     for line in lines:
         body = line.removesuffix("\n")
-        marked.append(mark + (body if len(body) <= MAX_LINE_CHARS else body[:MAX_LINE_CHARS] + "…"))
+        marked.append(
+            mark + (body if len(body) <= MAX_LINE_CHARS else body[: whole(body, MAX_LINE_CHARS)] + "…")
+        )
         if body == line:
             marked.append(NO_NEWLINE)
     return marked
