@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from sessiontree.contracts.jsonable import dump_json, quote
+from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
@@ -68,6 +69,7 @@ def recorded(kind: str, version: int = 1) -> Callable[[C], C]:
     def register(cls: C) -> C:
         if kind in _SHAPES:
             raise ValueError(f"two classes are recorded as {kind!r}")
+        quickly_made(cls)
         _SHAPES[kind] = _Shape(cls, version)
         _KIND_OF[cls] = kind
         return cls

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue, dump_json, quote
+from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.usage import NOTHING_USED, Usage
 
 StopReason: TypeAlias = Literal["stop", "toolUse", "length", "error", "aborted"]
 Origin: TypeAlias = Literal["user", "parent", "child", "notice"]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class TextContent:
     """A block of text."""
@@ -56,6 +58,7 @@ class ThinkingContent:
         return f'{{"type":"thinking","thinking":{quote(self.thinking)}{signature}}}'
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """One call the model asks for; ``id`` is the provider's and may repeat within a conversation."""
@@ -111,6 +114,7 @@ class UserMessage:
         return _object(self.to_json())
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
     """One reply of the model: text, thoughts and tool calls in the order the model gave them."""
@@ -145,6 +149,7 @@ class AssistantMessage:
         return _object(self.to_json())
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ToolResultMessage:
     """The one result of one tool call; ``details`` is journaled and shown, never sent to a model."""

@@ -15,6 +15,7 @@ from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.usage import Usage
@@ -53,6 +54,7 @@ class Artifact:
         return cls(wire["kind"], wire["description"], wire.get("path"), wire.get("uri"), wire.get("data"))
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What a tool returns.

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import AssistantMessage, Origin, ToolResultMessage
 from sessiontree.contracts.results import Artifact
 
@@ -55,6 +56,7 @@ class Incoming:
     origin: Origin
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """The model replied to a turn."""
@@ -107,6 +109,7 @@ class CallRejected:
     schema: Mapping[str, JsonValue]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class CallFinished:
     """A call has its result, whether it ran or was stopped before."""

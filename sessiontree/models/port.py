@@ -9,6 +9,7 @@ from typing import Protocol
 from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import AssistantMessage, Message
 from sessiontree.models.pieces import Piece
 
@@ -25,6 +26,7 @@ class ToolSpec:
     """JSON Schema of an object."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One turn's question."""

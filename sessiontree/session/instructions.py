@@ -8,11 +8,13 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_facts import CallIntended
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class PrepareCall:
     """Check a call; answer with CallPrepared, CallRejected or CallFinished.
@@ -27,6 +29,7 @@ class PrepareCall:
     """Tools given up by the model, or None: always answer."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ExecuteCall:
     """Run a checked call; answer with CallFinished. ``digest`` is empty for calls nobody had to allow.
@@ -49,6 +52,7 @@ class AbortCalls:
     reason: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class CallModel:
     """Ask the model; the state's transcript is the prompt."""
