@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from sessiontree.contracts.capabilities import SHELL as SHELL
     from sessiontree.contracts.capabilities import WEB as WEB
     from sessiontree.contracts.capabilities import WRITER as WRITER
+    from sessiontree.contracts.client_tool import ClientTool as ClientTool
     from sessiontree.contracts.context import ToolContext as ToolContext
     from sessiontree.contracts.decorator import tool as tool
     from sessiontree.contracts.errors import ApprovalClosed as ApprovalClosed
+    from sessiontree.contracts.errors import ClientAnswerRefused as ClientAnswerRefused
+    from sessiontree.contracts.errors import ClientCallClosed as ClientCallClosed
     from sessiontree.contracts.errors import ConfigError as ConfigError
     from sessiontree.contracts.errors import EmbedderMismatch as EmbedderMismatch
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
@@ -97,9 +100,10 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import image_result as image_result
     from sessiontree.contracts.results import image_result_from_file as image_result_from_file
     from sessiontree.contracts.results import json_result as json_result
+    from sessiontree.contracts.retry import Retry as Retry
+    from sessiontree.contracts.schema_tool import schema_tool as schema_tool
     from sessiontree.contracts.tiers import PermissionTier as PermissionTier
     from sessiontree.contracts.tool import RawTool as RawTool
-    from sessiontree.contracts.retry import Retry as Retry
     from sessiontree.contracts.tool import Tool as Tool
     from sessiontree.contracts.usage import Usage as Usage
     from sessiontree.handle import SessionHandle as SessionHandle
@@ -107,22 +111,20 @@ if TYPE_CHECKING:
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.trim import Trim as Trim
     from sessiontree.memory.settings import HashingSettings as HashingSettings
-    from sessiontree.contracts.retry import Retry as Retry
-    from sessiontree.contracts.schema_tool import schema_tool as schema_tool
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
     from sessiontree.memory.settings import MiniLMSettings as MiniLMSettings
     from sessiontree.models.answers import call as call
-    from sessiontree.models.port import ModelRequest as ModelRequest
-    from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
     from sessiontree.models.pieces import CallPiece as CallPiece
     from sessiontree.models.pieces import StopPiece as StopPiece
     from sessiontree.models.pieces import ThinkingPiece as ThinkingPiece
+    from sessiontree.models.port import ModelRequest as ModelRequest
+    from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
+    from sessiontree.models.streaming import StreamFunctionModel as StreamFunctionModel
     from sessiontree.outbound.settings import WebSettings as WebSettings
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
-    from sessiontree.models.streaming import StreamFunctionModel as StreamFunctionModel
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.policy.slips import PolicyWarning as PolicyWarning
     from sessiontree.runtime import Runtime as Runtime
@@ -148,10 +150,13 @@ _ROOMS = {
         "WEB",
         "WRITER",
     ),
+    "contracts.client_tool": ("ClientTool",),
     "contracts.context": ("ToolContext",),
     "contracts.decorator": ("tool",),
     "contracts.errors": (
         "ApprovalClosed",
+        "ClientAnswerRefused",
+        "ClientCallClosed",
         "ConfigError",
         "EmbedderMismatch",
         "ExecutionError",
@@ -210,28 +215,27 @@ _ROOMS = {
         "image_result_from_file",
         "json_result",
     ),
+    "contracts.retry": ("Retry",),
+    "contracts.schema_tool": ("schema_tool",),
     "contracts.tiers": ("PermissionTier",),
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.usage": ("Usage",),
-    "contracts.retry": ("Retry",),
     "handle": ("SessionHandle",),
     "hooks.metadata": ("AddMetadata",),
     "hooks.redact": ("Redact",),
     "hooks.trim": ("Trim",),
     "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
+    "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),
     "models.port": ("ModelRequest",),
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel"),
+    "models.streaming": ("StreamFunctionModel",),
     "outbound.settings": ("WebSettings",),
     "policy.settings": ("PolicyConfig", "ToolPolicy"),
     "policy.slips": ("PolicyWarning",),
     "runtime": ("Runtime",),
-    "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),
     "schema.guardrails": ("SchemaWarning",),
     "schema.mcp": ("to_mcp",),
-    "models.streaming": ("StreamFunctionModel",),
-    "contracts.retry": ("Retry",),
-    "contracts.schema_tool": ("schema_tool",),
     "session_tree": ("SessionTree",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

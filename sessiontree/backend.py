@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+    from sessiontree.contracts.client_call import ClientAnswer, ClientCall
     from sessiontree.contracts.jsonable import JsonValue
     from sessiontree.contracts.kinds import SessionStatus
     from sessiontree.contracts.ports import SessionReport
@@ -62,6 +63,10 @@ class OwnerPort(Protocol):
         """Note that a hook failed in the creating program; durable when this returns."""
         ...
 
+    async def answer(self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str) -> None:
+        """Answer a call of a client tool."""
+        ...
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
         ...
@@ -88,6 +93,10 @@ class OwnerPort(Protocol):
 
     def pending(self, tree_id: str) -> list[ApprovalRequest]:
         """Return the requests that wait for a person, oldest first."""
+        ...
+
+    def client_calls(self, tree_id: str) -> list[ClientCall]:
+        """Return the calls that wait for the creating program, in the order they were handed over."""
         ...
 
     def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
+from sessiontree.client_calls import ClientCalls
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError, words_of
-from sessiontree.kernel.tidings import Decided, Shown, Tiding
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
 
 READ_WAIT_S = 20.0
 
@@ -86,6 +88,10 @@ class ApprovalDesk:
         if tasks:
             await asyncio.wait(tasks)
 
+    def client_calls(self, table: ToolTable) -> ClientCalls:
+        """Return the calls that wait for the program, of the tools in a table."""
+        return ClientCalls(self._backend, self._tree_id, table)
+
     def pending(self) -> list[PendingApproval]:
         """Return the requests that wait for a person, oldest first."""
         return [PendingApproval(request, self) for request in self._backend.owner.pending(self._tree_id)]
@@ -111,7 +117,7 @@ class ApprovalDesk:
             self._show(tiding.request)
         elif isinstance(tiding, Decided):
             self._take_off(tiding.request_id)
-        else:
+        elif isinstance(tiding, Said):
             await self._say(tiding.channel, tiding.text)
 
     def _take_off(self, request_id: str) -> None:

@@ -20,6 +20,7 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.plugins import PluginSettings
 from sessiontree.contracts.tool import Tool
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.following import facts_after
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.policing import policy_in
 from sessiontree.memory.settings import MemorySettings
@@ -49,15 +50,13 @@ from sessiontree.runtime import BackendName, Runtime, late
 
 if TYPE_CHECKING:
     from sessiontree.backend import Backend
+    from sessiontree.client_calls import ClientCalls
     from sessiontree.desk import ApprovalDesk, Approvals
     from sessiontree.handle import SessionHandle
     from sessiontree.hook_desk import HookDesk
     from sessiontree.journal.record import Record
     from sessiontree.kernel.progress import ProgressReader
     from sessiontree.tree.receipt import ReceiptLine
-
-READ_AT_ONCE = 512
-READ_WAIT_S = 20.0
 
 
 class SessionTree:
@@ -352,24 +351,18 @@ class SessionTree:
         """Requests that wait for a person."""
         return self._open().approvals
 
-    async def events(self, *, after: int = 0) -> AsyncIterator[Record]:
-        """Yield the tree's durable facts in order, then wait for more; ends when Main has ended.
+    @property
+    def client_calls(self) -> ClientCalls:
+        """Calls of client tools that wait for the program."""
+        return self._open().client_calls(self._table)
+
+    def events(self, *, after: int = 0) -> AsyncIterator[Record]:
+        """Iterate over the tree's durable facts in order, then wait for more; ends when Main has ended.
 
         Args:
             after: Number of the last fact known already.
         """
-        owner = self._backend.owner
-        over = owner.is_over(self.tree_id)
-        while True:
-            if over:
-                await owner.result(self.tree_id, "main")  # its last facts are durable then
-            records = await owner.read(self.tree_id, after, READ_AT_ONCE, 0.0 if over else READ_WAIT_S)
-            for record in records:
-                after = record.seq
-                over = over or record.ends("main")
-                yield record
-            if over and not records:
-                return
+        return facts_after(self._backend.owner, self.tree_id, after)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
         """Return a reader of what is not journaled: deltas, calls beginning and ending, progress of tools."""

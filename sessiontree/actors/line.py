@@ -22,7 +22,7 @@ MOST_DEATHS = 25
 """How often in a row Ray may say that the supervisor will not be started again before it is believed."""
 IN_ORDER = frozenset({"send", "call", "spawn"})
 """What a program may begin several of without waiting, and means in that order."""
-AGAIN = frozenset({"send", "call", "decide", "create", "resume"})
+AGAIN = frozenset({"send", "call", "decide", "answer", "create", "resume"})
 """What takes a last argument that says it may have been taken before."""
 WAITING = frozenset({"result", "read", "tidings", "progress"})
 """What does nothing but wait: given up here, it is given up there."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from sessiontree.actors.line import Line
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.client_call import ClientAnswer, ClientCall
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.ports import SessionReport
@@ -66,6 +67,10 @@ class RemoteOwner:
         """Note that a hook failed in the creating program; durable when this returns."""
         await self._line.ask("hook_failed", tree_id, session, hook, point, reason, plain=True)
 
+    async def answer(self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str) -> None:
+        """Answer a call of a client tool."""
+        await self._line.ask("answer", tree_id, client_id, answer, answer_id, plain=True)
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
         records: list[Record] = await self._line.ask("read", tree_id, after_seq, max_n, wait_s)
@@ -100,6 +105,11 @@ class RemoteOwner:
         """Return the requests that wait for a person, oldest first."""
         requests: list[ApprovalRequest] = self._line.ask_now("pending", tree_id)
         return requests
+
+    def client_calls(self, tree_id: str) -> list[ClientCall]:
+        """Return the calls that wait for the creating program, in the order they were handed over."""
+        calls: list[ClientCall] = self._line.ask_now("client_calls", tree_id)
+        return calls
 
     def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
         """Return every session of a tree and how it stands."""

@@ -19,6 +19,8 @@ survives pickling between processes; the text comes from ``__str__``.
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
     ├─ ApprovalClosed             the request was already decided, expired or cancelled
+    ├─ ClientCallClosed           the call is not the program's to answer, or no more
+    ├─ ClientAnswerRefused        an answer that can't be a call's result; the call stays open
     ├─ JournalError               the record of a tree cannot be used
     │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
     │  └─ JournalTooNew             written by a later release
@@ -31,160 +33,17 @@ survives pickling between processes; the text comes from ``__str__``.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from sessiontree.contracts.tiers import PermissionTier
-
-
-def words_of(error: BaseException) -> str:
-    """Return an exception's name and text, whoever wrote it; one whose text can't be had is named alone."""
-    name = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - what is to be told must not fail in turn
-        return name
-    return f"{name}: {text}"
-
-
-class SessionTreeError(Exception):
-    """Root of every error this library raises on purpose."""
-
-
-class ToolError(SessionTreeError):
-    """A tool call failed in a way the model should read about.
-
-    Args:
-        message: What was tried and why it failed.
-    """
-
-    code: ClassVar[str] = "tool_error"
-    status: ClassVar[int] = 500
-
-    def __init__(self, message: str) -> None:
-        """Keep the message."""
-        super().__init__(message)
-        self.message = message
-
-    def __str__(self) -> str:
-        """Return the message alone."""
-        return self.message
-
-
-class ValidationError(ToolError):
-    """The arguments do not fit the tool's schema; costs one of three attempts.
-
-    Args:
-        message: What is wrong with the value.
-        field: JSON pointer of the failing field, or None when the whole object fails.
-    """
-
-    code: ClassVar[str] = "validation_error"
-    status: ClassVar[int] = 400
-
-    def __init__(self, message: str, field: str | None = None) -> None:
-        """Keep message and field."""
-        SessionTreeError.__init__(self, message, field)
-        self.message = message
-        self.field = field
-
-
-class ExecutionError(ToolError):
-    """The tool ran and failed, for instance because a file is missing.
-
-    Args:
-        message: What was tried and why it failed.
-        retryable: Whether the same call may succeed a little later. It is made again where the call changes
-            nothing and its tool declares a :class:`~sessiontree.contracts.retry.Retry`.
-    """
-
-    code: ClassVar[str] = "execution_error"
-
-
-    retryable: bool = False
-
-    def __init__(self, message: str, retryable: bool = False) -> None:
-        """Keep message and retryability."""
-        SessionTreeError.__init__(self, message, retryable)
-        self.message = message
-        self.retryable = retryable
-class ConfinementUnavailable(ExecutionError):
-    """A command can't be confined on this machine, so it was not run.
-
-    Args:
-        missing: Which piece is missing, and what was found instead.
-        remedy: What to install or allow.
-    """
-
-    code: ClassVar[str] = "confinement_unavailable"
-
-    def __init__(self, missing: str, remedy: str) -> None:
-        """Keep both."""
-        SessionTreeError.__init__(self, missing, remedy)
-        self.missing = missing
-        self.remedy = remedy
-        self.message = f"commands can't be confined here, so none is run: {missing}; {remedy}"
-
-
-class ImageRefused(ExecutionError):
-    """An image can't be shown to a model: too large, of an unknown format, damaged.
-
-    Args:
-        image: Which one.
-        reason: What is wrong with it, and which limit it breaks.
-    """
-
-    code: ClassVar[str] = "image_refused"
-
-    def __init__(self, image: str, reason: str) -> None:
-        """Keep both."""
-        SessionTreeError.__init__(self, image, reason)
-        self.image = image
-        self.reason = reason
-        self.message = f"can't show {image}: {reason}"
-
-
-class PermissionDenied(ToolError):
-    """The session may not do this. Never retried.
-
-    Args:
-        tier: The tier the call needed.
-        reason: Why it was refused, and who refused it.
-    """
-
-    code: ClassVar[str] = "permission_denied"
-    status: ClassVar[int] = 403
-
-    def __init__(self, tier: PermissionTier, reason: str) -> None:
-        """Keep tier and reason."""
-        SessionTreeError.__init__(self, tier, reason)
-        self.tier = tier
-        self.reason = reason
-        self.message = reason
-
-    def __str__(self) -> str:
-        """Name the tier and the reason."""
-        return f"permission denied ({self.tier.label}): {self.reason}"
-
-
-class Timeout(ToolError):
-    """The deadline of a tool call passed.
-
-    Args:
-        elapsed: Seconds the call had run.
-    """
-
-    code: ClassVar[str] = "timeout"
-    status: ClassVar[int] = 504
-
-    def __init__(self, elapsed: float) -> None:
-        """Keep the elapsed seconds."""
-        SessionTreeError.__init__(self, elapsed)
-        self.elapsed = elapsed
-        self.message = f"timed out after {elapsed:g} s"
-
-
-ToolInputError = ValidationError
-ToolAuthorizationError = PermissionDenied
+from sessiontree.contracts.tool_errors import ConfinementUnavailable as ConfinementUnavailable
+from sessiontree.contracts.tool_errors import ExecutionError as ExecutionError
+from sessiontree.contracts.tool_errors import ImageRefused as ImageRefused
+from sessiontree.contracts.tool_errors import PermissionDenied as PermissionDenied
+from sessiontree.contracts.tool_errors import SessionTreeError as SessionTreeError
+from sessiontree.contracts.tool_errors import Timeout as Timeout
+from sessiontree.contracts.tool_errors import ToolAuthorizationError as ToolAuthorizationError
+from sessiontree.contracts.tool_errors import ToolError as ToolError
+from sessiontree.contracts.tool_errors import ToolInputError as ToolInputError
+from sessiontree.contracts.tool_errors import ValidationError as ValidationError
+from sessiontree.contracts.tool_errors import words_of as words_of
 
 
 class ModelError(SessionTreeError):
@@ -282,6 +141,47 @@ class ApprovalClosed(SessionTreeError):
     def __str__(self) -> str:
         """Say that the answer came too late."""
         return f"approval {self.request_id} is already {self.state}; the answer changes nothing"
+
+
+class ClientCallClosed(SessionTreeError):
+    """A call of the program's own tool waits for no answer: it has one, was cancelled, or never was.
+
+    Args:
+        call_id: The call.
+        state: How it ended, such as ``ok``, ``error``, ``timeout``, ``aborted`` or ``cancelled``.
+    """
+
+    def __init__(self, call_id: str, state: str) -> None:
+        """Keep call and state."""
+        super().__init__(call_id, state)
+        self.call_id = call_id
+        self.state = state
+
+    def __str__(self) -> str:
+        """Say that the answer changes nothing."""
+        return f"client call {self.call_id} is {self.state}; the answer changes nothing"
+
+
+class ClientAnswerRefused(SessionTreeError):
+    """An answer to a call of the program's own tool can't be its result; the call still waits for one.
+
+    Args:
+        call_id: The call.
+        reason: What is wrong with the answer, and what would be accepted.
+        field: JSON pointer of the failing field, or None when the whole answer fails.
+    """
+
+    def __init__(self, call_id: str, reason: str, field: str | None = None) -> None:
+        """Keep call, reason and field."""
+        super().__init__(call_id, reason, field)
+        self.call_id = call_id
+        self.reason = reason
+        self.field = field
+
+    def __str__(self) -> str:
+        """Name the call, the place and the reason."""
+        where = f" at {self.field}" if self.field else ""
+        return f"the answer to client call {self.call_id} is refused{where}: {self.reason}; answer it again"
 
 
 class JournalError(SessionTreeError):

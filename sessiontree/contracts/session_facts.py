@@ -128,6 +128,20 @@ class ApprovalSettled:
     reason: str
 
 
+@recorded("call_delegated")
+@dataclass(frozen=True, slots=True)
+class CallDelegated:
+    """A call is the creating program's to answer, by this id."""
+
+    key: str
+    client_id: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    at_ms: int
+    expires_at_ms: int
+    """Unanswered then, it has timed out."""
+
+
 @recorded("call_parked")
 @dataclass(frozen=True, slots=True)
 class CallParked:
@@ -269,6 +283,7 @@ SessionFact: TypeAlias = (
     | CallIntended
     | ApprovalWanted
     | ApprovalSettled
+    | CallDelegated
     | CallParked
     | ArgumentsRejected
     | CallResolved

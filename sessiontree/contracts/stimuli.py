@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.making import quickly_made
@@ -73,9 +74,9 @@ class ModelFailed:
     at_ms: int
     turn: int
     reason: str
-
     said: str = ""
     """The text of its reply so far, where it failed half-way."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallPrepared:
@@ -119,6 +120,32 @@ class CallFinished:
     outcome: Outcome
     message: ToolResultMessage
     artifacts: tuple[Artifact, ...] = ()
+    answer_id: str = ""
+    """Of the program's answer it was made from; empty = of none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelegated:
+    """A call that may run is the creating program's to answer."""
+
+    at_ms: int
+    key: str
+    client_id: str
+    """Fresh; names it to the program."""
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAnswered:
+    """The creating program answered a call; nothing of it is journaled before the session has taken it."""
+
+    at_ms: int
+    client_id: str
+    answer_id: str
+    """Names this answer, so that whoever gave it hears what became of it."""
+    answer: ClientAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +256,8 @@ Stimulus: TypeAlias = (
     | CallPrepared
     | CallRejected
     | CallFinished
+    | CallDelegated
+    | ClientAnswered
     | HookFailed
     | IntentsCommitted
     | ApprovalAnswered

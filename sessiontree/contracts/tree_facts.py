@@ -161,6 +161,30 @@ class ToolAlwaysAllowed:
     """Shapes of the commands it is about; None = every call."""
 
 
+@recorded("client_call_opened")
+@dataclass(frozen=True, slots=True)
+class ClientCallOpened:
+    """A session's call waits for the creating program."""
+
+    client_id: str
+    session: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    expires_at_ms: int
+
+
+@recorded("client_call_closed")
+@dataclass(frozen=True, slots=True)
+class ClientCallClosed:
+    """It waits no more."""
+
+    client_id: str
+    how: str
+    """The call's outcome, or ``cancelled`` where its session stopped or ended."""
+    answer_id: str
+    """Of the answer that was taken; empty where none was."""
+
+
 @recorded("posted")
 @dataclass(frozen=True, slots=True)
 class Posted:
@@ -250,6 +274,8 @@ TreeFact: TypeAlias = (
     | ApprovalDecided
     | DigestDenied
     | ToolAlwaysAllowed
+    | ClientCallOpened
+    | ClientCallClosed
     | Posted
     | PostsTaken
     | UsageCharged

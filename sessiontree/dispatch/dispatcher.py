@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from sessiontree.contracts.cancelling import is_cancelled
+from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.displays import SHOWN_CHARS, short_progress
 from sessiontree.contracts.envelopes import blocked_message, error_message
-from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import (
     ExecutionError,
     PermissionDenied,
@@ -40,11 +42,11 @@ from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
 
-
-class Dispatcher:
 MAX_UNREAD_SHOWN = 400
 """Most characters of an unreadable argument text that its refusal shows."""
 
+
+class Dispatcher:
     """Prepares and runs the calls of one adopted session."""
 
     def __init__(
@@ -65,6 +67,8 @@ MAX_UNREAD_SHOWN = 400
         self._policy = policy
         self._owned = frozenset() if policy.standing.is_owner else table.for_owners
         self._held = held - self._owned
+        self.client_tools = table.for_client
+        """Names of the tools whose calls are never executed here: the creating program answers them."""
         self._rights = rights
         self._tool_timeout_s = tool_timeout_s
         self._now_ms = now_ms
@@ -77,12 +81,12 @@ MAX_UNREAD_SHOWN = 400
         entry = self._table.get(call.name)
         if entry is None or entry.name not in self._held:
             return self._unknown(key, call, entry)
+        if call.unread is not None:
+            return _unread(key, entry, call.unread)
         try:
             params, arguments = entry.compiled.validate(call.arguments)
         except ValidationError as error:
             digest = _digest_of_invalid(entry.name, call.arguments)
-        if call.unread is not None:
-            return _unread(key, entry, call.unread)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
         return self._judge(key, call.id, entry, params, arguments)
 
@@ -159,6 +163,39 @@ MAX_UNREAD_SHOWN = 400
             return ImmediateOutcome(key, "blocked", message)
         return prepared
 
+    def altered(self, prepared: PreparedCall, digest: str) -> ImmediateOutcome | None:
+        """Return the outcome of a call that is not the one that was approved or intended; None if it is."""
+        name = prepared.entry.name
+        if not digest or digest == digest_of(name, prepared.arguments, self._place):
+            return None
+        reason = "its arguments are not the ones that were allowed"
+        message = blocked_message(prepared.provider_id, name, reason, self._now_ms())
+        return ImmediateOutcome(prepared.key, "blocked", message)
+
+    def answered(self, key: str, call_id: str, tool: str, answer: ClientAnswer) -> ImmediateOutcome:
+        """Return the outcome of a call that the creating program answered; its images are not looked at yet.
+
+        Raises:
+            ValidationError: the answer does not fit what the tool says of its results.
+            ExecutionError: it has parts that can't be kept.
+        """
+        result = answer.result
+        if result is None:
+            return self._error(key, call_id, tool, ExecutionError(answer.failure), "error")
+        entry = self._table.get(tool)
+        if entry is not None and entry.answers is not None:
+            entry.answers.validate(result.output)
+        message = result_message(call_id, tool, result, self._now_ms(), max_chars=self._max_chars)
+        return ImmediateOutcome(key, "ok", message, result.artifacts)
+
+    async def fitted(self, outcome: ImmediateOutcome, tier: int) -> ImmediateOutcome:
+        """Return an outcome whose images a model can be shown."""
+        if len(outcome.message.content) == 1:
+            return outcome
+        harmless = tier == PermissionTier.READ_ONLY
+        message = await self._pictures.fit(outcome.message, max_chars=self._max_chars, harmless=harmless)
+        return replace(outcome, message=message)
+
     async def execute(
         self, prepared: PreparedCall, call_id: str, digest: str, signals: CallSignals
     ) -> ImmediateOutcome:
@@ -175,10 +212,9 @@ MAX_UNREAD_SHOWN = 400
         ``CancelledError`` of something it waited for either.
         """
         tool = prepared.entry.tool
-        if digest and digest != digest_of(tool.name, prepared.arguments, self._place):
-            reason = "its arguments are not the ones that were allowed"
-            message = blocked_message(prepared.provider_id, tool.name, reason, self._now_ms())
-            return ImmediateOutcome(prepared.key, "blocked", message)
+        altered = self.altered(prepared, digest)
+        if altered is not None:
+            return altered
         started = time.monotonic()
         try:
             result = await tool.execute(prepared.params, ToolContext(self._rights, call_id, signals))
@@ -261,12 +297,6 @@ MAX_UNREAD_SHOWN = 400
         return ImmediateOutcome(key, outcome, error_message(call_id, tool, error, self._now_ms()))
 
 
-def _digest_of_invalid(tool: str, arguments: Any) -> str:
-    try:
-        value = to_json_value(arguments)
-    except RecursionError:
-        value = "nested too deeply"
-    return digest_of(tool, {"arguments": value})
 def _unread(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     """Refuse a call whose arguments are no object: it says what is required, as a call without any would."""
     words, field = "", None
@@ -279,3 +309,9 @@ def _unread(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
 
 
+def _digest_of_invalid(tool: str, arguments: Any) -> str:
+    try:
+        value = to_json_value(arguments)
+    except RecursionError:
+        value = "nested too deeply"
+    return digest_of(tool, {"arguments": value})

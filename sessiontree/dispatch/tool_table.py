@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sessiontree.contracts.client_tool import ClientTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
@@ -13,6 +14,7 @@ from sessiontree.contracts.tool import Tool, check_tool
 from sessiontree.policy.names import folded
 from sessiontree.policy.row import CatalogRow, row_of
 from sessiontree.schema.compiled import CompiledTool, compile_tool
+from sessiontree.schema.result import ResultSchema, compile_result, result_schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class ToolEntry:
     tool: Tool[Any]
     compiled: CompiledTool
     row: CatalogRow
+    answers: ResultSchema | None = None
+    """What the creating program's answers must fit; None = anything, or the program runs no call of it."""
 
     @property
     def name(self) -> str:
@@ -48,7 +52,7 @@ class ToolTable:
         for tool in tools:
             check_tool(tool)
             row = row_of(tool, plugin=self._plugins.get(tool.name, ""))
-            entry = ToolEntry(tool, compile_tool(tool), row)
+            entry = ToolEntry(tool, compile_tool(tool), row, _answers_of(tool))
             for spelling in (tool.name, *tool.aliases):
                 self._claim(spelling, entry)
             self._by_name[tool.name] = entry
@@ -78,6 +82,11 @@ class ToolTable:
         return frozenset(entry.name for entry in self if ToolFlag.OWNER_ONLY in entry.row.flags)
 
     @property
+    def for_client(self) -> frozenset[str]:
+        """Names of the tools whose calls the creating program answers."""
+        return frozenset(entry.name for entry in self if isinstance(entry.tool, ClientTool))
+
+    @property
     def plugins(self) -> Mapping[str, str]:
         """Name of a tool to the plugin that brings it along."""
         return self._plugins
@@ -90,6 +99,16 @@ class ToolTable:
         """Return which of the named tools a session of a kind may hold."""
         entries = (self._by_name.get(name) for name in names)
         return frozenset(entry.name for entry in entries if entry is not None and kind in entry.tool.kinds)
+
+
+def _answers_of(tool: Tool[Any]) -> ResultSchema | None:
+    if not isinstance(tool, ClientTool) or tool.result_type is None:
+        return None
+    wanted = tool.result_type
+    try:
+        return compile_result(wanted if isinstance(wanted, Mapping) else result_schema_of(wanted))
+    except ConfigError as error:
+        raise ConfigError(f"tool {tool.name!r}: {error}") from error
 
 
 def _where(tool: Tool[Any]) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid, TreeFact
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    ApprovalWaiting,
+    ChannelSaid,
+    ClientCallOpened,
+    SessionEnded,
+    TreeFact,
+)
 
 LATER_S = 0.05
 """How long a desk may go on showing what was decided elsewhere."""
@@ -40,9 +47,12 @@ class Bell:
         if isinstance(fact, ApprovalDecided) and fact.request_id in self._shown:
             self._shown.remove(fact.request_id)
             return True
-        said = isinstance(fact, ChannelSaid)
-        self._is_urgent = self._is_urgent or said
-        return said
+        is_last = (
+            isinstance(fact, SessionEnded) and fact.session == "main"
+        )  # who reads on learns that it is over
+        told = is_last or isinstance(fact, ChannelSaid | ClientCallOpened)
+        self._is_urgent = self._is_urgent or told
+        return told
 
     def ring(self, seq: int) -> None:
         """Wake everybody, soon: facts up to a number are durable.

@@ -12,6 +12,7 @@ from sessiontree.contracts.errors import SessionClosed, SessionTreeError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import SessionResult
+from sessiontree.kernel.answering import refuse_answers, settle_answer
 from sessiontree.kernel.frames import AskModel, MeterTurn, Proceed, Reask
 from sessiontree.kernel.gateway import Asker
 from sessiontree.kernel.memory_words import ended_of
@@ -37,6 +38,7 @@ class Carrier:
             session_todo.AwaitCommit: self._await_commit,
             session_todo.AnswerCall: self._answer_call,
             session_todo.AnswerMessages: self._answer_messages,
+            session_todo.SettleAnswer: settle_answer,
             session_todo.WakeAt: self._wake_session,
             AskModel: self._ask_model,
             MeterTurn: self._meter,
@@ -147,6 +149,7 @@ class Carrier:
         if seat is not None:
             seat.over = True
             self._around.scheduler.vacate(seat, force=instruction.force)
+            refuse_answers(seat)
         self._around.gateway.forget(self._keeper.config.tree_id, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
             self._around.memory.ended(ended_of(self._keeper.config, self._around.clock.now_ms()))

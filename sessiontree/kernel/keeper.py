@@ -80,7 +80,7 @@ class TreeKeeper:
         self.news = asyncio.Event()
         """Set whenever facts became durable; who waits clears it first."""
         self.bell = Bell(name for name, request in state.requests.items() if request.how == "show")
-        self._settling: Waiters[None] = Waiters()
+        self.settling: Waiters[None] = Waiters()
         self._settled = 0
         self._around = around
         self._order = InOrder(self._fail)
@@ -122,9 +122,8 @@ class TreeKeeper:
         """
         self.check_open()
         self._settled += 1
-        key = str(self._settled)
-        done = self._settling.wait(key)
-        self._order.after(None, partial(self._settling.settle, key, None))
+        done = self.settling.wait(key := str(self._settled))
+        self._order.after(None, partial(self.settling.settle, key, None))
         await done
 
     def check_open(self) -> None:
@@ -257,7 +256,7 @@ class TreeKeeper:
             self._around.scheduler.vacate(seat, force=True)
             self._around.gateway.forget(self.config.tree_id, seat.session)
         self.seats.clear()
-        for waiters in (self.replies, self.calls, self.results, self._settling):
+        for waiters in (self.replies, self.calls, self.results, self.settling):
             waiters.fail_all(self.failure)
         self.news.set()
         self.bell.close()

@@ -13,6 +13,7 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.client_call import ClientAnswer, ClientCall
 from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import ApprovalClosed, ConfigError
 from sessiontree.contracts.jsonable import JsonValue
@@ -25,6 +26,8 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.record import Record
 from sessiontree.kernel.again import call_in, reply_in
+from sessiontree.kernel.answering import answer as bring_answer
+from sessiontree.kernel.answering import waiting_in
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.reports import ActorRow, report_of
 from sessiontree.kernel.supervisor import SupervisorCore
@@ -164,6 +167,19 @@ class Owner:
         failed = tree_stimuli.HookFailedOutside(now_ms, session, hook, point, reason)
         await self._supervisor.tree(tree_id).settle(failed, f"hook:{session}")
 
+    async def answer(
+        self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str, again: bool = False
+    ) -> None:
+        """Answer a call of a client tool; ``again`` as in :meth:`send`.
+
+        Raises:
+            ClientCallClosed: it waits for no answer, or not in this tree.
+            ClientAnswerRefused: the answer can't be its result; it still waits.
+        """
+        now_ms = self._supervisor.clock.now_ms()
+        keeper = self._supervisor.tree(tree_id)
+        await bring_answer(keeper, client_id, answer, answer_id, now_ms, again=again)
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
         return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)
@@ -227,6 +243,10 @@ class Owner:
         state = self._supervisor.tree(tree_id).state
         requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
         return [request for request in requests if request is not None]
+
+    def client_calls(self, tree_id: str) -> list[ClientCall]:
+        """Return the calls that wait for the creating program, in the order they were handed over."""
+        return waiting_in(self._supervisor.tree(tree_id))
 
     def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
         """Return a request that waits for a person, None where it does not or no more."""

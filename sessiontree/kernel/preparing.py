@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
+from sessiontree.session.state import CallState
 
 
 def stimulus_of(prepared: PreparedCall | RejectedCall | ImmediateOutcome, at_ms: int) -> Stimulus:
@@ -31,3 +34,18 @@ def stimulus_of(prepared: PreparedCall | RejectedCall | ImmediateOutcome, at_ms:
             prepared.schema,
         )
     return CallFinished(at_ms, prepared.key, prepared.outcome, prepared.message)
+
+
+def finished(outcome: ImmediateOutcome, answer_id: str) -> Stimulus:
+    """Return the stimulus that tells a session the result of its call, and which answer it was made of."""
+    message = outcome.message
+    return CallFinished(
+        message.timestamp, outcome.key, outcome.outcome, message, outcome.artifacts, answer_id
+    )
+
+
+def skipped(call: CallState, reason: str, at_ms: int) -> Stimulus:
+    """Return the stimulus that tells a session that its call was not begun."""
+    error = ExecutionError(f"skipped before it began: {reason}")
+    message = error_message(call.call.id, call.tool or call.call.name, error, at_ms)
+    return CallFinished(at_ms, call.key, "skipped", message)

@@ -14,8 +14,7 @@ from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.envelopes import error_message
-from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.usage import Usage
@@ -23,8 +22,9 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
 from sessiontree.kernel.consulting import consult
+from sessiontree.kernel.delegation import Delegation
 from sessiontree.kernel.frames import Adopt, HostInstruction, MeterTurn, Outcome
-from sessiontree.kernel.preparing import stimulus_of
+from sessiontree.kernel.preparing import finished, skipped, stimulus_of
 from sessiontree.kernel.questions import Questioner
 from sessiontree.kernel.replay import session_of
 from sessiontree.kernel.running import Running, RunningCalls
@@ -32,7 +32,7 @@ from sessiontree.kernel.watching import CallWatch
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import call_id_of
 from sessiontree.session.decide import react
-from sessiontree.session.turns import rests
+from sessiontree.session.turns import standing
 
 FACTS_PER_REPORT = 256
 REPORT_AFTER_S = 0.2
@@ -72,6 +72,7 @@ class SessionRunner:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._facts: list[Packed] = []
         self._out: list[HostInstruction] = []
+        self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self._finished)
         self._taken = 0
         self._told_taken = 0
         self._told_idle = False
@@ -84,6 +85,7 @@ class SessionRunner:
             todo.PrepareCall: self._prepare,
             todo.ExecuteCall: self._execute,
             todo.AbortCalls: self._abort,
+            todo.TakeAnswer: self._take_answer,
             todo.CallModel: self._call_model,
             todo.RunApprover: self._run_approver,
         }
@@ -276,7 +278,10 @@ class SessionRunner:
         self._due.append((f"call:{key}", stimulus_of(prepared, self._now_ms())))
 
     def _execute(self, instruction: todo.ExecuteCall) -> None:
-        if self._running.claim(instruction.key):
+        if instruction.tool in self._delegation.tools:
+            prepared = self._prepared.pop(instruction.key, None)
+            self._delegation.hand_over(instruction, prepared, self.state.calls[instruction.key])
+        elif self._running.claim(instruction.key):
             self._to_run.append(instruction)
 
     def _abort(self, instruction: todo.AbortCalls) -> None:
@@ -287,15 +292,17 @@ class SessionRunner:
                 self._skip(key, instruction.reason)
 
     def _skip(self, key: str, reason: str) -> None:
-        call = self.state.calls[key]
-        at_ms = self._now_ms()
-        error = ExecutionError(f"skipped before it began: {reason}")
-        message = error_message(call.call.id, call.tool or call.call.name, error, at_ms)
         self._prepared.pop(key, None)
-        self._due.append((f"call:{key}", stimuli.CallFinished(at_ms, key, "skipped", message)))
+        self._due.append((f"call:{key}", skipped(self.state.calls[key], reason, self._now_ms())))
 
     def _launch(self, execute: todo.ExecuteCall) -> None:
-        self._do_beside(self._run_task(execute))
+        self._do_beside(self._run_task(self._running.unless_skipped(execute, self._run)))
+
+    def _take_answer(self, take: todo.TakeAnswer) -> None:
+        call = self.state.calls[take.key]
+        made = self._delegation.made_of(take, call)
+        if made is not None:
+            self._do_beside(self._run_task(self._delegation.fitted(made, call)))
 
     def _do_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside the driver; only when it is over can the session be idle."""
@@ -309,9 +316,9 @@ class SessionRunner:
         if self._driver is None:
             self._flush()
 
-    async def _run_task(self, execute: todo.ExecuteCall) -> None:
+    async def _run_task(self, run: Coroutine[Any, Any, ImmediateOutcome | None]) -> None:
         try:
-            outcome = await self._run(execute)
+            outcome = await run
         except Exception as error:  # noqa: BLE001 - whatever fails here ends this session alone, as a typed outcome
             self._crashed(error)
             return
@@ -341,9 +348,7 @@ class SessionRunner:
         self.start()
 
     def _finished(self, outcome: ImmediateOutcome) -> None:
-        stimulus = stimuli.CallFinished(
-            outcome.message.timestamp, outcome.key, outcome.outcome, outcome.message, outcome.artifacts
-        )
+        stimulus = finished(outcome, self._delegation.answer_to(outcome.key))
         self._due.append((f"call:{outcome.key}", stimulus))
 
     def _run_approver(self, instruction: todo.RunApprover) -> None:
@@ -360,12 +365,6 @@ class SessionRunner:
         self._running.cancel_all()
         reason = words_of(error)
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
-
-    def _standing(self) -> tuple[HostInstruction, ...]:
-        """Return what is to be carried out: of last words the newest alone, and not if it was taken back."""
-        words = [each for each in self._out if isinstance(each, todo.OfferResult)]
-        newest = words[-1] if words and rests(self.state) else None
-        return tuple(each for each in self._out if each is newest or not isinstance(each, todo.OfferResult))
 
     def _flush(self) -> None:
         """Report what is new; also that the session has become idle."""
@@ -387,7 +386,7 @@ class SessionRunner:
             self.epoch,
             self._taken,
             tuple(self._facts),
-            self._standing(),
+            standing(self._out, self.state),
             idle,
             spent,
             None,

@@ -309,6 +309,8 @@ class Scheduler:
         seat.taken = 0
         self._grants.issue(seat, seat.kind)
         adopt = seat.keeper.adoption(seat)
+        if seat.recovered and seat.answers:
+            seat.bring_again()
         seat.idle = False
         seat.recovered = False
         seat.link = link

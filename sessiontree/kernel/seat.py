@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.session_facts import CallIntended
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.stimuli import ClientAnswered, Stimulus
 
 if TYPE_CHECKING:
     from sessiontree.kernel.keeper import TreeKeeper
@@ -57,11 +57,22 @@ class Seat:
     """Whether the next adoption must do again what is owed."""
     asked: dict[str, CallIntended] = field(default_factory=dict)
     """Intents by open request, to be made durable with its approval while a host embodies the session."""
+    answers: dict[str, ClientAnswered] = field(default_factory=dict)
+    """The program's answers that the session has not settled, by their ids."""
     losses: int = 0
     """Hosts lost in a row since it last got anything done."""
     misfit_until: float = float("-inf")
     """Hosts started by then can't embody it: they were confined too early."""
     over: bool = False
+
+    def bring_again(self) -> None:
+        """Let the next host hear the answers that a lost one had heard and not settled."""
+        coming = {
+            each.stimulus.answer_id for each in self.waiting if isinstance(each.stimulus, ClientAnswered)
+        }
+        for answer_id, answered in self.answers.items():
+            if answer_id not in coming:
+                self.waiting.append(Input(f"answer:{answered.client_id}", answered))
 
     @property
     def restful(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a desk acts on, read from the facts of a tree: requests to show, requests decided, messages to say."""
+"""What a program acts on, read from the facts of a tree: requests to show or decided, messages, its calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid
+from sessiontree.contracts.client_call import ClientCall
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting, ChannelSaid, ClientCallOpened
 from sessiontree.journal.record import Record
 from sessiontree.kernel.replay import fact_of
 from sessiontree.tree.receipt import request_of
@@ -36,11 +37,18 @@ class Said:
     text: str
 
 
-Tiding: TypeAlias = Shown | Decided | Said
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call waits for the program."""
+
+    call: ClientCall
+
+
+Tiding: TypeAlias = Shown | Decided | Said | Called
 
 
 def tidings_in(records: Iterable[Record], state: TreeState) -> list[Tiding]:
-    """Return what of a tree's facts concerns a desk, in their order; a request decided since is not shown."""
+    """Return what of a tree's facts concerns a desk, in their order; what waits no more is not told."""
     tidings: list[Tiding] = []
     for record in records:
         fact: Any = fact_of(record.text)
@@ -52,4 +60,7 @@ def tidings_in(records: Iterable[Record], state: TreeState) -> list[Tiding]:
             tidings.append(Decided(fact.request_id))
         elif isinstance(fact, ChannelSaid):
             tidings.append(Said(fact.channel, fact.text))
+        elif isinstance(fact, ClientCallOpened) and fact.client_id in state.client_calls:
+            call = ClientCall(fact.client_id, fact.session, fact.tool, fact.arguments, fact.expires_at_ms)
+            tidings.append(Called(call))
     return tidings

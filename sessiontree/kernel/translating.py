@@ -43,6 +43,23 @@ def _precedent(seat: Seat, instruction: session_todo.AskApproval) -> Precedent |
     return precedent_of(instruction.arguments, member, program_finder(os.path.realpath(config.workspace)))
 
 
+def _delegated(seat: Seat, instruction: session_todo.DelegateCall, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ClientCallDelegated(
+        at_ms,
+        seat.session,
+        instruction.client_id,
+        instruction.tool,
+        instruction.arguments,
+        instruction.expires_at_ms,
+    )
+
+
+def _withdrawn(seat: Seat, instruction: session_todo.WithdrawCall, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ClientCallWithdrawn(
+        at_ms, seat.session, instruction.client_id, instruction.how, instruction.answer_id
+    )
+
+
 def _returned(seat: Seat, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:
     return tree_stimuli.ApproverReturned(
         at_ms, seat.session, instruction.request_id, instruction.answer, instruction.reason
@@ -63,6 +80,8 @@ def _troubled(seat: Seat, instruction: session_todo.ReportTrouble, at_ms: int) -
 TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
     session_todo.OfferResult: _offered,
     session_todo.AskApproval: _asked,
+    session_todo.DelegateCall: _delegated,
+    session_todo.WithdrawCall: _withdrawn,
     session_todo.ReturnAnswer: _returned,
     session_todo.ReportTrouble: _troubled,
 }

@@ -6,6 +6,7 @@ import hashlib
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.client_tool import DELEGATED
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.envelopes import error_message, pending_message, unknown_message
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
@@ -209,7 +210,17 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     if call is not None:
         name = stimulus.message.tool_name
         resets = name if name in state.ledger and _proves_valid(state, call, stimulus) else None
-        resolve(decision, call, stimulus.outcome, stimulus.message, stimulus.artifacts, resets)
+        resolve(
+            decision,
+            call,
+            stimulus.outcome,
+            stimulus.message,
+            stimulus.artifacts,
+            resets,
+            answer_id=stimulus.answer_id,
+        )
+    if stimulus.answer_id:
+        decision.instructions.append(todo.SettleAnswer(stimulus.answer_id, taken=call is not None))
     return decision
 
 
@@ -227,9 +238,13 @@ def resolve(
     message: ToolResultMessage,
     artifacts: tuple[Artifact, ...] = (),
     resets: str | None = None,
+    *,
+    answer_id: str = "",
 ) -> None:
     """Give a call its result: in the transcript, to the program that asked, or late as a notice."""
     decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
+    if call.phase == "delegated":
+        decision.instructions.append(todo.WithdrawCall(call.client_id, outcome, answer_id))
     if call.outside:
         decision.instructions.append(todo.AnswerCall(call.call.id, outcome, message))
     elif call.parked:
@@ -306,14 +321,20 @@ def intend(decision: Decision, call: CallState) -> None:
 
 
 def park(call: CallState, at_ms: int) -> facts.CallParked:
-    """Let the model go on while a call waits for its approval."""
-    text = "waiting for an approval; go on with other work, the outcome will be told"
-    message = pending_message(call.call.id, call.tool, text, call.request_id, at_ms)
+    """Let the model go on while a call waits for its approval, or for the program's answer."""
+    if call.phase == "delegated":
+        text, name = DELEGATED, call.client_id
+    else:
+        text, name = (
+            "waiting for an approval; go on with other work, the outcome will be told",
+            call.request_id,
+        )
+    message = pending_message(call.call.id, call.tool, text, name, at_ms)
     return facts.CallParked(call.key, message)
 
 
-def abort_asking(decision: Decision, call: CallState, reason: str, at_ms: int) -> None:
-    """End a call that only waits for an approval."""
+def abort_waiting(decision: Decision, call: CallState, reason: str, at_ms: int) -> None:
+    """End a call that only waits for somebody."""
     message = error_message(call.call.id, call.tool, ExecutionError(reason), at_ms)
     resolve(decision, call, "aborted", message)
 
@@ -334,6 +355,8 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
         decision.instructions.append(
             todo.AskApproval(call.request_id, call.key, call.tool, call.arguments, call.digest, call.tier)
         )
+    elif call.phase == "delegated":
+        decision.instructions.append(todo.WakeAt(call.expires_at_ms))
     elif call.repeatable and not overtaken:
         decision.instructions.append(_execute(state, call))
     else:

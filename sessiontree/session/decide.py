@@ -14,7 +14,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.messages import TextContent, ToolCall, UserMessage
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.session import calls, turns
+from sessiontree.session import calls, delegating, turns
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.evolve import evolve
@@ -92,9 +92,12 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     if steer and not state.asking:
         own = [state.calls[key] for key in state.reply_keys if key in state.calls]
         waiting = [call for call in own if not call.parked and call.phase == "asking"]
-        running = [call.key for call in own if not call.parked and call.phase != "asking"]
+        running = [call.key for call in own if not call.parked and call.phase not in turns.WAITS]
         # Parked at once: an approval that comes while running calls still stop delays the next turn no more.
         decision.facts.extend(calls.park(call, stimulus.at_ms) for call in waiting)
+        for call in own:
+            if call.phase == "delegated" and not call.parked:
+                calls.abort_waiting(decision, call, "a new message came in", stimulus.at_ms)
         if running:
             decision.instructions.append(todo.AbortCalls(tuple(running), "a new message came in"))
     return decision
@@ -169,8 +172,8 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
     decision.facts.append(facts.Stopping(stimulus.reason, stimulus.status))
     running = []
     for call in state.calls.values():
-        if call.phase in {"asking", "held", "approved"}:
-            calls.abort_asking(decision, call, f"the session stops: {stimulus.reason}", stimulus.at_ms)
+        if call.phase in {"asking", "held", "approved", "delegated"}:
+            calls.abort_waiting(decision, call, f"the session stops: {stimulus.reason}", stimulus.at_ms)
         else:
             running.append(call.key)
     if running:
@@ -183,8 +186,8 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
 
 
 def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
-    """Time alone decides nothing; what has become due is found by ``advance``."""
-    return Decision()
+    """Answers that are overdue come no more; what else has become due is found by ``advance``."""
+    return delegating.expire(state, stimulus.at_ms)
 
 
 _DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
@@ -196,6 +199,8 @@ _DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
     stimuli.CallPrepared: calls.prepared,
     stimuli.CallRejected: calls.rejected,
     stimuli.CallFinished: calls.finished,
+    stimuli.CallDelegated: delegating.delegated,
+    stimuli.ClientAnswered: delegating.answered,
     stimuli.HookFailed: _hook_failed,
     stimuli.IntentsCommitted: calls.committed,
     stimuli.ApprovalAnswered: calls.approval_answered,

@@ -127,6 +127,19 @@ def _approval_settled(state: SessionState, fact: facts.ApprovalSettled) -> None:
         call.phase = "approved"  # else its intent was made durable with the answer, before this
 
 
+def _call_delegated(state: SessionState, fact: facts.CallDelegated) -> None:
+    call = state.calls.get(fact.key)
+    if call is not None:
+        if call.phase == "open" and not call.outside:
+            state.ledger.pop(fact.tool, None)
+        call.phase = "delegated"
+        call.tool = fact.tool
+        call.arguments = fact.arguments
+        call.client_id = fact.client_id
+        call.asked_at_ms = fact.at_ms
+        call.expires_at_ms = fact.expires_at_ms
+
+
 def _call_parked(state: SessionState, fact: facts.CallParked) -> None:
     call = state.calls.get(fact.key)
     if call is not None:
@@ -211,6 +224,7 @@ _APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.CallIntended: _call_intended,
     facts.ApprovalWanted: _approval_wanted,
     facts.ApprovalSettled: _approval_settled,
+    facts.CallDelegated: _call_delegated,
     facts.CallParked: _call_parked,
     facts.ArgumentsRejected: _arguments_rejected,
     facts.CallResolved: _call_resolved,

@@ -16,7 +16,7 @@ from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.usage import Usage
 
-CallPhase: TypeAlias = Literal["open", "held", "asking", "approved", "intended"]
+CallPhase: TypeAlias = Literal["open", "held", "asking", "approved", "intended", "delegated"]
 
 
 @dataclass(slots=True)
@@ -38,6 +38,11 @@ class CallState:
     repeatable: bool = False
     request_id: str = ""
     asked_at_ms: int = 0
+    """When it began to wait for somebody: an approval, or the program's answer."""
+    client_id: str = ""
+    """Its id to the creating program, which is to answer it; empty = it is another's to run."""
+    expires_at_ms: int = 0
+    """When the program's time for it is over."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Final
+
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import ValidationError
@@ -13,6 +16,9 @@ from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park, resolve
 from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
 from sessiontree.session.state import CallState, SessionState
+
+WAITS: Final = frozenset({"asking", "delegated"})
+"""Phases of a call whose outcome is somebody else's to say; nothing of it runs."""
 
 
 def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
@@ -100,16 +106,23 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
     if held := [call for call in state.calls.values() if call.phase in {"held", "approved"}]:
         return _release(held)
     if rests(state):
-        # A last word under a pending approval suspends the session; the tree does not end it before.
+        # A last word under a call that waits suspends the session; the tree does not end it before.
         return _offer(state)
     return None
 
 
 def rests(state: SessionState) -> bool:
-    """Whether the session's last word stands: nothing of its own is under way, approvals left aside."""
+    """Whether the session's last word stands: nothing of its own is under way but what others answer."""
     if state.stopping is not None:
         return not state.calls
-    return state.offer is not None and all(call.phase == "asking" for call in state.calls.values())
+    return state.offer is not None and all(call.phase in WAITS for call in state.calls.values())
+
+
+def standing(told: Sequence[Any], state: SessionState) -> tuple[Any, ...]:
+    """Return what is to be carried out: of last words the newest alone, and not if it was taken back."""
+    words = [each for each in told if isinstance(each, todo.OfferResult)]
+    newest = words[-1] if words and rests(state) else None
+    return tuple(each for each in told if each is newest or not isinstance(each, todo.OfferResult))
 
 
 def _release(held: list[CallState]) -> Decision:
@@ -141,12 +154,12 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
 
 
 def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
-    """When only approvals are out, the model waits for them as long as the tree's patience lasts."""
+    """When only others' answers are out, the model waits for them as long as the tree's patience lasts."""
     waiting: list[CallState] = []
     for call in state.calls.values():
         if call.outside or call.parked:
             continue
-        if call.phase != "asking":
+        if call.phase not in WAITS:
             return None
         waiting.append(call)
     patience_s = state.limits.approval_patience_s

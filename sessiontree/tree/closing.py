@@ -1,12 +1,15 @@
-"""Closing an approval request: one decision, one answer to who asked, nothing left on a screen."""
+"""Closing what waits for somebody: an approval gets one decision, and nothing is left on a screen."""
 
 from __future__ import annotations
 
 from sessiontree.contracts.approvals import Decision
 from sessiontree.contracts.stimuli import ApprovalAnswered
-from sessiontree.contracts.tree_facts import ApprovalDecided
+from sessiontree.contracts.tree_facts import ApprovalDecided, ClientCallClosed
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import HideApproval
+
+CANCELLED = "cancelled"
+"""How a client call ended whose session stopped or ended."""
 
 
 def close(
@@ -26,3 +29,11 @@ def cancel_requests(draft: Draft, session: str, reason: str, *, tell_asker: bool
     """Cancel every open request of a session that stops, which is told, or ends, which is not."""
     for request_id in draft.state.requests_of.members(session):
         close(draft, request_id, "cancelled", "stop", reason, tell_asker=tell_asker)
+
+
+def cancel_client_calls(draft: Draft, session: str) -> None:
+    """Take back what the creating program was to answer for a session that stops, or ends."""
+    if draft.state.sessions[session].delegated:
+        own = [name for name, call in draft.state.client_calls.items() if call.session == session]
+        for name in own:
+            draft.write(ClientCallClosed(name, CANCELLED, ""))

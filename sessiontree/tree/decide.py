@@ -8,6 +8,7 @@ from typing import Any
 from sessiontree.contracts.tree_facts import OutsideHookFailed, TreeFact
 from sessiontree.tree.approvals import ask, hear_function, hear_person
 from sessiontree.tree.budgets import charge
+from sessiontree.tree.delegating import delegate, withdraw
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction, WakeAt
@@ -18,6 +19,8 @@ from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
     ApprovalAsked,
     ApproverReturned,
+    ClientCallDelegated,
+    ClientCallWithdrawn,
     ClockRang,
     Decided,
     HookFailedOutside,
@@ -89,6 +92,8 @@ _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     ApprovalAsked: ask,
     ApproverReturned: hear_function,
     Decided: hear_person,
+    ClientCallDelegated: delegate,
+    ClientCallWithdrawn: withdraw,
     TroubleReported: report_trouble,
     UsageReported: charge,
     PostsConsumed: take,

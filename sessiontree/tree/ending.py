@@ -16,7 +16,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import CancelAsked, Incoming
 from sessiontree.contracts.tree_facts import BudgetSpent, CancelBegun, SessionEnded
 from sessiontree.tree.accounts import later, natural, payers_of
-from sessiontree.tree.closing import cancel_requests
+from sessiontree.tree.closing import cancel_client_calls, cancel_requests
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import ReleaseSession, WakeAt
 from sessiontree.tree.state import Session
@@ -35,6 +35,7 @@ def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: b
     spec = session.spec
     name = spec.session_id
     cancel_requests(draft, name, f"{name!r} has ended", tell_asker=False)
+    cancel_client_calls(draft, name)
     draft.write(SessionEnded(name, result.status, result, draft.now_ms, forced))
     draft.tell(ReleaseSession(name, result, forced))
     if spec.parent is not None and spec.via == "model":
@@ -72,7 +73,8 @@ def _may_end(session: Session, *, is_quiet: bool) -> bool:
         return session.live_below == 0
     if session.spec.kind is SessionKind.MAIN:
         return False
-    return is_quiet and session.live_below == 0 and session.owed == 0 and session.pending == 0
+    waits = session.pending + session.delegated > 0
+    return is_quiet and session.live_below == 0 and session.owed == 0 and not waits
 
 
 def final_result(session: Session, result: SessionResult[Any]) -> SessionResult[Any]:
@@ -132,6 +134,7 @@ def _tell(draft: Draft, told: Sequence[str], status: SessionStatus, reason: str)
     word = STOP_WORDS[status]
     for name in told:
         cancel_requests(draft, name, f"{name!r} is stopping: {reason}", tell_asker=True)
+        cancel_client_calls(draft, name)
         if draft.state.sessions[name].held is None:
             draft.post(name, lambda _: CancelAsked(draft.now_ms, reason, word))
 

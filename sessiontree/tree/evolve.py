@@ -18,6 +18,8 @@ from sessiontree.contracts.tree_facts import (
     BudgetSpent,
     CancelBegun,
     ChannelSaid,
+    ClientCallClosed,
+    ClientCallOpened,
     DigestDenied,
     OutsideHookFailed,
     Posted,
@@ -34,7 +36,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.accounts import amounts_of, count, open_account
 from sessiontree.tree.alarms import Alarm, AlarmKind
-from sessiontree.tree.state import Mail, Post, Request, Session, Stop, TreeState
+from sessiontree.tree.state import EndedCall, Mail, OpenCall, Post, Request, Session, Stop, TreeState
 
 
 def evolve(state: TreeState, fact: TreeFact) -> TreeState:
@@ -88,6 +90,14 @@ def index_request(state: TreeState, request: Request) -> None:
     asker = state.sessions.open(request.session)
     if asker is not None:
         asker.pending += 1
+
+
+def index_client_call(state: TreeState, client_id: str, call: OpenCall) -> None:
+    """Put a call that waits for the program into the table, and count it."""
+    state.client_calls.put(client_id, call)
+    session = state.sessions.open(call.session)
+    if session is not None:
+        session.delegated += 1
 
 
 def index_live(state: TreeState, session: Session) -> None:
@@ -268,6 +278,22 @@ def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
         state.always.put(f"{fact.tool}: {shape}", True)
 
 
+def _client_call_opened(state: TreeState, fact: ClientCallOpened) -> None:
+    call = OpenCall(fact.session, fact.tool, fact.arguments, fact.expires_at_ms)
+    index_client_call(state, fact.client_id, call)
+
+
+def _client_call_closed(state: TreeState, fact: ClientCallClosed) -> None:
+    call = state.client_calls.get(fact.client_id)
+    state.client_ends.put(fact.client_id, EndedCall(fact.how, fact.answer_id))
+    if call is None:
+        return
+    state.client_calls.drop(fact.client_id)
+    session = state.sessions.open(call.session)
+    if session is not None:
+        session.delegated -= 1
+
+
 def _posted(state: TreeState, fact: Posted) -> None:
     mail = cast("Mail", fact.stimulus)
     state.now_ms = max(state.now_ms, mail.at_ms)
@@ -326,6 +352,8 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     ApprovalDecided: _decided,
     DigestDenied: _digest_denied,
     ToolAlwaysAllowed: _always_allowed,
+    ClientCallOpened: _client_call_opened,
+    ClientCallClosed: _client_call_closed,
     Posted: _posted,
     PostsTaken: _taken,
     UsageCharged: _charged,

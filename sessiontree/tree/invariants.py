@@ -25,6 +25,7 @@ def check_invariants(state: TreeState) -> None:
         _check_rights(state, name, session)
         _check_life(state, name, session)
     _check_requests(state)
+    _check_client_calls(state)
     _check_posts(state)
     _check_accounts(state)
     _check_alarms(state)
@@ -95,6 +96,7 @@ def _check_life(state: TreeState, name: str, session: Session) -> None:
         _hold(session.stop is not None, f"{name} goes on below {session.spec.parent}, which does not")
     if session.is_live and session.stop is not None:
         _hold(session.pending == 0, f"{name} is stopping and waits for an approval")
+        _hold(session.delegated == 0, f"{name} is stopping and waits for the program")
         _hold(session.held is None or session.live_below > 0, f"{name} could have ended")
     if session.spec.label is not None and session.is_live and session.spec.parent is not None:
         holder = state.labels.get((session.spec.parent, session.spec.label))
@@ -115,6 +117,16 @@ def _check_requests(state: TreeState) -> None:
     for name, session in state.sessions.items():
         _hold(session.pending == pending[name], f"{name} miscounts its open requests")
         _hold(len(state.requests_of.members(name)) == pending[name], f"{name} has unknown requests")
+
+
+def _check_client_calls(state: TreeState) -> None:
+    waiting: Counter[str] = Counter()
+    for client_id, call in state.client_calls.items():
+        waiting[call.session] += 1
+        _hold(client_id not in state.client_ends, f"{client_id} waits and has ended")
+        _hold(state.live_session(call.session) is not None, f"{client_id} outlived its session")
+    for name, session in state.sessions.items():
+        _hold(session.delegated == waiting[name], f"{name} miscounts its client calls")
 
 
 def _check_posts(state: TreeState) -> None:

@@ -13,14 +13,15 @@ from sessiontree.contracts.usage import Usage
 from sessiontree.tree.accounts import open_account
 from sessiontree.tree.evolve import (
     allowed_tools,
+    index_client_call,
     index_live,
     index_request,
     set_request_alarm,
     set_session_alarms,
 )
-from sessiontree.tree.state import Post, Request, Session, Stop, TreeState
+from sessiontree.tree.state import EndedCall, OpenCall, Post, Request, Session, Stop, TreeState
 
-FORMAT = 1
+FORMAT = 2
 
 
 def snapshot(state: TreeState) -> dict[str, Any]:
@@ -36,6 +37,11 @@ def snapshot(state: TreeState) -> dict[str, Any]:
         "used": {name: dict(account.used) for name, account in state.accounts.items()},
         "requests": [_request_to_wire(request) for request in state.requests.values()],
         "decisions": dict(state.decisions.items()),
+        "clientCalls": [
+            [name, call.session, call.tool, dict(call.arguments), call.expires_at_ms]
+            for name, call in state.client_calls.items()
+        ],
+        "clientEnds": [[name, *ended] for name, ended in state.client_ends.items()],
         "posts": [[post_id, post.session, to_wire(post.mail)] for post_id, post in state.posts.items()],
         "denied": [[digest, session] for (digest, session), _ in state.denied.items()],
         "always": [tool for tool, _ in state.always.items()],
@@ -63,6 +69,7 @@ def restore(value: Mapping[str, Any]) -> TreeState:
         set_request_alarm(state, request)
     for request_id, decision in value["decisions"].items():
         state.decisions.put(request_id, decision)
+    _restore_client_calls(state, value)
     for post_id, session, wire in value["posts"]:
         state.posts.put(post_id, Post(session, from_wire(wire)))
         state.owed_to.add(session, post_id)
@@ -74,6 +81,13 @@ def restore(value: Mapping[str, Any]) -> TreeState:
     for tool in value["always"]:
         state.always.put(tool, True)
     return state
+
+
+def _restore_client_calls(state: TreeState, value: Mapping[str, Any]) -> None:
+    for name, *call in value["clientCalls"]:
+        index_client_call(state, name, OpenCall(*call))
+    for name, *ended in value["clientEnds"]:
+        state.client_ends.put(name, EndedCall(*ended))
 
 
 def _restore_session(state: TreeState, wire: Mapping[str, Any], used: Mapping[str, dict[str, int]]) -> None:

@@ -71,6 +71,8 @@ class Session:
     """Posts it has not taken yet."""
     pending: int = 0
     """Its own approval requests without a decision."""
+    delegated: int = 0
+    """Its own calls that the creating program has not answered."""
     held: SessionResult[Any] | None = None
     """Its last word, kept until nothing of its own is pending."""
     is_quiet: bool = False
@@ -123,6 +125,23 @@ class Request:
 _REQUEST_VALUES = attrgetter(*(member.name for member in fields(Request)))
 
 
+class OpenCall(NamedTuple):
+    """A call that waits for the creating program."""
+
+    session: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    expires_at_ms: int
+
+
+class EndedCall(NamedTuple):
+    """How such a call ended."""
+
+    how: str
+    answer_id: str
+    """Of the answer that was taken; empty where none was."""
+
+
 @dataclass(slots=True)
 class TreeState:
     """Everything the tree machine knows."""
@@ -144,6 +163,10 @@ class TreeState:
     """Those without a decision, in the order they were asked."""
     decisions: Table[str, str] = field(default_factory=Table)
     """How every other request ended."""
+    client_calls: Table[str, OpenCall] = field(default_factory=Table)
+    """Calls the creating program has not answered, in the order they were handed over."""
+    client_ends: Table[str, EndedCall] = field(default_factory=Table)
+    """How every other such call ended."""
     posts: Table[str, Post] = field(default_factory=Table)
     """What live sessions have not taken yet."""
     labels: Table[tuple[str, str], str] = field(default_factory=Table)
@@ -179,6 +202,8 @@ class TreeState:
             Table(self.accounts),
             Table(self.requests),
             Table(self.decisions),
+            Table(self.client_calls),
+            Table(self.client_ends),
             Table(self.posts),
             Table(self.labels),
             Table(self.keys),

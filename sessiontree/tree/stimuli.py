@@ -120,6 +120,29 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCallDelegated:
+    """A session's call is the creating program's to answer. ``client_id`` was minted by the host."""
+
+    at_ms: int
+    session: str
+    client_id: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCallWithdrawn:
+    """A session's call has its result, by an answer or without one."""
+
+    at_ms: int
+    session: str
+    client_id: str
+    how: str
+    answer_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TroubleReported:
     """A session's model gave a tool up; its parent is to know."""
 
@@ -199,6 +222,8 @@ TreeStimulus: TypeAlias = (
     | ApprovalAsked
     | ApproverReturned
     | Decided
+    | ClientCallDelegated
+    | ClientCallWithdrawn
     | TroubleReported
     | UsageReported
     | PostsConsumed

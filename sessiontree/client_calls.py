@@ -1,0 +1,127 @@
+"""Calls of client tools, as the creating program sees them: which wait, and how it answers them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sessiontree.backend import Backend
+from sessiontree.contracts.client_call import ClientAnswer, ClientCall, answer_of, failure_of
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.following import READ_WAIT_S
+from sessiontree.kernel.tidings import Called
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """One call that waits for the program. Cheap; several may stand for the same call."""
+
+    call: ClientCall
+    _calls: ClientCalls
+
+    @property
+    def call_id(self) -> str:
+        """The call's id; unguessable."""
+        return self.call.call_id
+
+    @property
+    def session_id(self) -> str:
+        """The session that makes the call."""
+        return self.call.session_id
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+        return self.call.tool
+
+    @property
+    def arguments(self) -> Mapping[str, JsonValue]:
+        """The final arguments."""
+        return self.call.arguments
+
+    @property
+    def params(self) -> Any:
+        """The arguments as an instance of the tool's ``Params``.
+
+        Raises:
+            ConfigError: the tree was taken up without the tool.
+            ValidationError: the tool was given anew, with other parameters.
+        """
+        return self._calls.params_of(self.call)
+
+    async def answer(self, result: object) -> None:
+        """Give the call its result; it is durable when this returns.
+
+        Args:
+            result: A ToolResult, or anything that has a JSON form.
+
+        Raises:
+            ClientCallClosed: the call has a result already, timed out, was cancelled, or its session ended.
+            ClientAnswerRefused: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
+                the call still waits.
+        """
+        await self._calls.answer(self.call_id, result)
+
+    async def fail(self, message: str) -> None:
+        """Let the call fail with a message for the model; raises as :meth:`answer`."""
+        await self._calls.fail(self.call_id, message)
+
+
+class ClientCalls:
+    """The calls of one tree that wait for the program; iterate over them as they come.
+
+    Args:
+        backend: Where the tree is.
+        tree_id: The tree.
+        table: Its tools, as they were given here.
+    """
+
+    def __init__(self, backend: Backend, tree_id: str, table: ToolTable) -> None:
+        """Bind a tree."""
+        self._backend = backend
+        self._tree_id = tree_id
+        self._table = table
+
+    def pending(self) -> list[WaitingCall]:
+        """Return the calls that wait, in the order they were handed over."""
+        return [WaitingCall(call, self) for call in self._backend.owner.client_calls(self._tree_id)]
+
+    async def __aiter__(self) -> AsyncIterator[WaitingCall]:
+        """Yield the calls that wait, then each that comes, once; ends when Main has ended."""
+        owner = self._backend.owner
+        after = owner.last_seq(self._tree_id)
+        waiting = self.pending()
+        seen = {each.call_id for each in waiting}
+        for each in waiting:
+            yield each
+        while not owner.is_over(self._tree_id):
+            after, tidings = await owner.tidings(self._tree_id, after, READ_WAIT_S)
+            for tiding in tidings:
+                if isinstance(tiding, Called) and tiding.call.call_id not in seen:
+                    yield WaitingCall(tiding.call, self)
+            seen.clear()  # what waited at the beginning can come twice at the first reading alone
+
+    async def answer(self, call_id: str, result: object) -> None:
+        """Give a call its result, by its id; raises as :meth:`WaitingCall.answer`."""
+        await self._send(call_id, answer_of(call_id, result))
+
+    async def fail(self, call_id: str, message: str) -> None:
+        """Let a call fail, by its id; raises as :meth:`WaitingCall.answer`."""
+        await self._send(call_id, failure_of(call_id, message))
+
+    async def _send(self, call_id: str, answer: ClientAnswer) -> None:
+        await self._backend.owner.answer(self._tree_id, call_id, answer, secrets.token_hex(16))
+
+    def params_of(self, call: ClientCall) -> Any:
+        """Return a call's arguments as :attr:`WaitingCall.params` does."""
+        entry = self._table.get(call.tool)
+        if entry is None:
+            raise ConfigError(
+                f"tool {call.tool!r} was not given here; give it to SessionTree.resume(tools=…)"
+            )
+        params, _ = entry.compiled.validate(call.arguments)
+        return params

@@ -1,0 +1,91 @@
+"""Tools that are declared here and run by the creating program, wherever the session is.
+
+A call takes every gate another tool's call takes. Then it is owed to the program, which answers it by its id;
+the host of the session is free meanwhile. Not here: how the program hears of calls (client_calls.py above).
+Source: seed 000, section 8.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.errors import ConfigError, ExecutionError
+from sessiontree.contracts.flags import ToolFlag
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
+
+DELEGATED: Final = "Tool execution delegated to client"
+"""What the pending envelope of such a call says."""
+
+
+class ClientTool(Tool[Any]):
+    """A tool whose calls the creating program answers.
+
+    Args:
+        name: Unique identifier, such as ``ask_user``.
+        description: What it does, for the model.
+        Params: The parameters' model; the program gets arguments that fit it.
+        tier: Tier every call needs at least; a tool that says nothing is Elevated.
+        kinds: Kinds of session that may hold it.
+        timeout_s: How long the program has for one answer; None = the tree's ``tool_timeout_s``.
+        result_type: What an answer must fit: a pydantic model, dataclass, TypedDict, plain type, or a JSON
+            Schema as a mapping; None = anything.
+        aliases: Other names a model may call it by.
+        flags: What else is to be known of it, such as ``owner_only``.
+
+    Raises:
+        ConfigError: a setting is wrong; says which.
+    """
+
+    result_type: Any
+    """What an answer must fit; None = anything."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing a tool declares
+        self,
+        name: str,
+        description: str,
+        Params: type[BaseModel],  # noqa: N803 - as the class variable is called
+        *,
+        tier: PermissionTier = PermissionTier.ELEVATED,
+        kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
+        timeout_s: float | None = None,
+        result_type: Any = None,
+        aliases: Iterable[str] = (),
+        flags: Iterable[ToolFlag] = (),
+    ) -> None:
+        """Keep the declaration and check it."""
+        declared: Mapping[str, Any] = {
+            "name": name,
+            "description": description,
+            "Params": Params,
+            "tier": tier,
+            "kinds": frozenset(kinds),
+            "timeout_s": timeout_s,
+            "result_type": result_type,
+            "aliases": tuple(aliases),
+            "flags": frozenset(flags),
+            # To hand a call over twice is to hand it over once: nobody heard of it before it was durable.
+            "idempotent": True,
+        }
+        vars(self).update(declared)
+        if timeout_s is not None and not 0 < timeout_s < math.inf:
+            raise ConfigError(
+                f"tool {name!r}: timeout_s is {timeout_s}; it must be a number above 0 seconds, or None for "
+                "the tree's tool_timeout_s"
+            )
+        check_tool(self)
+
+    async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
+        """Refuse: a runtime hands the call over instead.
+
+        Raises:
+            ExecutionError: always.
+        """
+        raise ExecutionError(f"{self.name} is run by the program that opened the tree, not in a session")
