@@ -45,6 +45,7 @@ class ApprovalBooks:
         self.climbs: dict[str, Climb] = {}
         self.denied: set[tuple[str, str]] = set()
         self.always: set[str] = set()
+        self.shapes: set[tuple[str, str]] = set()
 
     def pending(self) -> list[Climb]:
         """Return the requests without a decision."""
@@ -66,7 +67,9 @@ class ApprovalBooks:
         elif isinstance(fact, ApprovalDecided):
             self._decided(self.climbs[fact.request_id], fact, at_ms)
         elif isinstance(fact, ToolAlwaysAllowed):
-            self.always.add(fact.tool)
+            if fact.covers is None:
+                self.always.add(fact.tool)
+            self.shapes.update((fact.tool, shape) for shape in fact.covers or ())
         elif isinstance(fact, Posted):
             mail: Any = fact.stimulus
             if isinstance(mail, ApprovalAnswered):
@@ -114,11 +117,28 @@ class ApprovalBooks:
                 self._bind(climb, fact.session)
         elif fact.by == "mode":
             assert spec.owns_channel, f"S19: smart rules at {fact.session}, which has no channel"
+            self._judge_mode(climb, fact)
         elif fact.by == "denial":
             bound = (climb.asked.digest, fact.session) in self.denied or self._is_denied(climb)
             assert bound and fact.answer == "deny", f"S16: nobody said no at {fact.session}"
         else:
-            assert fact.by == "always" and climb.asked.tool in self.always, f"S16: answered by {fact.by}"
+            assert fact.by == "always" and self._is_covered(climb), f"S16: answered by {fact.by}"
+
+    def _judge_mode(self, climb: Climb, fact: ApprovalHopped) -> None:
+        config, precedent = self.spawns.config, climb.asked.precedent
+        assert config is not None, "S13: a request before its tree"
+        known = answer_by_rules(config.smart_rules, climb.asked.tool, dict(climb.asked.arguments))
+        if known == "escalate" and precedent is not None and precedent.is_harmless:
+            known = "approve"
+        assert fact.answer == known, f"S16: mode smart says {fact.answer}, known is {known}"
+
+    def _is_covered(self, climb: Climb) -> bool:
+        """Whether an owner's always is about this call."""
+        tool, precedent = climb.asked.tool, climb.asked.precedent
+        if tool in self.always:
+            return True
+        shapes = () if precedent is None else precedent.shapes
+        return bool(shapes) and all((tool, shape) in self.shapes for shape in shapes)
 
     def _bind(self, climb: Climb, shown_at: str) -> None:
         path = self.spawns.chain(climb.asked.session)
@@ -140,6 +160,7 @@ class ApprovalBooks:
             assert not self._is_denied(climb), f"P12: {name} is approved though a person said no"
             assert config.mode != "never", f"S16: {name} is approved in mode never"
             assert fact.by not in {"nobody", "time", "stop"}, f"S16: {name} is approved by {fact.by}"
+            assert fact.by != "always" or self._is_covered(climb), f"S16: no always covers {name}"
             assert fact.by != "mode" or config.mode in {"auto", "smart"}, "S16: approved by a mode that asks"
         elif fact.decision == "expired":
             assert at_ms >= climb.asked.expires_at_ms, f"S16: {name} expires too early"
@@ -166,7 +187,7 @@ class ApprovalBooks:
             name = climb.asked.request_id
             assert climb.asked.session in live, f"S17: {name} outlives who asked"
             assert climb.rests_at is not None, f"S19: {name} is pending at nobody"
-            assert climb.asked.tool not in self.always, f"S14: {name} waits for what is always allowed"
+            assert not self._is_covered(climb), f"S14: {name} waits for what is always allowed"
             assert not self._is_denied(climb), f"P12: {name} waits though a person said no"
         decided = [fact for fact in facts if isinstance(fact, ApprovalDecided)]
         for fact in decided:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from sessiontree.contracts import codec
+from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_facts import TreeFact
 from sessiontree.tree.decide import decide
@@ -112,11 +113,18 @@ class Harness:
         self.feed(ResultOffered(self.now_ms, session, word or result(), quiet))
 
     def ask(
-        self, session: str, request_id: str = "r1", tool: str = "deploy", digest: str = "d1", **arguments: Any
+        self,
+        session: str,
+        request_id: str = "r1",
+        tool: str = "deploy",
+        digest: str = "d1",
+        *,
+        precedent: Precedent | None = None,
+        **arguments: Any,
     ) -> None:
         """Let a session ask for an approval."""
         key = f"key of {request_id}"
-        self.feed(ApprovalAsked(self.now_ms, session, request_id, key, tool, arguments, digest, 3))
+        self.feed(ApprovalAsked(self.now_ms, session, request_id, key, tool, arguments, digest, 3, precedent))
 
     def answer(self, request_id: str = "r1", *, approve: bool = True, always: bool = False) -> None:
         """Let a person answer."""

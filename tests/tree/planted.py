@@ -12,6 +12,7 @@ from sessiontree.contracts.stimuli import ApprovalAnswered
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
     ApprovalHopped,
+    ApprovalRequested,
     ApprovalWaiting,
     BudgetSpent,
     CancelBegun,
@@ -272,6 +273,25 @@ def _keeping_budgets(state: TreeState, fact: TreeFact) -> TreeState:
     return evolve(state, fact)
 
 
+def _covering_all(state: TreeState, fact: TreeFact) -> TreeState:
+    return evolve(state, replace(fact, covers=None) if isinstance(fact, ToolAlwaysAllowed) else fact)
+
+
+def _covering_any(state: TreeState, fact: TreeFact) -> TreeState:
+    if isinstance(fact, ApprovalRequested) and fact.precedent is not None:
+        shapes = fact.precedent.shapes[:1]
+        return evolve(state, replace(fact, precedent=replace(fact.precedent, shapes=shapes)))
+    return evolve(state, fact)
+
+
+def _taking_all_for_harmless(state: TreeState, stimulus: TreeStimulus) -> Answer:
+    if not isinstance(stimulus, ApprovalAsked) or stimulus.precedent is None:
+        return decide(state, stimulus)
+    known = stimulus.precedent
+    facts, told = decide(state, replace(stimulus, precedent=replace(known, is_harmless=True)))
+    return [replace(f, precedent=known) if isinstance(f, ApprovalRequested) else f for f in facts], told
+
+
 def _reserving_nothing(state: TreeState, fact: TreeFact) -> TreeState:
     if isinstance(fact, SessionSpawned) and fact.spec.parent is not None:
         parent = state.sessions.get(fact.spec.parent)
@@ -368,6 +388,9 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "an answer is posted twice": (Machine(decide=_answering_twice), "P33"),
     "a denial is not bound": (without(DigestDenied), "P12|S16"),
     "an owner's always is forgotten": (without(ToolAlwaysAllowed), "S16"),
+    "an always covers every command": (Machine(evolve=_covering_all), "S14|S16"),
+    "an always looks at the first program alone": (Machine(evolve=_covering_any), "S14|S16"),
+    "any command is harmless": (Machine(decide=_taking_all_for_harmless), "S16"),
     "evolve knows more than the facts": (Machine(evolve=_Counting()), "S38"),
     "decide changes the state": (Machine(decide=_deciding_in_place), "pure"),
 }

@@ -30,7 +30,7 @@ from sessiontree.tree.stimuli import (
 )
 from tests.tree.harness import Harness, Machine
 from tests.tree.stories import LIMITS, STORIES
-from tests.tree.words import BRANCH, MAIN, TOOLS, WORKER, config, result
+from tests.tree.words import BRANCH, IN_DOUBT, LOOKS, MAIN, REMOVES, TOOLS, WORKER, config, result
 
 RULES: list[tuple[Rule, ...]] = [
     (),
@@ -38,6 +38,8 @@ RULES: list[tuple[Rule, ...]] = [
     (Rule(tool="write", answer="approve"),),
     (Rule(tool="read", answer="deny"), Rule(tool="w*", where={"/n": "1"}, answer="approve")),
 ]
+COMMANDS = {("write", 1): LOOKS, ("write", 2): REMOVES, ("owner_only", 1): IN_DOUBT}
+"""Calls that run a command, by tool and argument."""
 BUDGETS = [None, None, Budget(tokens=5), Budget(tokens=9, sessions=2), Budget(cost_usd=0.3, tool_calls=3)]
 
 picks = st.integers(0, 23)
@@ -160,7 +162,10 @@ class TreeRules(RuleBasedStateMachine):
         known = len(self.harness.watcher.approvals.climbs)
         request_id = f"r{max(0, known - 1) if again else known}"
         digest = digest_of(tool, {"n": n})
-        self.feed(tick, ApprovalAsked, self.session(name), request_id, "1.0", tool, {"n": n}, digest, 3)
+        precedent = COMMANDS.get((tool, n))
+        self.feed(
+            tick, ApprovalAsked, self.session(name), request_id, "1.0", tool, {"n": n}, digest, 3, precedent
+        )
 
     @rule(
         tick=ticks,

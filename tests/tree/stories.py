@@ -9,7 +9,7 @@ from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.usage import Usage
 from sessiontree.tree.stimuli import ApproverReturned, SessionLost, UsageReported
 from tests.tree.harness import Harness
-from tests.tree.words import BRANCH, WORKER
+from tests.tree.words import BRANCH, IN_DOUBT, LOOKS, REMOVES, WORKER
 
 LIMITS = Limits(
     max_depth=3,
@@ -50,6 +50,34 @@ def allow_for_good(harness: Harness) -> None:
     harness.ask(first, "r0", digest="d0")
     harness.ask(second, "r1", digest="d1")
     harness.answer("r0", always=True)
+
+
+def allow_a_command_for_good(harness: Harness) -> None:
+    """A person allows a command; one of the same shape, another, and one in doubt follow."""
+    harness.open(limits=LIMITS)
+    asker = harness.spawn("main", BRANCH)
+    harness.ask(asker, "r0", precedent=LOOKS)
+    harness.answer("r0", always=True)
+    harness.ask(asker, "r1", digest="d1", precedent=LOOKS)
+    harness.ask(asker, "r2", digest="d2", precedent=REMOVES)
+    harness.ask(asker, "r3", digest="d3", precedent=IN_DOUBT)
+
+
+def allow_a_command_while_another_waits(harness: Harness) -> None:
+    """What runs more than was allowed goes on waiting."""
+    harness.open(limits=LIMITS)
+    asker = harness.spawn("main", BRANCH)
+    harness.ask(asker, "r0", precedent=LOOKS)
+    harness.ask(asker, "r1", digest="d1", precedent=REMOVES)
+    harness.answer("r0", always=True)
+
+
+def know_what_is_harmless(harness: Harness) -> None:
+    """The tree's mode answers for what is known, and for nothing else."""
+    harness.open(limits=LIMITS, mode="smart")
+    asker = harness.spawn("main", BRANCH)
+    for name, precedent in {"r0": LOOKS, "r1": REMOVES, "r2": IN_DOUBT}.items():
+        harness.ask(asker, name, digest=name, precedent=precedent)
 
 
 def consult(harness: Harness) -> None:
@@ -114,6 +142,9 @@ STORIES: tuple[Callable[[Harness], None], ...] = (
     spend_a_budget,
     say_no,
     allow_for_good,
+    allow_a_command_for_good,
+    allow_a_command_while_another_waits,
+    know_what_is_harmless,
     consult,
     have_nobody,
     fill_the_tree,

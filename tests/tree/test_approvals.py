@@ -23,7 +23,7 @@ from sessiontree.tree.instructions import Deliver, HideApproval, RefuseDecision,
 from sessiontree.tree.receipt import request_of
 from sessiontree.tree.stimuli import ApproverReturned
 from tests.tree.harness import Harness
-from tests.tree.words import BRANCH, WORKER
+from tests.tree.words import BRANCH, IN_DOUBT, LOOKS, REMOVES, WORKER
 
 YES, NO = (Rule(answer="approve"),), (Rule(answer="deny"),)
 
@@ -353,6 +353,61 @@ def test_always_allows_a_tool_for_good() -> None:
     assert (harness.one(ApprovalDecided).by, hops(harness)) == ("always", [])
     harness.ask(first, "r5", digest="d0")
     assert harness.one(ApprovalDecided).by == "denial"
+
+
+def test_always_for_a_command_covers_its_shape_alone() -> None:
+    """REL-L14: the same programs with arguments of the same shape, waiting or later; nothing else."""
+    harness = Harness().open()
+    asker = harness.spawn("main", BRANCH)
+    harness.ask(asker, "r1", precedent=LOOKS)
+    harness.ask(asker, "r2", digest="d2", precedent=LOOKS)
+    harness.ask(asker, "r3", digest="d3", precedent=REMOVES)
+    harness.answer("r1", always=True)
+    assert harness.one(ToolAlwaysAllowed) == ToolAlwaysAllowed("deploy", ("ls",))
+    assert {fact.request_id: fact.by for fact in harness.found(ApprovalDecided)} == {
+        "r1": "ada",
+        "r2": "always",
+    }
+    harness.ask(asker, "r4", digest="d4", precedent=LOOKS)
+    assert (harness.one(ApprovalDecided).by, "ls" in harness.one(ApprovalDecided).reason) == ("always", True)
+    for name, precedent in {"r5": REMOVES, "r6": IN_DOUBT, "r7": None}.items():
+        harness.ask(asker, name, digest=name, precedent=precedent)
+        assert harness.one(ApprovalWaiting).how == "show"
+    harness.ask(asker, "r8", tool="write", digest="d8", precedent=LOOKS)
+    assert harness.one(ApprovalWaiting).how == "show"
+    harness.answer("r3", always=True)
+    assert harness.one(ToolAlwaysAllowed).covers == ("ls", "rm x")
+
+
+def test_always_for_a_command_in_doubt_is_a_plain_yes() -> None:
+    """What can't be judged is asked about each time."""
+    harness = Harness().open()
+    asker = harness.spawn("main", BRANCH)
+    harness.ask(asker, "r1", precedent=IN_DOUBT)
+    harness.answer("r1", always=True)
+    assert harness.found(ToolAlwaysAllowed) == []
+    assert harness.one(ApprovalDecided).decision == "approved"
+    harness.ask(asker, "r2", precedent=IN_DOUBT)
+    assert harness.one(ApprovalWaiting).how == "show"
+
+
+@pytest.mark.parametrize("mode", ["smart", "always"])
+def test_smart_says_yes_to_harmless_commands(mode: ApprovalMode) -> None:
+    """And shows the others; the mode that asks each time asks about harmless ones too."""
+    harness = Harness().open(mode=mode)
+    asker = harness.spawn("main", BRANCH)
+    harness.ask(asker, "r1", precedent=LOOKS)
+    assert len(harness.found(ApprovalDecided)) == (1 if mode == "smart" else 0)
+    for name, precedent in {"r2": REMOVES, "r3": IN_DOUBT}.items():
+        harness.ask(asker, name, digest=name, precedent=precedent)
+        assert harness.one(ApprovalWaiting).how == "show"
+
+
+def test_a_smart_rule_comes_before_what_is_known() -> None:
+    """The owner may forbid even what is harmless."""
+    harness = Harness().open(mode="smart", smart_rules=NO)
+    harness.ask(harness.spawn("main", BRANCH), precedent=LOOKS)
+    assert (harness.one(ApprovalDecided).decision, harness.one(ApprovalDecided).by) == ("denied", "mode")
 
 
 def test_a_no_for_always_is_a_plain_no() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.approvals import ApprovalMode, Precedent, Rule
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.results import SessionResult
@@ -25,6 +25,11 @@ AGENTS = (
     AgentRow("careful", "m", None, "ask"),
     AgentRow("shut", "m", None, "deny"),
 )
+
+LOOKS = Precedent(True, ("ls",), "")
+REMOVES = Precedent(False, ("ls", "rm x"), "")
+IN_DOUBT = Precedent(False, (), "what it does is not known")
+"""Commands, as far as they are known."""
 
 POLICY = PolicyRow({}, "", (RemovedTools("careful", BRANCH, ("deploy", "write")),))
 """The owner's lists leave careful Branches less than kind and agent would."""
