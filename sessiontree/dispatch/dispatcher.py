@@ -123,7 +123,9 @@ class Dispatcher:
         tool = entry.tool
         tier = tool.tier
         try:
-            tier = PermissionTier(max(tier, tool.tier_for(params)))
+            asked = tool.tier_for(params)
+            if asked is not tier:
+                tier = PermissionTier(max(tier, asked))
         except Exception:  # noqa: BLE001 - a tool that cannot tell its tier counts as the highest
             tier = PermissionTier.ELEVATED
         needs_approval = tier is PermissionTier.ELEVATED

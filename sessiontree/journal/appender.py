@@ -94,8 +94,7 @@ class Appender:
         for session, facts in chunks:
             own = tuple(facts)
             _check_name(session)
-            for fact in own:
-                _check_fact(fact)
+            _check_facts(own)
             if own:
                 numbered.append((session, seq + 1, own))
                 seq += len(own)
@@ -181,9 +180,10 @@ def _check_name(name: str) -> None:
         raise ValueError(f"the id {name[:80]!r} is too long or holds characters that can't be printed")
 
 
-def _check_fact(fact: Packed) -> None:
-    text = fact.text
-    if not (text.isascii() and text.startswith("{") and text.endswith("}")) or "\n" in text or "\r" in text:
-        raise ValueError(f"a fact must be a JSON object in ASCII on one line, not {text[:80]!r}")
-    if not -_INT64 <= fact.at_ms < _INT64:
-        raise ValueError(f"a fact's time must fit 64 bits, not {fact.at_ms}")
+def _check_facts(facts: Sequence[Packed]) -> None:
+    for _, at_ms, text in facts:
+        is_object = text.isascii() and text[:1] == "{" and text[-1:] == "}"
+        if not is_object or "\n" in text or "\r" in text:
+            raise ValueError(f"a fact must be a JSON object in ASCII on one line, not {text[:80]!r}")
+        if not -_INT64 <= at_ms < _INT64:
+            raise ValueError(f"a fact's time must fit 64 bits, not {at_ms}")

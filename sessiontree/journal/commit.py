@@ -141,16 +141,16 @@ class Commit:
             yield _extend(tail, tail.repair.last_seq - count + 1, tail.repair.shares)
         shares: dict[str, Share] = {}
         size, first_seq = 0, facts[0][1]
-        for session, seq, packed in facts:
-            for place, fact in enumerate(packed):
+        for session, first, packed in facts:
+            share = shares.get(session)
+            for seq, fact in enumerate(packed, first):
                 if size >= MAX_BODY_BYTES:
                     yield _extend(tail, first_seq, tuple(shares.values()))
-                    shares, size, first_seq = {}, 0, seq + place
-                share = shares.get(session)
+                    shares, share, size, first_seq = {}, None, 0, seq
                 if share is None:
                     share = shares[session] = Share(session)
                 is_short = len(fact.text) <= MAX_INLINE_CHARS
-                line = write_line(seq + place, fact, None if is_short else self._blob_of(fact.text, share))
+                line = write_line(seq, fact, None if is_short else self._blob_of(fact.text, share))
                 share.lines.append(line)
                 size += len(line)
         yield _extend(tail, first_seq, tuple(shares.values()))

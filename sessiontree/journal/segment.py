@@ -111,8 +111,9 @@ def snapshot_hash(tree_id: str, session: str, seq: int, body: bytes) -> bytes:
 
 def write_line(seq: int, fact: Packed, digest: str | None) -> str:
     """Return the line of a fact, newline included; ``digest`` names its blob, if it has one."""
-    what = f'"fact":{fact.text}' if digest is None else f'"blob":"{digest}"'
-    return f'{{"seq":{seq},"at_ms":{fact.at_ms},"cause":{quote(fact.cause)},{what}}}\n'
+    cause, at_ms, text = fact
+    what = f'"fact":{text}' if digest is None else f'"blob":"{digest}"'
+    return f'{{"seq":{seq},"at_ms":{at_ms},"cause":{quote(cause)},{what}}}\n'
 
 
 def read_line(text: str) -> Line:

@@ -136,11 +136,13 @@ class HookedRunner(ScreenedRunner):
         keys = tuple(key for key in instruction.keys if key not in self._settling)
         super()._abort(replace(instruction, keys=keys))
 
-    async def _run(self, execute: todo.ExecuteCall) -> ImmediateOutcome | None:
+    async def _run(
+        self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None
+    ) -> ImmediateOutcome | None:
         call = self._calls.setdefault(execute.key, _Call(execute.arguments))
         call.arguments, call.started = execute.arguments, time.monotonic()
         self._lines.open_line(execute.key, self.state.calls[execute.key].call.id, execute.tool)
-        return await super()._run(execute)
+        return await super()._run(execute, task)
 
     def _finished(self, outcome: ImmediateOutcome) -> None:
         """Take an outcome past the hooks; the machine hears of it afterwards."""

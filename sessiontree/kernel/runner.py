@@ -179,7 +179,7 @@ class SessionRunner:
     async def _run_lone(self, execute: todo.ExecuteCall, me: asyncio.Task[Any] | None) -> bool:
         """Run a call inside the driver; False when it was left behind and somebody else drives by now."""
         self._in_call = True
-        outcome = await self._run(execute)
+        outcome = await self._run(execute, me)
         if self._driver is not me:
             return False
         self._in_call = False
@@ -326,7 +326,9 @@ class SessionRunner:
             self._finished(outcome)
             self.start()
 
-    async def _run(self, execute: todo.ExecuteCall) -> ImmediateOutcome | None:
+    async def _run(
+        self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None
+    ) -> ImmediateOutcome | None:
         """Run one call, prepared again from its facts where another host had prepared it."""
         prepared = self._prepared.pop(execute.key, None)
         if prepared is None:
@@ -335,7 +337,7 @@ class SessionRunner:
             if isinstance(again, ImmediateOutcome):
                 return again
             prepared = again
-        return await self._running.run(prepared, execute)
+        return await self._running.run(prepared, execute, task)
 
     def _abandoned(self, running: Running, outcome: ImmediateOutcome) -> None:
         """A call ignored its cancellation: drive the session on without it."""

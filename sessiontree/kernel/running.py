@@ -101,12 +101,14 @@ class RunningCalls:
         for running in self._running.values():
             running.signals.cancelled = True
 
-    async def run(self, prepared: PreparedCall, execute: ExecuteCall) -> ImmediateOutcome | None:
+    async def run(
+        self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
+    ) -> ImmediateOutcome | None:
         """Run one call in the current task; None when it was left behind and has its result already."""
         alone = prepared.entry.tool.sequential
         inside = self._lane.enter_at_once(alone=alone)
         signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
-        running = Running(prepared, signals, time.monotonic(), asyncio.current_task(), inside=inside)
+        running = Running(prepared, signals, time.monotonic(), task, inside=inside)
         self._running[execute.key] = running
         try:
             outcome = None if inside else await self._wait(running, alone=alone)

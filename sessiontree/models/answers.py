@@ -22,7 +22,7 @@ from sessiontree.contracts.usage import NOTHING_USED, Usage
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 """Text, a call, several of both in order, or a whole message."""
 
-_PLAIN = (str, int, bool, type(None))
+_PLAIN = frozenset({str, int, bool, type(None)})
 _STOP_REASONS = frozenset(get_args(StopReason))
 _COUNTS = ("input_tokens", "output_tokens", "turns", "tool_calls")
 
@@ -129,10 +129,12 @@ def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
     """Whether arguments surely have a JSON form; False where that needs a closer look."""
     if type(arguments) is not dict:
         return False
-    return all(
-        type(key) is str and (type(value) in _PLAIN or (type(value) is float and math.isfinite(value)))
-        for key, value in arguments.items()
-    )
+    for key, value in arguments.items():
+        if type(key) is not str:
+            return False
+        if type(value) not in _PLAIN and not (type(value) is float and math.isfinite(value)):
+            return False
+    return True
 
 
 def _clean(block: ToolCall, turn: int, index: int) -> ToolCall:
