@@ -113,7 +113,7 @@ async def told(tree: SessionTree, diary: Diary, *, hooked: bool) -> None:
         call = asked[fact.message.tool_call_id]
         kind = {"tool": call.name, "outcome": fact.outcome, "hook": str(call.arguments.get("hook", ""))}
         steps = [step for each, step in diary.lines if each in {call.id, str(call.arguments.get("id"))}]
-        judge(steps, kind, hooked=hooked)
+        judge(steps, kind, hooked=hooked, hurried=diary.stuck_ever)
     shown = [each for each in tree.main.history() if isinstance(each, ToolResultMessage)]
     order = [call_id for call_id in asked if call_id.startswith("c")]
     assert [each.tool_call_id for each in shown] == order[: len(shown)]
@@ -160,4 +160,4 @@ def test_every_call_takes_the_whole_way_once(tmp_path: Path) -> None:
 def test_a_planted_life_is_found(steps: list[str], tool: str, outcome: str) -> None:
     """A step missing, doubled, out of order or after the end."""
     with pytest.raises(AssertionError):
-        judge(steps, {"tool": tool, "outcome": outcome, "hook": ""}, hooked=True)
+        judge(steps, {"tool": tool, "outcome": outcome, "hook": ""}, hooked=True, hurried=False)
