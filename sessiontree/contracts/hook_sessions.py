@@ -12,8 +12,9 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.spec import Via
 
-Speaker: TypeAlias = Literal["user", "parent", "child", "notice", "model", "channel"]
-"""Whose words: of who sent a message, of the session's model, or said on a channel by a tool."""
+Speaker: TypeAlias = Literal["user", "parent", "child", "notice", "model", "thought", "channel"]
+"""Whose words: of who sent a message; of the session's model, which says or thinks them; or said on a channel
+by a tool."""
 
 
 @dataclass(frozen=True, slots=True)

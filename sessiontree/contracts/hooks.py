@@ -175,9 +175,10 @@ class Hook:
     def message_sending(self, words: Words, ctx: HookContext) -> Words | Block | Awaitable[Words | Block]:
         """Return what is said instead, or a Block; each hook sees what the ones before it returned.
 
-        The text of each reply of the session's model comes by here before anything is kept of it (its calls
-        have hooks of their own), and what a tool says on a channel. A result is read from the text that is
-        left. Of a blocked reply the reason stands in its place; a tool is told that it may not say it.
+        The text and the thoughts of each reply of the session's model come by here before anything is kept of
+        them (its calls have hooks of their own), and what a tool says on a channel. A result is read from the
+        text that is left. Of a blocked reply the reason stands in its place, a blocked thought is gone, and a
+        tool is told that it may not say it.
         """
         return words
 

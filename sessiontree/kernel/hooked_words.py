@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.hook_sessions import Words
-from sessiontree.contracts.messages import AssistantMessage, TextContent
+from sessiontree.contracts.hook_sessions import Speaker, Words
+from sessiontree.contracts.messages import AssistantMessage, ReplyContent, TextContent, ThinkingContent
 from sessiontree.contracts.session_facts import TurnReplied
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain
+from sessiontree.dispatch.word_hooks import Screened
 from sessiontree.kernel.frames import Adopt, Outcome
 from sessiontree.kernel.hooked_services import context_of
 from sessiontree.kernel.hooked_watch import HookedWatch
@@ -72,7 +73,8 @@ class ScreenedRunner(SessionRunner):
     def _is_words(self, stimulus: Stimulus) -> bool:
         if isinstance(stimulus, stimuli.Incoming):
             return self._words.hears
-        return isinstance(stimulus, stimuli.ModelAnswered) and self._words.screens
+        said = isinstance(stimulus, stimuli.ModelAnswered | stimuli.ModelFailed)
+        return said and self._words.screens
 
     def _let_through(self) -> None:
         if self._screening is not None:
@@ -117,17 +119,43 @@ class ScreenedRunner(SessionRunner):
             kept = await self._words.received(words, self._context)
             self._blame(f"message:{stimulus.message_id}", kept.faults)
             return replace(stimulus, text=kept.text)
+        if isinstance(stimulus, stimuli.ModelFailed) and self._words.screens and stimulus.said.strip():
+            kept = await self._sending(stimulus.turn, stimulus.said, "model")
+            return replace(stimulus, said=kept.text)
         if isinstance(stimulus, stimuli.ModelAnswered) and self._words.screens:
-            message = stimulus.message
-            if message.text.strip():
-                kept = await self._words.sending(Words(message.text, "model"), self._context)
-                self._blame(f"model:{stimulus.turn}", kept.faults)
-                if kept.text != message.text:
-                    message = _reworded(message, kept.text)
+            message = await self._screened_reply(stimulus.turn, stimulus.message)
             if self._questioner.instant is None:
                 self._lines.said(message.text)
             return replace(stimulus, message=message)
         return stimulus
+
+    async def _screened_reply(self, turn: int, message: AssistantMessage) -> AssistantMessage:
+        """Return a reply as hooks leave it: one text in the place of its first; its calls are its own.
+
+        A thought with other words is the provider's no more, and loses its signature.
+        """
+        words = said = message.text
+        if said.strip():
+            words = (await self._sending(turn, said, "model")).text
+        content: list[ReplyContent] = []
+        is_first = True
+        for block in message.content:
+            if isinstance(block, TextContent) and words != said:
+                content.extend([TextContent(words)] if is_first else [])
+                is_first = False
+            elif isinstance(block, ThinkingContent) and block.thinking.strip():
+                kept = await self._sending(turn, block.thinking, "thought")
+                if kept.block is None:
+                    same = kept.text == block.thinking
+                    content.append(block if same else ThinkingContent(kept.text))
+            else:
+                content.append(block)
+        return replace(message, content=tuple(content))
+
+    async def _sending(self, turn: int, text: str, speaker: Speaker) -> Screened:
+        kept = await self._words.sending(Words(text, speaker), self._context)
+        self._blame(f"model:{turn}", kept.faults)
+        return kept
 
     def _blame(self, key: str, faults: tuple[HookFault, ...]) -> None:
         for fault in faults:
@@ -152,10 +180,3 @@ class ScreenedRunner(SessionRunner):
         task = asyncio.create_task(work)
         self._observing.add(task)
         task.add_done_callback(self._observing.discard)
-
-
-def _reworded(message: AssistantMessage, text: str) -> AssistantMessage:
-    """Return a reply with one text in the place of its first; its calls are its own."""
-    kept = [block for block in message.content if not isinstance(block, TextContent)]
-    first = next(place for place, block in enumerate(message.content) if isinstance(block, TextContent))
-    return replace(message, content=(*kept[:first], TextContent(text), *kept[first:]))

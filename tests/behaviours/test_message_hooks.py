@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import ClassVar
 
 import pytest
@@ -15,17 +16,21 @@ from sessiontree import (
     PermissionTier,
     ScriptedModel,
     SessionClosed,
+    SessionFailed,
     SessionStatus,
+    StreamFunctionModel,
+    ThinkingPiece,
     Tool,
     ToolContext,
     ToolResult,
     call,
 )
 from sessiontree.contracts.capabilities import CHANNEL
-from sessiontree.contracts.messages import UserMessage
-from sessiontree.contracts.session_facts import Heard, HookFailed, Rested, TurnReplied
+from sessiontree.contracts.messages import TextContent, ThinkingContent, UserMessage
+from sessiontree.contracts.session_facts import Heard, HookFailed, Rested, TurnFailed, TurnReplied
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.models.answers import Answer
+from sessiontree.models.pieces import Piece
 from tests.behaviours.effects import TOOLS, Words
 from tests.behaviours.hooking_words import Marking, Overhearing, Reading
 from tests.behaviours.opening import Opener
@@ -183,6 +188,32 @@ async def test_a_replay_runs_no_hook(open_tree: Opener) -> None:
         await again.main.send("on")
         texts = [each.text for each in again.main.history() if isinstance(each, UserMessage)]
     assert texts == ["go m<user>", "on other<user>"]
+
+
+async def thinking(request: ModelRequest) -> AsyncIterator[Piece]:
+    """Think and say things, then fail."""
+    if len(request.messages) > 1:
+        yield "the tar"
+        yield "tan is"
+        raise ValueError("lost the thread")
+    yield ThinkingPiece("hm", "signed")
+    yield "well"
+
+
+async def test_thoughts_and_what_was_said_half_way_pass_the_same_hooks(open_tree: Opener) -> None:
+    """A thought in other words is signed by nobody; of a reply that broke off nothing forbidden is kept."""
+    hooks = [Marking("m", forbids="tartan")]
+    async with open_tree(StreamFunctionModel(thinking), hooks=hooks) as tree:
+        async with asyncio.timeout(PATIENCE_S):
+            assert await tree.main.send("go") == "well m>"
+            with pytest.raises(SessionFailed, match="lost the thread"):
+                await tree.main.send("on")
+        (reply,) = [fact.message for fact in await facts_of(tree, TurnReplied)]
+        assert reply.content == (ThinkingContent("hm m>"), TextContent("well m>"))
+        (failed,) = await facts_of(tree, TurnFailed)
+        assert "withheld: nobody says tartan" in failed.said
+        kept = "".join(record.text for record in await records(tree))
+    assert "tartan is" not in kept
 
 
 async def test_pieces_of_a_reply_are_shown_as_hooks_left_it(open_tree: Opener) -> None:

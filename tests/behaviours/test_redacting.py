@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sessiontree import (
     Artifact,
+    AsyncFunctionModel,
     ExecutionError,
     FunctionModel,
     Hook,
@@ -120,3 +121,35 @@ async def test_a_known_secret_is_nowhere(open_tree: Opener, path: str, screams: 
     assert SECRET not in str(
         [event for event in seen if isinstance(event, ToolExecutionEnd | ToolExecutionUpdate)]
     )
+
+
+async def recite(request: ModelRequest) -> Answer:
+    """Let the secret out wherever a model can, but for the arguments of a call of its own."""
+    if request.session_id != "main":
+        return f"{SECRET} was all there was"
+    if len(request.messages) == 1:
+        heard = request.messages[0].text
+        wish = call("sessions_spawn", kind="worker", task=f"find {heard}", label=heard[-20:])
+        return [f"so {heard} {SECRET}", wish, call("message", text=f"{heard} it is")]
+    return f"the word is {SECRET}"
+
+
+async def test_a_known_secret_in_messages_and_tasks_is_nowhere(open_tree: Opener) -> None:
+    """P48: in what is sent to a session, said by it, asked of a child by program and model, and come back."""
+    model = AsyncFunctionModel(recite)
+    async with open_tree(model, hooks=[Redact([SECRET])]) as tree:
+        reader = tree.progress()
+        async with asyncio.timeout(PATIENCE_S):
+            assert SECRET not in await tree.main.send(f"open with {SECRET}")
+            child = await tree.main.spawn("worker", f"look for {SECRET}", label=f"on {SECRET}")
+            assert SECRET not in (await child.result()).summary
+            steered = await tree.main.send(f"{SECRET}, I said", mode="steer")
+            assert SECRET not in steered
+        kept = [record.text for record in await records(tree)]
+        shown = str([progress.event for progress in reader.drain()])
+        reader.close()
+    assert any("open with \\u2039redacted\\u203a" in text for text in kept)
+    assert any("look for \\u2039redacted\\u203a" in text for text in kept)
+    assert any('"kind":"channel_said"' in text for text in kept)
+    assert [text for text in kept if SECRET in text] == []
+    assert SECRET not in shown
