@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.client_call import ClientAnswer, ClientCall
 from sessiontree.contracts.errors import JournalError, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
@@ -124,6 +125,22 @@ class DoorClient:
             approve=answer.approve,
             reason=answer.reason,
             always=answer.always,
+        )
+
+    async def client_calls(self, tree_id: str) -> list[ClientCall]:
+        """Return the calls that wait for the creating program, in the order they were handed over."""
+        heard = await self._asking.ask("client_calls", tree_id=tree_id)
+        return [self._made(values.client_call_from_wire, call) for call in heard.items]
+
+    async def answer(self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str) -> None:
+        """Answer a call of a client tool in the creating program's place.
+
+        Raises:
+            ClientCallClosed: it waits for no answer, or not in this tree.
+            ClientAnswerRefused: the answer can't be its result; it still waits.
+        """
+        await self._asking.ask(
+            "answer", tree_id=tree_id, client_id=client_id, answer=answer.to_wire(), answer_id=answer_id
         )
 
     async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:

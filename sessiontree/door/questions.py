@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, get_args
 
 from sessiontree.contracts.approvals import ApprovalAnswer
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.client_call import ClientAnswer
+from sessiontree.contracts.errors import ClientAnswerRefused, ConfigError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.door import values
@@ -61,6 +62,20 @@ async def _shown(owner: Owner, given: Given, who: str) -> Told:
 async def _decide(owner: Owner, given: Given, who: str) -> Told:
     answered = ApprovalAnswer(given.truth("approve"), given.text("reason", ""), given.truth("always"))
     await owner.decide(given.text("tree_id"), given.text("request_id"), answered, who)
+    return Told()
+
+
+async def _client_calls(owner: Owner, given: Given, who: str) -> Told:
+    return Told(items=map(values.client_call_to_wire, owner.client_calls(given.text("tree_id"))))
+
+
+async def _answer(owner: Owner, given: Given, who: str) -> Told:
+    client_id = given.text("client_id")
+    try:
+        answered = ClientAnswer.from_wire(given.object("answer"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ClientAnswerRefused(client_id, f"it is no answer: {error}") from error
+    await owner.answer(given.text("tree_id"), client_id, answered, given.words("answer_id"))
     return Told()
 
 
@@ -149,6 +164,8 @@ QUESTIONS: Mapping[str, Question] = {
     "pending": _pending,
     "shown": _shown,
     "decide": _decide,
+    "client_calls": _client_calls,
+    "answer": _answer,
     "send": _send,
     "call": _call,
     "result": _result,

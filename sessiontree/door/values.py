@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.client_call import ClientCall
 from sessiontree.contracts.codec import from_wire, to_wire
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
@@ -54,7 +55,18 @@ def request_to_wire(request: ApprovalRequest) -> dict[str, Any]:
 
 def request_from_wire(wire: Mapping[str, Any]) -> ApprovalRequest:
     """Return the approval request of a wire object."""
-    return ApprovalRequest(**wire)
+    covers = wire["covers"]
+    return ApprovalRequest(**{**wire, "covers": None if covers is None else tuple(covers)})
+
+
+def client_call_to_wire(call: ClientCall) -> dict[str, Any]:
+    """Return a call that waits for the creating program under the names of its members."""
+    return {**_members(call), "arguments": dict(call.arguments)}
+
+
+def client_call_from_wire(wire: Mapping[str, Any]) -> ClientCall:
+    """Return the call of a wire object."""
+    return ClientCall(**wire)
 
 
 def line_to_wire(line: ReceiptLine) -> list[Any]:
