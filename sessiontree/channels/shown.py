@@ -40,4 +40,12 @@ def prompt_of(request: ApprovalRequest) -> str:
         f"{visible(request.session_id)} wants to call {visible(request.tool)} ({request.tier})\n"
         f"  arguments: {arguments}\n"
         f"  request:   {request.request_id}"
+        f"{_always(request.covers)}"
     )
+
+
+def _always(covers: tuple[str, ...] | None) -> str:
+    """Return the line about what an *always* would cover, where that is less than every call of the tool."""
+    if covers is None:
+        return ""
+    return "\n  always:    " + (visible(", ".join(covers)) or "this call alone; its command can't be judged")

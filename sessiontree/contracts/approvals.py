@@ -87,6 +87,9 @@ class ApprovalRequest:
     expires_at_ms: int
     asked: str
     """The session whose channel shows it."""
+    covers: tuple[str, ...] | None = None
+    """What an *always* would cover, for a call that runs a command: programs with the shape of their
+    arguments; empty: this call alone. None = every later call of the tool."""
 
 
 @dataclass(frozen=True, slots=True)

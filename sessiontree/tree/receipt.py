@@ -60,4 +60,5 @@ def request_of(state: TreeState, request_id: str) -> ApprovalRequest | None:
         tier=PermissionTier(request.tier).label,
         expires_at_ms=request.expires_at_ms,
         asked=request.rests_at,
+        covers=None if request.precedent is None else request.precedent.shapes,
     )

@@ -1,0 +1,74 @@
+"""Modes of commands: what runs unasked, what an owner's always covers, and what strict agents may run."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessiontree import AgentConfig, AgentSpec, PermissionDenied, ScriptedModel, call
+from sessiontree.contracts.tree_facts import ApprovalDecided, ToolAlwaysAllowed
+from sessiontree.models.answers import Answer
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import asked, facts_of, results
+
+ASKING = {"default": AgentSpec(config=AgentConfig(system_tier="ask"))}
+
+
+def running(*commands: str) -> ScriptedModel:
+    """Return a model that runs commands one after the other."""
+    script: list[Answer] = [call("exec", command=command) for command in commands]
+    return ScriptedModel([*script, "done"])
+
+
+async def test_smart_runs_harmless_commands_and_asks_about_others(open_tree: Opener) -> None:
+    """Nobody is woken for reading; what would change something waits, with all it says."""
+    (open_tree.workspace / "words").write_text("b\na\n")
+    model = running("sort words | head -1", "nice sort -o words words")
+    async with open_tree(model, agents=ASKING, approvals="smart") as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (pending,) = await asked(tree)
+        assert pending.request.arguments["command"] == "nice sort -o words words"
+        await pending.approve()
+        await branch.result()
+        assert results(tree, branch.session_id)[0].text == "a\n"
+        decided = [(fact.decision, fact.by) for fact in await facts_of(tree, ApprovalDecided)]
+        assert decided == [("approved", "mode"), ("approved", "person")]
+    assert (open_tree.workspace / "words").read_text() == "a\nb\n"
+
+
+async def test_always_for_a_command_covers_its_shape(open_tree: Opener) -> None:
+    """REL-L14: the wrapper stands for nothing; another program behind it is asked about again."""
+    model = running("sh -c 'mkdir one'", "mkdir two", "sh -c 'rmdir two'", "sh -c 'rmdir one'")
+    async with open_tree(model, agents=ASKING) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        for count, command in enumerate(("sh -c 'mkdir one'", "sh -c 'rmdir two'", "sh -c 'rmdir one'"), 1):
+            (pending,) = await asked(tree, count)
+            assert pending.request.arguments["command"] == command
+            await pending.approve(always=True)
+        await branch.result()
+        decided = [fact.by for fact in await facts_of(tree, ApprovalDecided)]
+        assert decided == ["person", "always", "person", "person"]
+        covers = [fact.covers for fact in await facts_of(tree, ToolAlwaysAllowed)]
+        assert [[shape.rpartition("/")[2] for shape in each or ()] for each in covers] == [
+            ["mkdir …"],
+            ["rmdir exactly . two"],
+            ["rmdir exactly . one"],
+        ]
+    assert list(open_tree.workspace.iterdir()) == []
+
+
+async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) -> None:
+    """The session is told what it may run; a child of a laxer agent is held to the same."""
+    agents = {
+        "default": AgentSpec(config=AgentConfig(exec_security="paranoid")),
+        "lax": AgentSpec(config=AgentConfig(exec_security="full")),
+    }
+    (open_tree.workspace / "words").write_text("one\n")
+    async with open_tree(running("cat words", "touch words"), agents=agents) as tree:
+        branch = await tree.main.spawn("branch", "go", agent="lax")
+        await branch.result()
+        read, refused = results(tree, branch.session_id)
+        assert (read.text, read.is_error) == ("one\n", False)
+        assert refused.is_error
+        assert "exec security is 'paranoid'" in refused.text
+        with pytest.raises(PermissionDenied, match="exec security is 'paranoid'"):
+            await tree.main.call("exec", {"command": "touch words"})

@@ -1,0 +1,32 @@
+"""What a person reads before a decision: what an *always* would cover, and nothing that deceives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sessiontree.channels.shown import prompt_of
+from sessiontree.contracts.approvals import ApprovalRequest
+
+REQUEST = ApprovalRequest("r1", "main", "exec", {"command": "ls"}, "d", "System", 0, "main")
+
+
+@pytest.mark.parametrize(
+    ("covers", "words"),
+    [
+        (("/usr/bin/ls -l …", "/usr/bin/wc …"), "always:    /usr/bin/ls -l …, /usr/bin/wc …"),
+        ((), "this call alone; its command can't be judged"),
+        (("/usr/bin/rm exactly . 'a\x1b[2J\u202e'",), "\\u{1b}[2J\\u{202e}"),
+    ],
+)
+def test_a_prompt_says_what_an_always_would_cover(covers: tuple[str, ...], words: str) -> None:
+    """REL-L14: the programs and the shape of their arguments, on a line of its own, made visible."""
+    lines = prompt_of(replace(REQUEST, covers=covers)).splitlines()
+    assert len(lines) == 4
+    assert words in lines[-1]
+
+
+def test_where_it_would_cover_the_tool_nothing_is_added() -> None:
+    """As for every tool that runs no command."""
+    assert "always" not in prompt_of(REQUEST)
