@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sessiontree.sync.approvals import Approvals, PendingApproval
 from sessiontree.sync.channels import QueueChannel, TerminalChannel
+from sessiontree.sync.client_calls import ClientCalls, WaitingCall
 from sessiontree.sync.handle import PendingReply, SessionHandle
 from sessiontree.sync.reading import ProgressReader
 from sessiontree.sync.runtime import Runtime
@@ -15,6 +16,7 @@ from sessiontree.sync.tree import SessionTree
 
 __all__ = [
     "Approvals",
+    "ClientCalls",
     "PendingApproval",
     "PendingReply",
     "ProgressReader",
@@ -23,4 +25,5 @@ __all__ = [
     "SessionHandle",
     "SessionTree",
     "TerminalChannel",
+    "WaitingCall",
 ]

@@ -24,6 +24,7 @@ from sessiontree.runtime import BackendName
 from sessiontree.runtime import Runtime as AsyncRuntime
 from sessiontree.sync.approvals import Approvals
 from sessiontree.sync.channels import CrossedChannel, QueueChannel, crossed_approver, crossed_channel
+from sessiontree.sync.client_calls import ClientCalls
 from sessiontree.sync.crossing import Crossing
 from sessiontree.sync.handle import SessionHandle
 from sessiontree.sync.portal import PORTAL
@@ -272,6 +273,11 @@ class SessionTree:
     def approvals(self) -> Approvals:
         """Requests that wait for a person."""
         return Approvals(self._crossing.run(lambda: self._made.approvals), self._crossing)
+
+    @property
+    def client_calls(self) -> ClientCalls:
+        """Calls of client tools that wait for the program."""
+        return ClientCalls(self._crossing.run(lambda: self._made.client_calls), self._crossing)
 
     def events(self, *, after: int = 0) -> Iterator[Record]:
         """Yield the tree's durable facts in order, then wait for more; ends when Main has ended.

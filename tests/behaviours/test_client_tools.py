@@ -9,6 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from sessiontree import (
+    AgentConfig,
+    AgentSpec,
     ClientAnswerRefused,
     ClientCallClosed,
     ClientTool,
@@ -307,10 +309,12 @@ async def test_an_answer_is_redacted_cut_and_its_details_kept_from_the_model(ope
     """As any other result: nothing of a secret reaches the journal, the text is cut, images must be some."""
     secret = "sk-ant-api03-" + "A1b2C3d4" * 12
     model = ScriptedModel([call("ask_user"), "done"])
-    async with open_tree(model, tools=[ask_user()], hooks=[Redact()], limits=ENDLESS) as tree:
+    agent = AgentSpec(config=AgentConfig(max_result_chars=1_000))
+    short = {"agents": {"default": agent}, "limits": ENDLESS}
+    async with open_tree(model, tools=[ask_user()], hooks=[Redact()], **short) as tree:
         branch = await tree.main.spawn("branch", "go")
         (waiting,) = await called(tree)
-        long = f"key {secret}\n" + "word " * 200_000
+        long = f"key {secret}\n" + "word " * 2_000
         broken = ImageContent("bm8gaW1hZ2U=", "image/png")
         await waiting.answer(ToolResult(long, details={"seen": "by people"}, images=(broken,)))
         await branch.result()

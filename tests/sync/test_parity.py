@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree import desk, handle, runtime, session_tree, sync
+from sessiontree import client_calls, desk, handle, runtime, session_tree, sync
 from sessiontree.kernel import progress
 
 Taken = Callable[[type, type, bool], list[str]]
@@ -17,6 +17,8 @@ TWINS: list[tuple[type, type, bool]] = [
     (session_tree.SessionTree, sync.SessionTree, True),
     (runtime.Runtime, sync.Runtime, True),
     (desk.Approvals, sync.Approvals, False),
+    (client_calls.ClientCalls, sync.ClientCalls, False),
+    (client_calls.WaitingCall, sync.WaitingCall, False),
     (handle.SessionHandle, sync.SessionHandle, False),
     (handle.PendingReply, sync.PendingReply, False),
     (desk.PendingApproval, sync.PendingApproval, False),
