@@ -75,6 +75,7 @@ def _shortened(value: object, left: list[int], depth: int) -> JsonValue:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, int):
+        left[0] -= value.bit_length() // 3
         return value if value.bit_length() <= _MOST_BITS else f"<a number of {value.bit_length()} bits>"
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"

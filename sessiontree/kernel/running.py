@@ -38,7 +38,7 @@ class Running:
 
 
 Abandoned = Callable[[Running, ImmediateOutcome], None]
-Run = Callable[[ExecuteCall], Awaitable[ImmediateOutcome | None]]
+Run = Callable[[ExecuteCall, asyncio.Task[Any] | None], Awaitable[ImmediateOutcome | None]]
 
 
 class RunningCalls:
@@ -76,7 +76,7 @@ class RunningCalls:
 
     async def unless_skipped(self, execute: ExecuteCall, run: Run) -> ImmediateOutcome | None:
         """Run a call in a task of its own; None where it was told to stop before the task began."""
-        return await run(execute) if execute.key in self._claimed else None
+        return await run(execute, asyncio.current_task()) if execute.key in self._claimed else None
 
     def cancel(self, key: str) -> bool:
         """Ask a call to stop; False where it does not run, and then it does not begin any more."""
@@ -104,10 +104,11 @@ class RunningCalls:
     async def run(
         self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
     ) -> ImmediateOutcome | None:
-        """Run one call in the current task; None when it was left behind and has its result already."""
+        """Run one call in the current task, which may be given; None when it was left behind and has its result already."""
         alone = prepared.entry.tool.sequential
         inside = self._lane.enter_at_once(alone=alone)
         signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
+        task = task or asyncio.current_task()
         running = Running(prepared, signals, time.monotonic(), task, inside=inside)
         self._running[execute.key] = running
         try:

@@ -147,6 +147,8 @@ class Coercer:
 
     def _items(self, value: list[JsonValue], schema: Schema) -> JsonValue:
         first, rest = schema.get("prefixItems"), schema.get("items")
+        if isinstance(rest, list):  # before draft 2020-12
+            first, rest = rest, schema.get("additionalItems")
         parts = first if isinstance(first, list) else []
         items = [
             self.coerce(item, parts[index] if index < len(parts) else rest)

@@ -73,8 +73,10 @@ async def act(runtime: Runtime, place: Path, play: Play) -> None:
     )
     async with tree, asyncio.timeout(PATIENCE_S * 3):
         diary.progress = tree.progress()
-        sent: list[asyncio.Future[str]] = [asyncio.ensure_future(tree.main.send("go"))]
-        outside = [asyncio.ensure_future(tree.main.call("writes", {"id": "outside"}))] if asks else []
+        sent: list[asyncio.Future[Any]] = [asyncio.ensure_future(tree.main.send("go"))]
+        outside: list[asyncio.Future[Any]] = []
+        if asks:
+            outside.append(asyncio.ensure_future(tree.main.call("writes", {"id": "outside"})))
         while await stuck_before(sent[-1], diary):
             diary.stuck.clear()
             if ending == "message":

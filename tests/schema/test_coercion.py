@@ -56,6 +56,7 @@ def coerced(value: Any, schema: Any) -> str:
             {"type": "array", "prefixItems": [{"type": "integer"}], "items": {"type": "string"}},
             [1, "2"],
         ),
+        (["1", 2], {"items": [{"type": "integer"}], "additionalItems": {"type": "string"}}, [1, "2"]),
         ({"next": {"name": " a "}}, ROOT, {"next": {"name": "a"}}),
         ({"type": "text", "text": " a\n"}, {"type": "string"}, " a\n"),
         ([{"type": "text", "text": "a"}, {"text": "b"}], {"type": "string"}, "ab"),
