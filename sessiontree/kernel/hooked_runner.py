@@ -137,7 +137,7 @@ class HookedRunner(ScreenedRunner):
         super()._abort(replace(instruction, keys=keys))
 
     async def _run(
-        self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None
+        self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None = None
     ) -> ImmediateOutcome | None:
         call = self._calls.setdefault(execute.key, _Call(execute.arguments))
         call.arguments, call.started = execute.arguments, time.monotonic()

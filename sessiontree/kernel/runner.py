@@ -327,7 +327,7 @@ class SessionRunner:
             self.start()
 
     async def _run(
-        self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None
+        self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None = None
     ) -> ImmediateOutcome | None:
         """Run one call, prepared again from its facts where another host had prepared it."""
         prepared = self._prepared.pop(execute.key, None)

@@ -104,12 +104,12 @@ class RunningCalls:
     async def run(
         self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
     ) -> ImmediateOutcome | None:
-        """Run one call in the current task, which may be given; None when it was left behind and has its result already."""
+        """Run one call in the current task, given if known; None when it was left behind and has its result."""
         alone = prepared.entry.tool.sequential
         inside = self._lane.enter_at_once(alone=alone)
         signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
-        task = task or asyncio.current_task()
-        running = Running(prepared, signals, time.monotonic(), task, inside=inside)
+        current_task = task or asyncio.current_task()
+        running = Running(prepared, signals, time.monotonic(), current_task, inside=inside)
         self._running[execute.key] = running
         try:
             outcome = None if inside else await self._wait(running, alone=alone)
