@@ -104,7 +104,7 @@ class RunningCalls:
     async def run(
         self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
     ) -> ImmediateOutcome | None:
-        """Run one call in the current task, given if known; None when it was left behind and has its result."""
+        """Run one call in the current task, given if known; None when it was left behind with its result."""
         alone = prepared.entry.tool.sequential
         inside = self._lane.enter_at_once(alone=alone)
         signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
