@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeAlias
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import ToolError, ValidationError
@@ -17,6 +18,9 @@ from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.session import instructions as todo
 from sessiontree.session.state import CallState
+
+Making: TypeAlias = Callable[[], Awaitable[ImmediateOutcome]]
+"""Makes a call's outcome."""
 
 
 class Delegation:
@@ -67,8 +71,8 @@ class Delegation:
         )
         self._due.append((f"call:{key}", delegated))
 
-    def made_of(self, take: todo.TakeAnswer, call: CallState) -> ImmediateOutcome | None:
-        """Return the outcome an answer makes, images as they came; None where it makes none: that is told."""
+    def making_of(self, take: todo.TakeAnswer, call: CallState) -> Making | None:
+        """Return what makes the outcome of an answer; None where it makes none, which is told."""
         if take.key in self._taking:
             self._out.append(todo.SettleAnswer(take.answer_id, taken=False))
             return None
@@ -80,11 +84,7 @@ class Delegation:
             self._out.append(refused)
             return None
         self._taking[take.key] = take.answer_id
-        return made
-
-    async def fitted(self, made: ImmediateOutcome, call: CallState) -> ImmediateOutcome:
-        """Return the outcome with images that a model can be shown."""
-        return await self._dispatcher.fitted(made, call.tier)
+        return partial(self._dispatcher.fitted, made, call.tier)
 
     def answer_to(self, key: str) -> str:
         """Return the id of the answer that a call's result was made of, once; empty = of none."""

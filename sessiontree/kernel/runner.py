@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from sessiontree.contracts import stimuli
@@ -296,13 +296,12 @@ class SessionRunner:
         self._due.append((f"call:{key}", skipped(self.state.calls[key], reason, self._now_ms())))
 
     def _launch(self, execute: todo.ExecuteCall) -> None:
-        self._do_beside(self._run_task(self._running.unless_skipped(execute, self._run)))
+        self._do_beside(self._run_task(lambda: self._running.unless_skipped(execute, self._run)))
 
     def _take_answer(self, take: todo.TakeAnswer) -> None:
-        call = self.state.calls[take.key]
-        made = self._delegation.made_of(take, call)
-        if made is not None:
-            self._do_beside(self._run_task(self._delegation.fitted(made, call)))
+        making = self._delegation.making_of(take, self.state.calls[take.key])
+        if making is not None:
+            self._do_beside(self._run_task(making))
 
     def _do_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside the driver; only when it is over can the session be idle."""
@@ -316,9 +315,9 @@ class SessionRunner:
         if self._driver is None:
             self._flush()
 
-    async def _run_task(self, run: Coroutine[Any, Any, ImmediateOutcome | None]) -> None:
+    async def _run_task(self, run: Callable[[], Awaitable[ImmediateOutcome | None]]) -> None:
         try:
-            outcome = await run
+            outcome = await run()
         except Exception as error:  # noqa: BLE001 - whatever fails here ends this session alone, as a typed outcome
             self._crashed(error)
             return
