@@ -100,8 +100,6 @@ def rewritten(kept: KeptResult, answer: object) -> KeptResult:
     Raises:
         HookError: the hook returned no KeptResult, or one with parts that can't be kept, or are too much.
     """
-    if answer is kept:
-        return kept
     if not isinstance(answer, KeptResult):
         raise HookError(f"it returned {type(answer).__name__} instead of a KeptResult")
     parts: tuple[tuple[object, Callable[[object], bool]], ...] = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.hooks import (
@@ -41,6 +41,7 @@ from sessiontree.dispatch.session_hooks import SessionHooks
 from sessiontree.dispatch.word_hooks import WordHooks
 
 Validate: TypeAlias = Callable[[Mapping[str, JsonValue]], tuple[Any, Mapping[str, JsonValue]]]
+R = TypeVar("R", KeptResult, ToolResultMessage)
 Form: TypeAlias = Callable[[ToolResult], ToolResultMessage]
 
 
@@ -129,8 +130,7 @@ class HookChain:
         """Show a call that is over."""
 
         def own() -> tuple[object, ...]:
-            result = replace(ended.result, details=copy.deepcopy(ended.result.details))
-            return replace(ended, params=copy.deepcopy(ended.params), result=result), ctx
+            return replace(ended, params=copy.deepcopy(ended.params), result=_own(ended.result)), ctx
 
         return await look_all(self._after, own)
 
@@ -138,15 +138,20 @@ class HookChain:
         """Return what is kept of a result, or shown of a call that runs."""
         faults: list[HookFault] = []
         for run in self._persist:
-            seen = replace(kept, details=copy.deepcopy(kept.details))
+            artifacts = tuple(replace(artifact) for artifact in kept.artifacts)
             try:
-                answer = await run.run(seen)
-                kept = kept if answer is seen and seen.details == kept.details else rewritten(kept, answer)
+                kept = rewritten(kept, await run.run(replace(_own(kept), artifacts=artifacts)))
             except HookError as error:
                 faults.append(run.fault(error))
                 if run.guards:
                     return Kept(withheld(kept, run.name, str(error)), is_withheld=True, faults=tuple(faults))
         return Kept(kept, is_withheld=False, faults=tuple(faults))
+
+
+def _own(result: R) -> R:
+    """Return a copy of a result that shares nothing with it that can be changed."""
+    content = tuple(replace(block) for block in result.content)
+    return replace(result, content=content, details=copy.deepcopy(result.details))
 
 
 def _take(ruling: Ruling, answer: object, validate: Validate, form: Form) -> None:
