@@ -33,6 +33,7 @@ from sessiontree.contracts.jsonable import JsonValue, digest_of, to_json_value
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import Tool
 from sessiontree.dispatch.finalize import result_message
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain
@@ -58,10 +59,14 @@ class Dispatcher:
         *,
         tool_timeout_s: float,
         now_ms: Callable[[], int],
+        standing: Callable[[Mapping[str, JsonValue], str], str],
     ) -> None:
         """Bind a session's rights, its policy, and the names of the tools it holds.
 
         Tools of owners alone are refused to anybody else, even where the session was given them.
+
+        ``standing`` takes a call's arguments and which of them is a command, and returns a text that changes
+        with what that names: a command that was asked about is bound to it.
         """
         self._table = table
         self._policy = policy
@@ -75,6 +80,7 @@ class Dispatcher:
         self._max_chars = rights.config.max_result_chars
         self._pictures = Pictures(rights.config.images)
         self._place = str(rights.workspace_root)
+        self._standing = standing
 
     def prepare(self, key: str, call: ToolCall) -> PreparedCall | RejectedCall | ImmediateOutcome:
         """Check one call. Never raises for anything a model sent."""
@@ -137,8 +143,14 @@ class Dispatcher:
             needs_approval = setting == "ask"
         digest = ""
         if tier is not PermissionTier.READ_ONLY or needs_approval:
-            digest = digest_of(tool.name, arguments, self._place)
+            digest = self._digest(tool, arguments, is_asked=needs_approval)
         return PreparedCall(key, call_id, entry, params, arguments, int(tier), digest, needs_approval)
+
+    def _digest(self, tool: Tool[Any], arguments: Mapping[str, JsonValue], *, is_asked: bool) -> str:
+        place = self._place
+        if is_asked and tool.command_in:
+            place += "\0" + self._standing(arguments, tool.command_in)
+        return digest_of(tool.name, arguments, place)
 
     def _unknown(self, key: str, call: ToolCall, entry: ToolEntry | None) -> ImmediateOutcome:
         held = ", ".join(sorted(self._held)) or "none"
@@ -168,9 +180,12 @@ class Dispatcher:
     def altered(self, prepared: PreparedCall, digest: str) -> ImmediateOutcome | None:
         """Return the outcome of a call that is not the one that was approved or intended; None if it is."""
         name = prepared.entry.name
-        if not digest or digest == digest_of(name, prepared.arguments, self._place):
+        tool, is_asked = prepared.entry.tool, prepared.needs_approval
+        if not digest or digest == self._digest(tool, prepared.arguments, is_asked=is_asked):
             return None
         reason = "its arguments are not the ones that were allowed"
+        if is_asked and tool.command_in:
+            reason += ", or the files it names have changed since; ask anew"
         message = blocked_message(prepared.provider_id, name, reason, self._now_ms())
         return ImmediateOutcome(prepared.key, "blocked", message)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +52,7 @@ from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.sandbox import CommandShell
+from sessiontree.sandbox.named_files import named_files
 from sessiontree.schema.dialect import dialect_of
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -96,7 +98,13 @@ def tooling_of(
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     questioner = Questioner(equipment.table, held, adopt.config.prompt, equipment.instant, dialect_of(model))
     dispatcher = Dispatcher(
-        equipment.table, held, rights, policy, tool_timeout_s=adopt.limits.tool_timeout_s, now_ms=now_ms
+        equipment.table,
+        held,
+        rights,
+        policy,
+        tool_timeout_s=adopt.limits.tool_timeout_s,
+        now_ms=now_ms,
+        standing=partial(named_files, os.path.realpath(rights.workspace_root)),
     )
     return questioner, dispatcher
 

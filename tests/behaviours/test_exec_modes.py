@@ -72,3 +72,34 @@ async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) 
         assert "exec security is 'paranoid'" in refused.text
         with pytest.raises(PermissionDenied, match="exec security is 'paranoid'"):
             await tree.main.call("exec", {"command": "touch words"})
+
+
+async def test_an_allowed_command_runs_as_what_was_allowed(open_tree: Opener) -> None:
+    """REL-L9, REL-L10: not where a script was changed or a directory swapped since it was asked about."""
+    workspace = open_tree.workspace
+    (workspace / "a.sh").write_text("echo first >>said\n")
+    for name in ("here", "there"):
+        (workspace / name).mkdir()
+    (workspace / "place").symlink_to("here")
+    script: list[Answer] = [
+        call("exec", command="sh a.sh"),
+        call("exec", command="sh a.sh"),
+        call("exec", command="pwd -P >>../said", workdir="place"),
+        "done",
+    ]
+    async with open_tree(ScriptedModel(script), agents=ASKING) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (pending,) = await asked(tree)
+        await pending.approve()
+        (pending,) = await asked(tree, 2)
+        (workspace / "a.sh").write_text("echo another >>said\n")
+        await pending.approve()
+        (pending,) = await asked(tree, 3)
+        (workspace / "place").unlink()
+        (workspace / "place").symlink_to("there")
+        await pending.approve()
+        await branch.result()
+        told = [message.is_error for message in results(tree, branch.session_id)]
+        assert told == [False, True, True]
+        assert "the files it names have changed" in results(tree, branch.session_id)[1].text
+    assert (workspace / "said").read_text() == "first\n"
