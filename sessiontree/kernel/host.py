@@ -251,9 +251,7 @@ class HostCore:
             Handles(
                 reader=WorkspaceReader(workspace, hidden=equipment.hidden),
                 writer=WorkspaceWriter(workspace, hidden=equipment.hidden),
-                shell=CommandShell(
-                    workspace, hidden=equipment.hidden, security=adopt.config.exec_security
-                ),
+                shell=CommandShell(workspace, hidden=equipment.hidden, security=adopt.config.exec_security),
                 channel=ChannelHandle(link),
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),
