@@ -68,10 +68,11 @@ class OwnProcess:
         self._most_bytes = most_bytes
         self._last_words = last_words
         self._asked_at: float | None = None
-        self._known = set(threading.enumerate())
         # Before the first session: a supervisor that is gone already can't be opened, and this host ends too.
         self._supervisor = None if supervisor_pid is None else os.pidfd_open(supervisor_pid)
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
+        # The watch among them: a host that waits for its first session is not busy.
+        self._known = set(threading.enumerate())
 
     def is_busy(self) -> bool:
         """Whether threads run there that no session owns any more."""

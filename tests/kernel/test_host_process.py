@@ -1,23 +1,30 @@
-"""What still runs in a host's process is counted whole."""
+"""What a host's own process tells of itself."""
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import wait
+import subprocess
+import sys
 
-from sessiontree.kernel.host_process import MOST_THREADS, CountingExecutor
+NOBODY_YET = """
+import asyncio
+from sessiontree.kernel.host_process import OwnProcess
+
+async def begun():
+    process = OwnProcess(None, 2**40, print)
+    idle = process.is_busy()
+    at_work = asyncio.get_running_loop().run_in_executor(None, input)
+    print(idle, process.is_busy(), flush=True)
+    await at_work
+    print(process.is_busy())
+
+asyncio.run(begun())
+"""
+"""In a process of its own, as its watching thread lives for as long as that."""
 
 
-def test_work_that_was_cancelled_before_it_began_is_not_counted() -> None:
-    """Else a host would seem busy for ever, and be ended after each session."""
-    executor = CountingExecutor()
-    ending = threading.Event()
-    running = [executor.submit(ending.wait) for _ in range(MOST_THREADS)]
-    queued = executor.submit(ending.wait)
-    assert executor.busy == MOST_THREADS + 1
-    assert queued.cancel()
-    assert executor.busy == MOST_THREADS
-    ending.set()
-    wait(running)
-    executor.shutdown()
-    assert executor.busy == 0
+def test_a_process_is_busy_only_with_what_sessions_began() -> None:
+    """One that waits for its first session is free, its own threads notwithstanding; a blocking call counts."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOBODY_YET], input="\n", capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["False True", "False"]
