@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.results import json_result as json_result
     from sessiontree.contracts.retry import Retry as Retry
     from sessiontree.contracts.schema_tool import schema_tool as schema_tool
+    from sessiontree.contracts.senders import Sender as Sender
     from sessiontree.contracts.tiers import PermissionTier as PermissionTier
     from sessiontree.contracts.tool import RawTool as RawTool
     from sessiontree.contracts.tool import Tool as Tool
@@ -217,6 +218,7 @@ _ROOMS = {
     ),
     "contracts.retry": ("Retry",),
     "contracts.schema_tool": ("schema_tool",),
+    "contracts.senders": ("Sender",),
     "contracts.tiers": ("PermissionTier",),
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.usage": ("Usage",),

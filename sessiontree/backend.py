@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.kinds import SessionStatus
     from sessiontree.contracts.ports import SessionReport
     from sessiontree.contracts.results import SessionResult
+    from sessiontree.contracts.senders import Sender
     from sessiontree.contracts.stimuli import SendMode
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
@@ -31,7 +32,15 @@ class OwnerPort(Protocol):
     millisecond.
     """
 
-    async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:
+    async def send(
+        self,
+        tree_id: str,
+        session: str,
+        text: str,
+        mode: SendMode,
+        message_id: str,
+        sender: Sender | None = None,
+    ) -> Reply:
         """Say something to a session; returns its last word for it."""
         ...
 

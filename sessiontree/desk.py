@@ -13,11 +13,14 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.client_calls import ClientCalls
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
-from sessiontree.contracts.errors import ApprovalClosed, SessionTreeError, words_of
+from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied, SessionTreeError, words_of
+from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
 
 READ_WAIT_S = 20.0
+MOST_STRANGERS = 16
+"""How often a request is asked on a channel where others than owners answer; then it waits in the tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +30,32 @@ class PendingApproval:
     request: ApprovalRequest
     _desk: ApprovalDesk
 
-    async def approve(self, *, always: bool = False, reason: str = "") -> None:
+    async def approve(
+        self, *, always: bool = False, reason: str = "", sender: Sender | str | None = None
+    ) -> None:
         """Say yes: once, or to every later call of the tool in this tree.
+
+        Args:
+            always: Whether later calls are allowed, too.
+            reason: Why; stands in the journal.
+            sender: Who says so, where the program hears several people; None = the program itself.
 
         Raises:
             ApprovalClosed: it was decided meanwhile.
+            PermissionDenied: the sender does not own the tree; the request waits on.
         """
-        await self._desk.answer(self.request.request_id, ApprovalAnswer(True, reason, always))
+        answer = ApprovalAnswer(True, reason, always, sender_of(sender))
+        await self._desk.answer(self.request.request_id, answer)
 
-    async def deny(self, reason: str = "") -> None:
+    async def deny(self, reason: str = "", *, sender: Sender | str | None = None) -> None:
         """Say no; the same call stays denied on this path until the tree ends.
 
         Raises:
             ApprovalClosed: it was decided meanwhile.
+            PermissionDenied: the sender does not own the tree; the request waits on.
         """
-        await self._desk.answer(self.request.request_id, ApprovalAnswer(False, reason))
+        answer = ApprovalAnswer(False, reason, sender=sender_of(sender))
+        await self._desk.answer(self.request.request_id, answer)
 
 
 class Approvals:
@@ -101,6 +115,7 @@ class ApprovalDesk:
 
         Raises:
             ApprovalClosed: it was decided before.
+            PermissionDenied: a sender is named who does not own the tree.
         """
         await self._backend.owner.decide(self._tree_id, request_id, answer, by)
         self._take_off(request_id)  # what is decided here is asked nobody any more, not even for a moment
@@ -148,25 +163,44 @@ class ApprovalDesk:
 
     async def _ask(self, channel: HumanChannel, request: ApprovalRequest) -> None:
         try:
-            answer = await channel.ask(request)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # an approver that fails has said no
-            if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                raise
-            answer = ApprovalAnswer(False, f"the approver failed: {words_of(error)}")
+            for _ in range(MOST_STRANGERS):
+                if not await self._ask_once(channel, request):
+                    return
         finally:
             self._asking.pop(request.request_id, None)
-        if answer is not None:
-            if not _is_answer(answer):
-                answer = ApprovalAnswer(False, "the approver answered something that is no ApprovalAnswer")
-            try:
-                await self.answer(request.request_id, answer)
-            except ApprovalClosed:
-                return
-            except SessionTreeError:
-                if self._backend.owner.is_open(self._tree_id):
-                    raise
+
+    async def _ask_once(self, channel: HumanChannel, request: ApprovalRequest) -> bool:
+        """Ask and hand the answer over; True where it was one of somebody who owns nothing."""
+        answer = await _answer_of(channel, request)
+        if answer is None:
+            return False
+        if answer.sender is None:
+            self._asking.pop(request.request_id, None)  # what is answered is not taken off while it is told
+        try:
+            await self._backend.owner.decide(self._tree_id, request.request_id, answer, "person")
+        except PermissionDenied:
+            return True
+        except ApprovalClosed:
+            return False
+        except SessionTreeError:
+            if self._backend.owner.is_open(self._tree_id):
+                raise
+        return False
+
+
+async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> ApprovalAnswer | None:
+    """Return what a channel answers; one that fails, or answers anything else, has said no."""
+    try:
+        answer = await channel.ask(request)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
+        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}")
+    if answer is None or _is_answer(answer):
+        return answer
+    return ApprovalAnswer(False, "the approver answered something that is no ApprovalAnswer")
 
 
 def _is_answer(answer: object) -> bool:
@@ -176,4 +210,5 @@ def _is_answer(answer: object) -> bool:
         and isinstance(answer.approve, bool)
         and isinstance(answer.always, bool)
         and isinstance(answer.reason, str)
+        and isinstance(answer.sender, Sender | None)
     )

@@ -21,6 +21,7 @@ from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.messages import Message
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
@@ -262,30 +263,37 @@ class SessionHandle:
         reply = await self._backend.owner.call(self._tree_id, self.session_id, call_id, name, given)
         return tool_reply(reply)
 
-    def send(self, text: str, mode: SendMode = "follow_up") -> PendingReply:
+    def send(
+        self, text: str, mode: SendMode = "follow_up", *, sender: Sender | str | None = None
+    ) -> PendingReply:
         """Say something to the session.
 
         Args:
             text: The message.
             mode: ``follow_up`` waits for the end of the turn; ``steer`` stops running tools and forces the
                 next turn.
+            sender: Who says it, or their id, where the program hears several people; whether they own the
+                tree is looked up. None = the program itself, an owner.
 
         Returns:
             The reply to come: await it, or iterate over its pieces.
 
         Raises:
-            ConfigError: the text is empty, or there is no such mode.
+            ConfigError: the text is empty, there is no such mode, or the sender is none.
         """
         _one_of(mode, SEND_MODES, "mode")
         message_id = secrets.token_hex(16)
         words = _text(text, "text")
-        task = asyncio.create_task(self._deliver(words, mode, message_id))
+        task = asyncio.create_task(self._deliver(words, mode, message_id, sender_of(sender)))
         return PendingReply(task, self.session_id, self._backend, self._tree_id)
 
-    async def _deliver(self, text: str, mode: SendMode, message_id: str) -> Reply | SessionClosed:
+    async def _deliver(
+        self, text: str, mode: SendMode, message_id: str, sender: Sender | None
+    ) -> Reply | SessionClosed:
         """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
+        place = (self._tree_id, self.session_id)
         try:
-            return await self._backend.owner.send(self._tree_id, self.session_id, text, mode, message_id)
+            return await self._backend.owner.send(*place, text, mode, message_id, sender)
         except SessionClosed as closed:
             return closed
 

@@ -53,7 +53,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     approvals: ApprovalMode,
     rules: tuple[Rule, ...],
     smart_rules: Sequence[Rule],
-    owns_channel: bool,
+    channel: HumanChannel | None,
     purpose: str,
     dedicated: bool,
     policy: PolicyRow,
@@ -84,7 +84,8 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         mode=approvals,
         rules=rules,
         smart_rules=tuple(smart_rules),
-        owns_channel=owns_channel,
+        owns_channel=channel is not None,
+        owners=channel_owners(channel),
         budget=budget,
         tools=tuple(
             ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest, entry.tool.command_in)
@@ -242,6 +243,19 @@ def channel_tools(channel: HumanChannel | None) -> tuple[Tool[Any], ...]:
     for each in tools:
         _check_type(each, Tool, "a channel's tools")
     return tools
+
+
+def channel_owners(channel: HumanChannel | None) -> tuple[str, ...]:
+    """Return the ids of the senders whom a channel lists as owners, in an attribute ``owners``.
+
+    Raises:
+        ConfigError: one is no text with something in it, or they are one text.
+    """
+    owners = getattr(channel, "owners", ())
+    listed = [owners] if isinstance(owners, str) else list(owners)
+    if isinstance(owners, str) or not all(isinstance(each, str) and each.strip() for each in listed):
+        raise ConfigError(f"a channel's owners: give a list of senders' ids, not {owners!r}")
+    return tuple(dict.fromkeys(listed))
 
 
 def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:

@@ -154,7 +154,7 @@ class SessionTree:
             approvals=approvals,
             rules=rules,
             smart_rules=smart_rules,
-            owns_channel=self._channel is not None,
+            channel=self._channel,
             purpose=purpose,
             dedicated=dedicated,
             policy=policy_row_of(owners, group, self._table, self._agents, model_name),

@@ -11,6 +11,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
+from sessiontree.contracts.senders import Asker
 from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.errors import HostLost
 from sessiontree.kernel.memory_words import Ended, MemoryRight, Told
@@ -31,9 +32,16 @@ class RemoteServices:
         self._supervisor = supervisor
         self._key = key
 
-    async def spawn(self, grant: str, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
+    async def spawn(
+        self,
+        grant: str,
+        request: SpawnRequest,
+        key: str,
+        forbidden: str | None = None,
+        asked_by: tuple[Asker, ...] = (),
+    ) -> str:
         """Spawn a child of the session; returns its id."""
-        session: str = await self._ask(grant, "spawn", request, key, forbidden)
+        session: str = await self._ask(grant, "spawn", request, key, forbidden, asked_by)
         return session
 
     async def say(self, grant: str, text: str) -> None:

@@ -12,6 +12,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.journal.record import Record
 from sessiontree.kernel.owner import SessionRecord
@@ -28,9 +29,17 @@ class RemoteOwner:
         """Bind the line."""
         self._line = line
 
-    async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:
+    async def send(
+        self,
+        tree_id: str,
+        session: str,
+        text: str,
+        mode: SendMode,
+        message_id: str,
+        sender: Sender | None = None,
+    ) -> Reply:
         """Say something to a session; returns its last word for it."""
-        reply: Reply = await self._line.ask("send", tree_id, session, text, mode, message_id)
+        reply: Reply = await self._line.ask("send", tree_id, session, text, mode, message_id, sender)
         return reply
 
     async def call(

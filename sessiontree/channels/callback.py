@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
@@ -20,10 +20,17 @@ class CallbackChannel:
     Args:
         approver: Gets each request; returns an ApprovalAnswer, True, False, or None to leave it pending.
         listener: Gets each message.
+        owners: Ids of the senders who own the tree, where several people speak.
     """
 
-    def __init__(self, approver: Approver | None = None, listener: Listener | None = None) -> None:
-        """Keep the functions."""
+    def __init__(
+        self,
+        approver: Approver | None = None,
+        listener: Listener | None = None,
+        owners: Sequence[str] = (),
+    ) -> None:
+        """Keep the functions and the list."""
+        self.owners = owners
         self._approver = approver
         self._listener = listener
 

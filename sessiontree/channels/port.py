@@ -13,6 +13,11 @@ class HumanChannel(Protocol):
     A channel may bring tools along, such as one that links a device: a sequence of them in an attribute
     ``tools``. They join the tree's own before any policy judges them, and are gone where the channel is not
     given again. One with a ``name`` is called that towards plugins.
+
+    Where several people speak on a channel, it lists the ids of those who own its trees in an attribute
+    ``owners``; the list that was there when a tree was made counts for the tree's whole life. Messages then
+    carry their sender, and so do answers: those of others than owners are dropped, and the request asked
+    again.
     """
 
     async def send(self, text: str) -> None:

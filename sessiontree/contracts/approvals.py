@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.senders import Sender
 
 Answer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
@@ -101,3 +102,6 @@ class ApprovalAnswer:
     always: bool = False
     """Approve every later call of the same tool in this tree too; of a tool that runs commands, those alone
     that run the same programs with arguments of the same shape."""
+    sender: Sender | None = None
+    """Who answered, where several people can; counts only if the channel lists them as an owner. None = the
+    channel itself, such as a terminal, vouches for whoever answers."""

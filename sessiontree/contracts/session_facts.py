@@ -13,6 +13,7 @@ from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.senders import Asker
 
 
 @recorded("opened")
@@ -35,6 +36,16 @@ class Heard:
     steer: bool
     wakes: bool
     """Whether it starts a turn by itself."""
+    asked_by: tuple[Asker, ...] = added(())
+    """Whom it speaks for; empty = the creating program."""
+
+
+@recorded("acts_for")
+@dataclass(frozen=True, slots=True)
+class ActsFor:
+    """From the next turn on the session acts for these; before the first such fact for the program alone."""
+
+    askers: tuple[Asker, ...]
 
 
 @recorded("turn_started")
@@ -275,6 +286,7 @@ class Stopping:
 SessionFact: TypeAlias = (
     Opened
     | Heard
+    | ActsFor
     | TurnStarted
     | TurnReplied
     | TurnFailed

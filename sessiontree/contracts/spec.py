@@ -11,6 +11,7 @@ from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
 
 Via: TypeAlias = Literal["root", "model", "handle"]
@@ -55,3 +56,5 @@ class SessionSpec:
     """Whether it has a host of its own for life."""
     exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
     """Which commands it may run: the strictest its agent or any session above it says."""
+    asked_by: tuple[Asker, ...] = added(())
+    """Whom it acts for, besides whoever speaks to it: those its parent acted for. Never makes it an owner."""

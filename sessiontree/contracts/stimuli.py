@@ -15,6 +15,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import AssistantMessage, Origin, ToolResultMessage
 from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.senders import Asker
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
 
@@ -55,6 +56,8 @@ class Incoming:
     text: str
     mode: SendMode
     origin: Origin
+    asked_by: tuple[Asker, ...] = added(())
+    """Whom the message speaks for; empty = the creating program."""
 
 
 @quickly_made

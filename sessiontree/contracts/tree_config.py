@@ -97,3 +97,5 @@ class TreeConfig:
     """What its owner says about tools."""
     guards: tuple[str, ...] = added(())
     """Names of the hooks without which nobody may take it up, in the order given."""
+    owners: tuple[str, ...] = added(())
+    """Ids of the senders that Main's channel lists as owners."""

@@ -11,6 +11,7 @@ from sessiontree.contracts.codec import Recorded, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.usage import Usage
@@ -151,6 +152,16 @@ class DigestDenied:
     sessions: tuple[str, ...]
 
 
+@recorded("decision_refused")
+@dataclass(frozen=True, slots=True)
+class DecisionRefused:
+    """Somebody who does not own the tree answered a request that waits; it waits on."""
+
+    request_id: str
+    by: Asker
+    approve: bool
+
+
 @recorded("tool_always_allowed")
 @dataclass(frozen=True, slots=True)
 class ToolAlwaysAllowed:
@@ -273,6 +284,7 @@ TreeFact: TypeAlias = (
     | ApprovalWaiting
     | ApprovalDecided
     | DigestDenied
+    | DecisionRefused
     | ToolAlwaysAllowed
     | ClientCallOpened
     | ClientCallClosed

@@ -32,6 +32,7 @@ from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, to_json_value
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import Tool
 from sessiontree.dispatch.finalize import result_message
@@ -82,11 +83,14 @@ class Dispatcher:
         self._place = str(rights.workspace_root)
         self._standing = standing
 
-    def prepare(self, key: str, call: ToolCall) -> PreparedCall | RejectedCall | ImmediateOutcome:
-        """Check one call. Never raises for anything a model sent."""
+    def prepare(
+        self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = ()
+    ) -> PreparedCall | RejectedCall | ImmediateOutcome:
+        """Check one call, made for these askers. Never raises for anything a model sent."""
         entry = self._table.get(call.name)
-        if entry is None or entry.name not in self._held:
-            return self._unknown(key, call, entry)
+        held = self._held - self.withheld_from(asked_by) if asked_by else self._held
+        if entry is None or entry.name not in held:
+            return self._unknown(key, call, entry, held, asked_by)
         if call.unread is not None:
             return _unread(key, entry, call.unread)
         try:
@@ -96,14 +100,26 @@ class Dispatcher:
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
         return self._judge(key, call.id, entry, params, arguments)
 
+    def withheld_from(self, askers: tuple[Asker, ...]) -> frozenset[str]:
+        """Return what the session does not hold where it acts for these; nothing where that is nobody."""
+        if not askers:
+            return frozenset()
+        withheld = self._policy.withheld_from(askers)
+        return withheld if _are_owners(askers) else withheld | self._table.for_owners
+
     async def prepare_hooked(
-        self, key: str, call: ToolCall, hooks: HookChain, ctx: HookContext
+        self,
+        key: str,
+        call: ToolCall,
+        hooks: HookChain,
+        ctx: HookContext,
+        asked_by: tuple[Asker, ...] = (),
     ) -> tuple[PreparedCall | RejectedCall | ImmediateOutcome, list[HookFault]]:
         """Check one call and ask the hooks about it; what they change is validated and judged again.
 
         A call that does not fit, or that the session may not make, is never shown to them.
         """
-        prepared = self.prepare(key, call)
+        prepared = self.prepare(key, call, asked_by)
         if not isinstance(prepared, PreparedCall):
             return prepared, []
         entry = prepared.entry
@@ -152,24 +168,37 @@ class Dispatcher:
             place += "\0" + self._standing(arguments, tool.command_in)
         return digest_of(tool.name, arguments, place)
 
-    def _unknown(self, key: str, call: ToolCall, entry: ToolEntry | None) -> ImmediateOutcome:
-        held = ", ".join(sorted(self._held)) or "none"
+    def _unknown(
+        self,
+        key: str,
+        call: ToolCall,
+        entry: ToolEntry | None,
+        held: frozenset[str],
+        asked_by: tuple[Asker, ...],
+    ) -> ImmediateOutcome:
+        names = ", ".join(sorted(held)) or "none"
         if entry is None:
-            error: ToolError = ExecutionError(f"there is no tool {call.name!r}; this session holds: {held}")
+            error: ToolError = ExecutionError(f"there is no tool {call.name!r}; this session holds: {names}")
             return self._error(key, call.id, call.name, error, "error")
-        removal = self._policy.explain(entry.name).removal
-        if entry.name in self._owned:
+        removal = self._policy.explain_to(entry.name, asked_by).removal
+        is_for_owners = entry.name in self._table.for_owners
+        if entry.name in self._owned or (is_for_owners and not _are_owners(asked_by)):
             reason = OWNERS_ALONE
         else:
             why = f" ({removal.step}: {removal.why})" if removal is not None else ""
-            reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {held}"
+            reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {names}"
         return self._error(key, call.id, entry.name, PermissionDenied(entry.tool.tier, reason), "denied")
 
     def again(
-        self, key: str, call_id: str, tool: str, arguments: Mapping[str, JsonValue]
+        self,
+        key: str,
+        call_id: str,
+        tool: str,
+        arguments: Mapping[str, JsonValue],
+        asked_by: tuple[Asker, ...] = (),
     ) -> PreparedCall | ImmediateOutcome:
         """Prepare a call from its journaled final arguments, on a host that did not prepare it itself."""
-        prepared = self.prepare(key, ToolCall(call_id, tool, arguments))
+        prepared = self.prepare(key, ToolCall(call_id, tool, arguments), asked_by)
         if isinstance(prepared, RejectedCall):
             message = blocked_message(
                 call_id, tool, f"its journaled arguments no longer fit: {prepared.message}", self._now_ms()
@@ -324,6 +353,10 @@ def _unread(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     message = f"{words}the arguments are not a whole JSON object: {cut_text(text, MAX_UNREAD_SHOWN)!r}"
     digest = _digest_of_invalid(entry.name, text)
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
+
+
+def _are_owners(askers: tuple[Asker, ...]) -> bool:
+    return all(asker.is_owner for asker in askers)
 
 
 def _digest_of_invalid(tool: str, arguments: Any) -> str:

@@ -93,7 +93,7 @@ class HookedRunner(ScreenedRunner):
         try:
             async with self._order:
                 prepared, faults = await self._dispatcher.prepare_hooked(
-                    key, call, self._chain, self._context
+                    key, call, self._chain, self._context, instruction.asked_by
                 )
                 if isinstance(prepared, RejectedCall):
                     prepared, more = await self._reworded(prepared, call.id)

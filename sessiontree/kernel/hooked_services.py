@@ -91,7 +91,7 @@ class HookedSessions:
         Raises:
             SpawnRefused: a hook forbids it, or a guard failed; else as the supervisor says.
         """
-        link, forbidden = self._link, None
+        forbidden = None
         if isinstance(request.task, str) and isinstance(request.label, str | None):  # else it is refused
             asked = Spawning(request.kind, request.task, request.label, request.agent, "model")
             ruling = await self._hooks.spawning(asked, self._context)
@@ -99,4 +99,4 @@ class HookedSessions:
                 self._blame(key, fault)
             request = replace(request, task=ruling.task, label=ruling.label)
             forbidden = ruling.block
-        return await link.services().spawn(link.grant, request, key, forbidden)
+        return await self._link.spawn(request, key, forbidden)

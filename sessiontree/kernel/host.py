@@ -96,7 +96,7 @@ def tooling_of(
     model = adopt.config.model or equipment.model_name
     policy = session_policy(equipment.policy, equipment.group, adopt.spec, model)
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
-    questioner = Questioner(equipment.table, held, adopt.config.prompt, equipment.instant, dialect_of(model))
+    held -= policy.withheld_from(adopt.spec.asked_by)
     dispatcher = Dispatcher(
         equipment.table,
         held,
@@ -105,6 +105,14 @@ def tooling_of(
         tool_timeout_s=adopt.limits.tool_timeout_s,
         now_ms=now_ms,
         standing=partial(named_files, os.path.realpath(rights.workspace_root)),
+    )
+    questioner = Questioner(
+        equipment.table,
+        held,
+        adopt.config.prompt,
+        equipment.instant,
+        dialect_of(model),
+        dispatcher.withheld_from,
     )
     return questioner, dispatcher
 
@@ -232,6 +240,8 @@ class HostCore:
             reason = f"can't be adopted: {words_of(error)}"
             self._mailbox.put(Outcome(adopt.session, adopt.epoch, 0, (), (), True, None, reason))
             return
+        if self._link is not None:
+            self._link.acting_for = partial(getattr, self._runner.state, "acting_for")
         self._runner.start()
 
     def _embody(self, adopt: Adopt) -> SessionRunner:

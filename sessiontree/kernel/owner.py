@@ -21,6 +21,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Sender, asker_of
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
@@ -81,10 +82,18 @@ class Owner:
         return config
 
     async def send(
-        self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str, again: bool = False
+        self,
+        tree_id: str,
+        session: str,
+        text: str,
+        mode: SendMode,
+        message_id: str,
+        sender: Sender | None = None,
+        again: bool = False,
     ) -> Reply:
         """Say something to a session; returns its last word for it.
 
+        Whether the sender owns the tree is looked up here; None = the creating program speaks itself.
         ``again`` says that this message may have been heard, and answered, before the supervisor was lost.
         """
         if again:
@@ -92,8 +101,11 @@ class Owner:
             if reply is not None:
                 return reply
         self._supervisor.session_exists(tree_id, session)
-        incoming = self._supervisor.message(text, message_id, mode)
-        return await self._supervisor.tree(tree_id).say(session, incoming)
+        keeper = self._supervisor.tree(tree_id)
+        asked_by = () if sender is None else (asker_of(sender, keeper.config.owners),)
+        now_ms = self._supervisor.clock.now_ms()
+        incoming = stimuli.Incoming(now_ms, message_id, text, mode, "user", asked_by)
+        return await keeper.say(session, incoming)
 
     async def call(
         self,
@@ -152,9 +164,16 @@ class Owner:
 
         Raises:
             ApprovalClosed: it was decided before.
+            PermissionDenied: whoever answered is no owner; it waits on.
         """
         now_ms = self._supervisor.clock.now_ms()
-        decided = tree_stimuli.Decided(now_ms, request_id, answer.approve, answer.always, by, answer.reason)
+        asker = None
+        if answer.sender is not None:
+            asker = asker_of(answer.sender, self._supervisor.tree(tree_id).config.owners)
+            by = asker.id
+        decided = tree_stimuli.Decided(
+            now_ms, request_id, answer.approve, answer.always, by, answer.reason, asker
+        )
         try:
             await self._supervisor.decide(tree_id, decided)
         except ApprovalClosed as closed:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sessiontree.contracts.messages import Message, shown
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, ToolCard
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.frames import AskModel, ModelPrompt
 from sessiontree.models.answers import checked, reason_of
 from sessiontree.models.port import InstantModel, ModelRequest, ToolSpec
 from sessiontree.schema.dialect import Dialect
+from sessiontree.session.prompt import unlisted
 from sessiontree.session.state import SessionState
 
 
@@ -27,8 +29,12 @@ class Questioner:
         prompt: str,
         instant: InstantModel | None,
         dialect: Dialect,
+        withheld: Callable[[tuple[Asker, ...]], frozenset[str]],
     ) -> None:
-        """Bind the tools the session holds, in its model's dialect, and the model if it runs here."""
+        """Bind the tools the session holds, in its model's dialect, and the model if it runs here.
+
+        ``withheld`` says which of the tools it does not hold where it acts for others than the program.
+        """
         self.instant = instant
         self.prompt = prompt
         self.unseen = False
@@ -39,18 +45,21 @@ class Questioner:
             ToolSpec(entry.name, entry.tool.description, entry.compiled.shown_in(dialect).schema)
             for entry in entries
         )
+        self._withheld = withheld
+        self._gone: frozenset[str] = frozenset()
         self._given = 0
         self._reads_details = bool(getattr(instant, "reads_details", False))
         self._shown: list[Message] = []
 
     def request(self, state: SessionState) -> ModelRequest:
         """Return the whole question; its messages are a list that grows with the conversation, read only."""
+        prompt, specs = self._shown_to(state, self._withheld(state.asked_by))
         return ModelRequest(
             state.spec.session_id,
             state.spec.kind,
             state.turn,
-            state.system_prompt or "",
-            self._specs,
+            prompt,
+            specs,
             state.transcript if self._reads_details else self._grown(state.transcript),
             state.spec.result_schema,
         )
@@ -73,13 +82,23 @@ class Questioner:
 
     def question(self, state: SessionState) -> AskModel:
         """Return the question as a delta to what the gateway was given before."""
-        base = self._given
+        gone = self._withheld(state.asked_by)
+        base = self._given if gone == self._gone else 0  # other tools are another prompt
+        self._gone = gone
         self._given = len(state.transcript)
         prompt = None
         if base == 0:
-            prompt = ModelPrompt(state.system_prompt or "", self._specs, state.spec.result_schema)
+            prompt = ModelPrompt(*self._shown_to(state, gone), state.spec.result_schema)
         messages = tuple([shown(each) for each in state.transcript[base:]])
         return AskModel(state.turn, base, messages, prompt, self.unseen)
+
+    def _shown_to(self, state: SessionState, gone: frozenset[str]) -> tuple[str, tuple[ToolSpec, ...]]:
+        """Return system prompt and tools without those that the present turn does not hold."""
+        prompt = state.system_prompt or ""
+        if not gone:
+            return prompt, self._specs
+        prompt = unlisted(prompt, [card for card in self.cards if card.name in gone])
+        return prompt, tuple(spec for spec in self._specs if spec.name not in gone)
 
     def _grown(self, transcript: list[Message]) -> list[Message]:
         """Return the conversation as a model may see it; only what is new is looked at."""

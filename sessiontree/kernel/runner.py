@@ -266,7 +266,7 @@ class SessionRunner:
         key = instruction.key
         if self._readers:
             self._watch.began(key, instruction.call)
-        prepared = self._dispatcher.prepare(key, instruction.call)
+        prepared = self._dispatcher.prepare(key, instruction.call, instruction.asked_by)
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
             if prepared.harmless and instruction.run_unless is not None:
@@ -331,8 +331,8 @@ class SessionRunner:
         """Run one call, prepared again from its facts where another host had prepared it."""
         prepared = self._prepared.pop(execute.key, None)
         if prepared is None:
-            call_id = self.state.calls[execute.key].call.id
-            again = self._dispatcher.again(execute.key, call_id, execute.tool, execute.arguments)
+            key, call = execute.key, self.state.calls[execute.key]
+            again = self._dispatcher.again(key, call.call.id, execute.tool, execute.arguments, call.asked_by)
             if isinstance(again, ImmediateOutcome):
                 return again
             prepared = again

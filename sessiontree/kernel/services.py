@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sessiontree.contracts.errors import SessionClosed
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, SessionReport, SpawnRequest, Web
+from sessiontree.contracts.senders import Asker
 from sessiontree.kernel.memory_words import MemoryService
 
 
@@ -19,7 +20,14 @@ class Services(Protocol):
         PermissionDenied: it does not cover what is asked.
     """
 
-    async def spawn(self, grant: str, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
+    async def spawn(
+        self,
+        grant: str,
+        request: SpawnRequest,
+        key: str,
+        forbidden: str | None = None,
+        asked_by: tuple[Asker, ...] = (),
+    ) -> str:
         """Spawn a child of the session; returns its id. ``forbidden`` says why the tree's hooks refuse it."""
         ...
 
@@ -35,7 +43,7 @@ class Services(Protocol):
 class Link:
     """One adoption's way to supervisor and memory: dead as soon as the host lets the session go."""
 
-    __slots__ = ("_alive", "_memory", "_services", "grant", "session")
+    __slots__ = ("_alive", "_memory", "_services", "acting_for", "grant", "session")
 
     def __init__(self, services: Services, memory: MemoryService, session: str, grant: str) -> None:
         """Bind session and grant."""
@@ -43,6 +51,8 @@ class Link:
         self._memory = memory
         self.session = session
         self.grant = grant
+        self.acting_for: Callable[[], tuple[Asker, ...]] = tuple
+        """Says whom the session acts for now; nobody but the program until it is embodied."""
         self._alive = True
 
     def cut(self) -> None:
@@ -57,6 +67,10 @@ class Link:
         """
         self._check()
         return self._services
+
+    async def spawn(self, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
+        """Spawn a child of the session, for those it acts for now; raises as :meth:`services`."""
+        return await self.services().spawn(self.grant, request, key, forbidden, self.acting_for())
 
     def memory(self) -> MemoryService:
         """Return memory; raises as :meth:`services`."""
@@ -94,8 +108,7 @@ class SessionsHandle:
 
     async def spawn(self, request: SpawnRequest, *, key: str) -> str:
         """Start a child and return its id at once; the same key gives the same child."""
-        link = self._link
-        return await link.services().spawn(link.grant, request, key)
+        return await self._link.spawn(request, key)
 
 
 class StatusHandle:

@@ -6,9 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import from_wire, to_wire
 from sessiontree.contracts.errors import (
@@ -22,6 +20,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
@@ -259,7 +258,14 @@ class SupervisorCore:
 
     # What tools ask through their handles, each showing its grant.
 
-    async def spawn(self, grant: str, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
+    async def spawn(
+        self,
+        grant: str,
+        request: SpawnRequest,
+        key: str,
+        forbidden: str | None = None,
+        asked_by: tuple[Asker, ...] = (),
+    ) -> str:
         """Spawn a child for a tool call of a session.
 
         Raises:
@@ -283,6 +289,7 @@ class SupervisorCore:
             budget=request.budget,
             key=key,
             forbidden=forbidden,
+            asked_by=asked_by,
         )
         return await self.spawn_child(seat.keeper.config.tree_id, asked, f"spawn:{key}")
 
@@ -350,10 +357,6 @@ class SupervisorCore:
             raise SessionNotFound(session, "no session of that path was ever spawned in this tree")
         if node.status.is_final:
             raise SessionClosed(session, f"it ended {node.status}; spawn a new one")
-
-    def message(self, session_text: str, message_id: str, mode: Any) -> stimuli.Incoming:
-        """Return a message from the creating program as a stimulus."""
-        return stimuli.Incoming(self.clock.now_ms(), message_id, session_text, mode, "user")
 
 
 def _row_of(link: HostLink) -> ActorRow:

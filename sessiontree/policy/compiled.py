@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.senders import Asker
 from sessiontree.policy.explanation import Explanation, Removal
 from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.settings import PolicyConfig
@@ -123,6 +124,28 @@ class SessionPolicy:
     def explain(self, tool: str) -> Explanation:
         """Return what becomes of a tool, by any of its names."""
         return self.policy.explain(tool, self.standing)
+
+    def withheld_from(self, askers: Iterable[Asker]) -> frozenset[str]:
+        """Return what it does not hold in a turn that acts for these: what any one of them may not have."""
+        kept = self.kept
+        met = {self._met_by(asker) for asker in askers}
+        return frozenset().union(*(kept - self.policy.decide(standing).kept for standing in met))
+
+    def explain_to(self, tool: str, askers: Iterable[Asker]) -> Explanation:
+        """Return why a tool is gone where it is gone for one of these, or else what becomes of it."""
+        for asker in askers:
+            found = self.policy.explain(tool, self._met_by(asker))
+            if not found.kept:
+                return found
+        return self.explain(tool)
+
+    def _met_by(self, asker: Asker) -> Standing:
+        standing = self.standing
+        return replace(
+            standing,
+            is_owner=standing.is_owner and asker.is_owner,
+            group=asker.group or standing.group,
+        )
 
 
 def compiled(rows: Iterable[CatalogRow], config: PolicyConfig) -> CompiledPolicy:

@@ -12,6 +12,7 @@ from sessiontree.contracts.envelopes import error_message, pending_message, unkn
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.session import instructions as todo
@@ -253,14 +254,17 @@ def resolve(
                 f"{call.key}:outcome",
                 f"The pending call {call.call.id} of {call.tool} is settled ({outcome}): {message.text}",
                 message.timestamp,
+                asked_by=call.asked_by,
             )
         )
 
 
-def notice(message_id: str, text: str, at_ms: int, *, wakes: bool = True) -> facts.Heard:
+def notice(
+    message_id: str, text: str, at_ms: int, *, wakes: bool = True, asked_by: tuple[Asker, ...] = ()
+) -> facts.Heard:
     """Return a message from the runtime itself, in the user's role."""
     message = UserMessage((TextContent(text),), at_ms, "notice")
-    return facts.Heard(message_id, message, steer=False, wakes=wakes)
+    return facts.Heard(message_id, message, steer=False, wakes=wakes, asked_by=asked_by)
 
 
 def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decision:
@@ -350,7 +354,7 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
             reason = NEW_MESSAGE if is_steered else f"the session stops: {state.stop_reason}"
             resolve(decision, call, "skipped", skipped_message(call.call, reason, at_ms))
         else:
-            decision.instructions.append(todo.PrepareCall(call.key, call.call))
+            decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
     elif call.phase == "asking":
         decision.instructions.append(
             todo.AskApproval(call.request_id, call.key, call.tool, call.arguments, call.digest, call.tier)

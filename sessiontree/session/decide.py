@@ -61,7 +61,8 @@ def _adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
         decision.facts.append(facts.Opened(prompt, names, stimulus.model))
         if spec.task:
             message = UserMessage((TextContent(spec.task),), stimulus.at_ms, "parent")
-            decision.facts.append(facts.Heard("task", message, steer=False, wakes=True))
+            task = facts.Heard("task", message, steer=False, wakes=True, asked_by=spec.asked_by)
+            decision.facts.append(task)
     return decision
 
 
@@ -88,7 +89,8 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
         return decision
     message = UserMessage((TextContent(stimulus.text),), stimulus.at_ms, stimulus.origin)
     steer = stimulus.mode == "steer"
-    decision.facts.append(facts.Heard(stimulus.message_id, message, steer=steer, wakes=True))
+    heard = facts.Heard(stimulus.message_id, message, steer=steer, wakes=True, asked_by=stimulus.asked_by)
+    decision.facts.append(heard)
     if steer and not state.asking:
         own = [state.calls[key] for key in state.reply_keys if key in state.calls]
         waiting = [call for call in own if not call.parked and call.phase == "asking"]

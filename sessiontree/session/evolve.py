@@ -31,10 +31,14 @@ def _opened(state: SessionState, fact: facts.Opened) -> None:
 
 
 def _heard(state: SessionState, fact: facts.Heard) -> None:
-    state.inbox.append(Waiting(fact.message_id, fact.message, fact.steer, fact.wakes))
+    state.inbox.append(Waiting(fact.message_id, fact.message, fact.steer, fact.wakes, fact.asked_by))
     _remember(state, fact.message_id)
     if fact.wakes:
         state.offer = None
+
+
+def _acts_for(state: SessionState, fact: facts.ActsFor) -> None:
+    state.asked_by = fact.askers
 
 
 def _remember(state: SessionState, name: str) -> None:
@@ -74,7 +78,7 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
         for index, call in enumerate(calls):
             key = f"{fact.turn}.{index}"
             keys.append(key)
-            state.calls[key] = CallState(key, call)
+            state.calls[key] = CallState(key, call, asked_by=state.asked_by)
         state.reply_keys = tuple(keys)
 
 
@@ -216,6 +220,7 @@ def _stopping(state: SessionState, fact: facts.Stopping) -> None:
 _APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.Opened: _opened,
     facts.Heard: _heard,
+    facts.ActsFor: _acts_for,
     facts.TurnStarted: _turn_started,
     facts.TurnReplied: _turn_replied,
     facts.TurnFailed: _turn_failed,

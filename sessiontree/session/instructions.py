@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.session_facts import CallIntended
 
 
@@ -27,6 +29,8 @@ class PrepareCall:
     call: ToolCall
     run_unless: tuple[str, ...] | None = None
     """Tools given up by the model, or None: always answer."""
+    asked_by: tuple[Asker, ...] = ()
+    """Whom it is made for: what they may not have called is refused. Empty = the creating program."""
 
 
 @quickly_made
@@ -82,6 +86,47 @@ class AskApproval:
     digest: str
     tier: int
     intent: CallIntended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateCall:
+    """Owe a call to the creating program, by this id."""
+
+    client_id: str
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawCall:
+    """The program owes no answer to this call any more."""
+
+    client_id: str
+    how: Outcome
+    answer_id: str
+    """Of the answer that was taken; empty where none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeAnswer:
+    """Make a call's result of the program's answer; answer CallFinished, or refuse it with SettleAnswer."""
+
+    key: str
+    answer_id: str
+    answer: ClientAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class SettleAnswer:
+    """Tell who answered a call what became of the answer."""
+
+    answer_id: str
+    taken: bool
+    refusal: str = ""
+    """Why it can't be the call's result, which still waits for one; empty = it came too late."""
+    field: str | None = None
+    """Where it does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +198,10 @@ SessionInstruction: TypeAlias = (
     | CallModel
     | AwaitCommit
     | AskApproval
+    | DelegateCall
+    | WithdrawCall
+    | TakeAnswer
+    | SettleAnswer
     | RunApprover
     | ReturnAnswer
     | AnswerCall

@@ -31,8 +31,7 @@ def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[ToolCard]) -> 
     """Return the system prompt of a session; deterministic, tools in the order given."""
     parts = [prompt, _ROLES[spec.kind], f"Your session is {spec.session_id} at depth {spec.depth}."]
     if tools:
-        lines = [f"- {tool.name}: {tool.description.splitlines()[0]}" for tool in tools]
-        parts.append("Tools you hold:\n" + "\n".join(lines))
+        parts.append("Tools you hold:\n" + "\n".join(map(_line_of, tools)))
     else:
         parts.append("You hold no tools.")
     if spec.result_schema is not None:
@@ -40,3 +39,14 @@ def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[ToolCard]) -> 
             "Your last reply must be one JSON value that fits the schema your parent gave, and nothing else."
         )
     return "\n\n".join(part for part in parts if part)
+
+
+def unlisted(prompt: str, tools: Sequence[ToolCard]) -> str:
+    """Return a system prompt that does not list these of its tools."""
+    for tool in tools:
+        prompt = prompt.replace("\n" + _line_of(tool), "")
+    return prompt
+
+
+def _line_of(tool: ToolCard) -> str:
+    return f"- {tool.name}: {tool.description.splitlines()[0]}"

@@ -13,6 +13,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import Message, ToolCall, UserMessage
 from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.senders import Asker, joined
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.usage import Usage
 
@@ -43,6 +44,8 @@ class CallState:
     """Its id to the creating program, which is to answer it; empty = it is another's to run."""
     expires_at_ms: int = 0
     """When the program's time for it is over."""
+    asked_by: tuple[Asker, ...] = ()
+    """Whom it is made for; empty = the creating program."""
 
 
 @dataclass(slots=True)
@@ -63,6 +66,7 @@ class Waiting:
     message: UserMessage
     steer: bool
     wakes: bool
+    asked_by: tuple[Asker, ...] = ()
 
 
 @dataclass(slots=True)
@@ -114,6 +118,8 @@ class SessionState:
     stopping: str | None = None
     """Status the session is to end with, once it was told to stop."""
     stop_reason: str = ""
+    asked_by: tuple[Asker, ...] = ()
+    """Whom the newest turn acts for; empty = the creating program."""
     offer: tuple[str, str, JsonValue] | None = None
     """Last word that ends the session: status, summary, output; None while there is something to do."""
 
@@ -132,6 +138,12 @@ class SessionState:
     def in_turn(self) -> bool:
         """Whether the model is asked or its reply's calls are not all settled."""
         return self.asking or self.owes_turn or bool(self.reply_keys)
+
+    @property
+    def acting_for(self) -> tuple[Asker, ...]:
+        """Everybody that work under way is done for, calls that wait included."""
+        own = self.asked_by if self.in_turn else ()
+        return joined(own, *(call.asked_by for call in self.calls.values()))
 
 
 def initial(spec: SessionSpec, limits: Limits) -> SessionState:

@@ -11,6 +11,7 @@ from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import MEMORY_SCHEME
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Asker, joined
 from sessiontree.schema.result import compile_result
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park, resolve
@@ -40,7 +41,7 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
             result = skipped_message(call, NEW_MESSAGE, stimulus.at_ms)
             resolve(decision, CallState(key, call), "skipped", result)
         else:
-            decision.instructions.append(todo.PrepareCall(key, call, given_up))
+            decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by))
     return decision
 
 
@@ -132,7 +133,7 @@ def _release(held: list[CallState]) -> Decision:
             intend(decision, call)
             continue
         decision.facts.append(facts.CallHeld(call.key, held=False))
-        decision.instructions.append(todo.PrepareCall(call.key, call.call))
+        decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
     return decision
 
 
@@ -148,9 +149,18 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
         _rest(state, decision, "", problem)
         return decision
     turn = state.turn + 1
+    askers = _askers(state)
+    if askers != state.asked_by:
+        decision.facts.append(facts.ActsFor(askers))
     decision.facts.append(facts.TurnStarted(turn, len(state.inbox), fresh))
     decision.instructions.append(todo.CallModel(turn))
     return decision
+
+
+def _askers(state: SessionState) -> tuple[Asker, ...]:
+    """Return whom the next turn acts for: everybody whose words it answers, heard now or before."""
+    carried = state.asked_by if state.unanswered else ()
+    return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
 
 
 def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:

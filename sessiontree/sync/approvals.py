@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.senders import Sender
 from sessiontree.sync.crossing import Crossing
 
 if TYPE_CHECKING:
@@ -20,21 +21,23 @@ class PendingApproval:
     _pending: desk.PendingApproval
     _crossing: Crossing
 
-    def approve(self, *, always: bool = False, reason: str = "") -> None:
+    def approve(self, *, always: bool = False, reason: str = "", sender: Sender | str | None = None) -> None:
         """Say yes: once, or to every later call of the tool in this tree.
 
         Raises:
             ApprovalClosed: it was decided meanwhile.
+            PermissionDenied: a sender is named who does not own the tree; the request waits on.
         """
-        self._crossing.run(self._pending.approve, always=always, reason=reason)
+        self._crossing.run(self._pending.approve, always=always, reason=reason, sender=sender)
 
-    def deny(self, reason: str = "") -> None:
+    def deny(self, reason: str = "", *, sender: Sender | str | None = None) -> None:
         """Say no; the same call stays denied on this path until the tree ends.
 
         Raises:
             ApprovalClosed: it was decided meanwhile.
+            PermissionDenied: a sender is named who does not own the tree; the request waits on.
         """
-        self._crossing.run(self._pending.deny, reason)
+        self._crossing.run(self._pending.deny, reason, sender=sender)
 
 
 class Approvals:

@@ -10,6 +10,7 @@ from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.messages import Message
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.options import ApproverLike
@@ -169,7 +170,7 @@ class SessionHandle:
         reply: ToolReply = self._crossing.wait(self._session.call, tool, arguments)
         return reply
 
-    def send(self, text: str, mode: SendMode = "follow_up") -> str:
+    def send(self, text: str, mode: SendMode = "follow_up", *, sender: Sender | str | None = None) -> str:
         """Say something to the session and return its last word for it.
 
         An interrupt ends the waiting; the message was said, and what is answered stands in the history.
@@ -178,37 +179,41 @@ class SessionHandle:
             text: The message.
             mode: ``follow_up`` waits for the end of the turn; ``steer`` stops running tools and forces the
                 next turn.
+            sender: As for :meth:`sessiontree.SessionHandle.send`.
 
         Raises:
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
-            ConfigError: the text is empty, or there is no such mode.
+            ConfigError: the text is empty, there is no such mode, or the sender is none.
         """
-        reply: str = self._crossing.wait(self._send, text, mode)
+        reply: str = self._crossing.wait(self._send, text, mode, sender)
         return reply
 
-    async def _send(self, text: str, mode: SendMode) -> str:
-        return await self._session.send(text, mode)
+    async def _send(self, text: str, mode: SendMode, sender: Sender | str | None) -> str:
+        return await self._session.send(text, mode, sender=sender)
 
-    def stream(self, text: str, mode: SendMode = "follow_up") -> PendingReply:
+    def stream(
+        self, text: str, mode: SendMode = "follow_up", *, sender: Sender | str | None = None
+    ) -> PendingReply:
         """Say something to the session, and go on while it answers.
 
         Args:
             text: The message.
             mode: As for :meth:`send`.
+            sender: As for :meth:`send`.
 
         Returns:
             The reply to come: iterate over its pieces, or ask for its :meth:`~PendingReply.result`.
 
         Raises:
-            ConfigError: the text is empty, or there is no such mode.
+            ConfigError: the text is empty, there is no such mode, or the sender is none.
         """
-        reply: PendingReply = self._crossing.run(self._stream, text, mode)
+        reply: PendingReply = self._crossing.run(self._stream, text, mode, sender)
         return reply
 
-    def _stream(self, text: str, mode: SendMode) -> PendingReply:
+    def _stream(self, text: str, mode: SendMode, sender: Sender | str | None) -> PendingReply:
         # One step of the loop: nothing can be said before the pump listens.
-        pending = self._session.send(text, mode)
+        pending = self._session.send(text, mode, sender=sender)
         return PendingReply(self._crossing, pending, Pump(self._crossing, pending.__aiter__()))
 
     def result(self) -> SessionResult[Any]:

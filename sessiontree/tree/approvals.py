@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import cast
 
 from sessiontree.contracts.approvals import Answer, Precedent
-from sessiontree.contracts.errors import ApprovalClosed
-from sessiontree.contracts.tree_facts import ApprovalRequested, DigestDenied, ToolAlwaysAllowed
+from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tree_facts import (
+    ApprovalRequested,
+    DecisionRefused,
+    DigestDenied,
+    ToolAlwaysAllowed,
+)
 from sessiontree.tree.accounts import later
 from sessiontree.tree.bubbling import climb_from_asker, climb_on, settle_hop
 from sessiontree.tree.closing import close
@@ -16,6 +22,7 @@ from sessiontree.tree.state import Request, TreeState
 from sessiontree.tree.stimuli import ApprovalAsked, ApproverReturned, Decided
 
 SAID_NO = "a person said no to this same call before"
+OWNERS_DECIDE = "it waits for one that Main's channel lists among its owners"
 ANSWERS = ("approve", "deny", "escalate")
 
 
@@ -72,6 +79,13 @@ def hear_person(draft: Draft, decided: Decided) -> None:
     if request is None or request.how != "show" or request.rests_at is None:
         how = "waiting for a function" if request is not None else state.decisions.get(decided.request_id)
         draft.tell(RefuseDecision(ApprovalClosed(decided.request_id, how or "unknown to this tree")))
+        return
+    if decided.asker is not None and not decided.asker.is_owner:
+        draft.write(DecisionRefused(decided.request_id, decided.asker, decided.approve))
+        reason = (
+            f"{decided.asker.id!r} answered approval {decided.request_id}, and owns nothing: {OWNERS_DECIDE}"
+        )
+        draft.tell(RefuseDecision(PermissionDenied(PermissionTier.ELEVATED, reason)))
         return
     answer: Answer = "approve" if decided.approve else "deny"
     settle_hop(draft, decided.request_id, request.rests_at, answer, "person", decided.reason, name=decided.by)

@@ -179,5 +179,7 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
     text = dump_readable(told)
     draft.post(
         parent.spec.session_id,
-        lambda post_id: Incoming(draft.now_ms, post_id, text, mode="follow_up", origin="child"),
+        lambda post_id: Incoming(
+            draft.now_ms, post_id, text, mode="follow_up", origin="child", asked_by=spec.asked_by
+        ),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.senders import joined
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.tree_config import AgentRow, TreeConfig
 from sessiontree.contracts.tree_facts import SessionSpawned, SpawnDenied, TreeCreated
@@ -129,9 +130,8 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         key=asked.key,
         system_tier=strictest(parent.spec.system_tier, _row(draft.state.charter, agent).system_tier),
         dedicated=draft.state.charter.dedicated or (asked.dedicated and from_program),
-        exec_security=most_secure(
-            parent.spec.exec_security, _row(draft.state.charter, agent).exec_security
-        ),
+        exec_security=most_secure(parent.spec.exec_security, _row(draft.state.charter, agent).exec_security),
+        asked_by=joined(parent.spec.asked_by, asked.asked_by),
     )
 
 

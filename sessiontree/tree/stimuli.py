@@ -11,6 +11,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.spec import Via
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.usage import Usage
@@ -45,6 +46,8 @@ class SpawnAsked:
     """Time to live; None = the kind's default. May only shorten it for a spawn via a model."""
     dedicated: bool = False
     """Whether it is to have a host of its own for life; for spawns of the creating program alone."""
+    asked_by: tuple[Asker, ...] = ()
+    """Whom the parent acts for; empty = the creating program."""
     forbidden: str | None = None
     """Why the tree's hooks refuse it, where they do; they were asked where it was wanted."""
 
@@ -117,6 +120,8 @@ class Decided:
     always: bool
     by: str
     reason: str
+    asker: Asker | None = None
+    """Who, where a channel says it; None = an owner, such as the creating program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts import approvals, codec, session_facts, spec, stimuli, tree_config, tree_facts
+from sessiontree.contracts import (
+    approvals,
+    codec,
+    senders,
+    session_facts,
+    spec,
+    stimuli,
+    tree_config,
+    tree_facts,
+)
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import (
@@ -26,7 +35,7 @@ from sessiontree.contracts.usage import Usage
 from sessiontree.testing.strategies import instances_of
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
-ROOMS = (session_facts, tree_facts, stimuli, spec, tree_config, approvals)
+ROOMS = (senders, session_facts, tree_facts, stimuli, spec, tree_config, approvals)
 Pack = Callable[[Any], str]
 
 RECORDED = sorted(

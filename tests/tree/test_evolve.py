@@ -7,6 +7,7 @@ import typing
 import pytest
 
 from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.stimuli import CancelAsked
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
@@ -18,6 +19,7 @@ from sessiontree.contracts.tree_facts import (
     ChannelSaid,
     ClientCallClosed,
     ClientCallOpened,
+    DecisionRefused,
     DigestDenied,
     OutsideHookFailed,
     Posted,
@@ -50,6 +52,7 @@ STRAY: list[typing.Any] = [
     ApprovalWaiting("r0", NOBODY, "show"),
     ApprovalDecided("r0", "denied", "rule", ""),
     DigestDenied("d", (NOBODY,)),
+    DecisionRefused("r0", Asker("bob", "", "", "", False), True),
     ToolAlwaysAllowed("deploy"),
     ClientCallOpened("c", NOBODY, "ask", {}, 9),
     ClientCallClosed("c0", "ok", ""),

@@ -1,0 +1,201 @@
+"""Who speaks decides what a turn holds: strangers get no owner's tools, and owners alone answer requests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from sessiontree import (
+    ApprovalAnswer,
+    ApprovalRequest,
+    AsyncFunctionModel,
+    ConfigError,
+    FunctionModel,
+    ModelRequest,
+    PermissionDenied,
+    PermissionTier,
+    PolicyConfig,
+    QueueChannel,
+    Sender,
+    ToolCall,
+    ToolFlag,
+    call,
+    tool,
+)
+from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.session_facts import ActsFor
+from sessiontree.contracts.tree_facts import ApprovalDecided, DecisionRefused
+from sessiontree.policy.settings import ToolLists
+from tests.behaviours.opening import Opener
+from tests.behaviours.reading import asked, facts_of, until
+
+OWNERS_ALONE = "Tool restricted to owner senders."
+BOB = Sender("bob", name="olga", channel="terminal")
+CLUB = Sender("bob", group="club")
+
+
+def obey(request: ModelRequest) -> str | ToolCall:
+    """Show what is there, or make the one call that was asked for and say what came of it."""
+    last = request.messages[-1]
+    if isinstance(last, ToolResultMessage):
+        return last.text
+    assert isinstance(last, UserMessage)
+    if last.text.startswith("{") or last.text == "look":
+        listed = [each.name for each in request.tools if f"- {each.name}: " in request.system_prompt]
+        assert listed == [each.name for each in request.tools]
+        assert request.system_prompt.count("\n- ") == len(listed)
+        return json.dumps(listed)
+    name, _, arguments = last.text.partition(" ")
+    return call(name, **json.loads(arguments or "{}"))
+
+
+async def obey_later(request: ModelRequest) -> str | ToolCall:
+    """As above, beside the sessions."""
+    return obey(request)
+
+
+OBEYING = FunctionModel(obey, "openai/gpt-5")
+EACH_SORT = pytest.mark.parametrize(
+    "model", [OBEYING, AsyncFunctionModel(obey_later, "openai/gpt-5")], ids=["instant", "waiting"]
+)
+
+
+@tool(tier=PermissionTier.WORKSPACE, flags=[ToolFlag.OWNER_ONLY])
+def ledger() -> str:
+    """Open the ledger."""
+    return "open"
+
+
+@tool(tier=PermissionTier.ELEVATED)
+def deploy() -> str:
+    """Deploy."""
+    return "deployed"
+
+
+def channel() -> QueueChannel:
+    """Return a channel that Olga owns."""
+    return QueueChannel(owners=["olga"])
+
+
+@EACH_SORT
+async def test_a_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any) -> None:
+    """Neither shown nor listed nor run for a stranger, whatever name they give; there again for an owner."""
+    async with open_tree(model, tools=(ledger,), channel=channel()) as tree:
+        for sender, is_owner in (
+            (None, True),
+            (BOB, False),
+            ("olga", True),
+            ("Olga", False),
+            (Sender("olga"), True),
+        ):
+            names = json.loads(await tree.main.send("look", sender=sender))
+            assert ("ledger" in names, "read" in names) == (is_owner, True)
+            said = await tree.main.send("ledger", sender=sender)
+            assert (said == "open") is is_owner
+            assert (OWNERS_ALONE in said) is not is_owner
+        assert (await tree.main.call("ledger")).output == "open"
+        told = [[asker.id for asker in fact.askers] for fact in await facts_of(tree, ActsFor, "main")]
+    assert told == [["bob"], ["olga"], ["Olga"], ["olga"]]
+
+
+async def test_where_nobody_is_listed_no_sender_is_an_owner(open_tree: Opener) -> None:
+    """The program itself is one; a sender must have an id."""
+    async with open_tree(OBEYING, tools=(ledger,)) as tree:
+        assert OWNERS_ALONE in await tree.main.send("ledger", sender="olga")
+        assert await tree.main.send("ledger") == "open"
+        for nobody in ("", "  ", 7):
+            with pytest.raises(ConfigError, match="sender"):
+                tree.main.send("look", sender=nobody)  # type: ignore[arg-type]
+
+
+async def test_a_group_s_lists_bind_those_who_speak_there_and_all_below(open_tree: Opener) -> None:
+    """A child of such a turn, and the turn that hears of it, hold no more; the next one does again."""
+    policy = PolicyConfig(groups={"club": ToolLists(deny=("find", "exec"))})
+    async with open_tree(OBEYING, policy=policy) as tree:
+        assert "find" in json.loads(await tree.main.send("look"))
+        assert "find" not in json.loads(await tree.main.send("look", sender=CLUB))
+        assert "group tools.allow" in await tree.main.send('find {"pattern": "*"}', sender=CLUB)
+        await tree.main.send('sessions_spawn {"kind": "branch", "task": "look"}', sender=CLUB)
+        branch = tree.session("main/b1")
+        assert "find" not in json.loads((await branch.result()).summary)
+        own = await tree.main.spawn("branch", "look")
+        assert "find" in json.loads((await own.result()).summary)
+        assert "find" in json.loads(await tree.main.send("look"))
+
+
+@pytest.mark.own_runtime
+async def test_whom_a_turn_acts_for_survives(open_tree: Opener) -> None:
+    """A stranger's call that waited over a restart is a stranger's still, and so is what follows from it."""
+
+    def follow(request: ModelRequest) -> str | ToolCall:
+        last = request.messages[-1]
+        if isinstance(last, ToolResultMessage):
+            return call("ledger") if last.tool_name == "deploy" else last.text
+        return call("deploy")
+
+    model = FunctionModel(follow)
+    options: dict[str, Any] = {"tools": (ledger, deploy), "channel": channel()}
+    async with open_tree(model, **options) as tree:
+        tree.main.send("go", sender="bob")
+        await asked(tree)
+    tree = await open_tree.resume(tree.tree_id, model, **options)
+    async with tree:
+        (request,) = await asked(tree)
+        await request.approve(sender="olga")
+        assert OWNERS_ALONE in await tree.main.send("and?", sender="olga")
+
+
+class Crowd(QueueChannel):
+    """A channel on which strangers answer first."""
+
+    def __init__(self, *answers: str) -> None:
+        super().__init__(owners=["olga"])
+        self.answers = list(answers)
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        if not self.answers:
+            return None
+        return ApprovalAnswer(approve=True, always=True, sender=Sender(self.answers.pop(0)))
+
+
+async def test_only_an_owner_s_answer_decides(open_tree: Opener) -> None:
+    """REL-L13: a stranger's is written down and changes nothing; the request is asked again."""
+    async with open_tree(OBEYING, tools=(deploy,), channel=channel()) as tree:
+        reply = tree.main.send("deploy")
+        (request,) = await asked(tree)
+        for answer in (request.approve, request.deny):
+            with pytest.raises(PermissionDenied, match=r"'bob' answered approval .* owners"):
+                await answer(sender=BOB)
+        assert [each.request for each in await asked(tree)] == [request.request]
+        await request.approve(sender="olga")
+        assert await reply == "deployed"
+        (decided,) = await facts_of(tree, ApprovalDecided)
+        refused = await facts_of(tree, DecisionRefused)
+    assert decided.decision == "approved"
+    assert [(each.by.id, each.by.name, each.approve) for each in refused] == [
+        ("bob", "olga", True),
+        ("bob", "olga", False),
+    ]
+
+
+async def test_a_stranger_s_answer_on_the_channel_is_dropped(open_tree: Opener) -> None:
+    """The channel is asked again until an owner answers; a crowd of strangers leaves it to the program."""
+    async with open_tree(OBEYING, tools=(deploy,), channel=Crowd("bob", "eve", "olga")) as tree:
+        assert await tree.main.send("deploy", sender="bob") == "deployed"
+        assert [each.by.id for each in await facts_of(tree, DecisionRefused)] == ["bob", "eve"]
+    async with open_tree(OBEYING, tools=(deploy,), channel=Crowd(*["bob"] * 40)) as tree:
+        reply = tree.main.send("deploy", sender="bob")
+        await until(tree, DecisionRefused, count=16)
+        (request,) = await asked(tree)
+        await request.approve()
+        assert await reply == "deployed"
+        assert len(await facts_of(tree, DecisionRefused)) == 16
+
+
+@pytest.mark.parametrize("owners", ["olga", [""], [7], ["olga", None]])
+async def test_a_list_of_owners_is_a_list_of_ids(open_tree: Opener, owners: Any) -> None:
+    """One text would make an owner of every letter."""
+    with pytest.raises(ConfigError, match="a channel's owners"):
+        open_tree(OBEYING, channel=QueueChannel(owners=owners))
