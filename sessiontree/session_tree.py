@@ -69,8 +69,8 @@ class SessionTree:
         limits: Bounds of the tree.
         budget: What the whole tree may spend.
         agents: Agents by name; ``default`` is Main's, and is made where it is missing.
-        approvals: ``auto`` answers yes and records it, ``smart`` lets ``smart_rules`` answer before a person,
-            ``always`` asks each time, ``never`` refuses.
+        approvals: ``auto`` answers yes and records it, ``smart`` lets ``smart_rules`` answer before a person
+            and says yes to commands known to be harmless, ``always`` asks each time, ``never`` refuses.
         approver: Who answers for Main: rules, or a callable; callables are channels.
         smart_rules: What mode ``smart`` answers by itself.
         channel: Where Main talks to a person; by default messages and requests wait in the tree until the

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -136,8 +136,24 @@ def check_tool(tool: Tool[Any]) -> None:
         raise ConfigError(f"tool {name!r}: no flag is called {unknown}; there are {', '.join(ToolFlag)}")
     if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
         raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
+    _check_command(tool)
     if SessionKind.WORKER in tool.kinds:
         _check_worker_tool(tool)
+
+
+def _check_command(tool: Tool[Any]) -> None:
+    """Refuse a tool that names a parameter it has not: its commands would go by unjudged."""
+    if not tool.command_in:
+        return
+    if isinstance(tool, RawTool):
+        known: Iterable[str] = cast("Mapping[str, JsonValue]", tool.parameters.get("properties", {}))
+    else:
+        known = tool.Params.model_fields
+    if tool.command_in not in known:
+        raise ConfigError(
+            f"tool {tool.name!r}: command_in is {tool.command_in!r}, which is none of its parameters: "
+            f"{', '.join(known) or 'it has none'}"
+        )
 
 
 def _check_retry(tool: Tool[Any]) -> None:

@@ -54,8 +54,8 @@ class SessionTree:
         limits: Bounds of the tree.
         budget: What the whole tree may spend.
         agents: Agents by name; ``default`` is Main's, and is made where it is missing.
-        approvals: ``auto`` answers yes and records it, ``smart`` lets ``smart_rules`` answer before a person,
-            ``always`` asks each time, ``never`` refuses.
+        approvals: ``auto`` answers yes and records it, ``smart`` lets ``smart_rules`` answer before a person
+            and says yes to commands known to be harmless, ``always`` asks each time, ``never`` refuses.
         approver: Who answers for Main: rules, or a callable. A plain callable may block and may use the tree;
             an ``async`` one runs on the loop.
         smart_rules: What mode ``smart`` answers by itself.

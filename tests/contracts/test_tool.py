@@ -130,6 +130,15 @@ def test_execute_that_blocks_is_refused() -> None:
         check_tool(changed(execute=_blocking))
 
 
+@pytest.mark.parametrize(
+    "tool", [changed(command_in="command"), type("R", (Raw,), {"command_in": "command"})()]
+)
+def test_a_command_in_a_parameter_that_is_not_there_is_refused(tool: Tool[Any]) -> None:
+    """Nobody would judge what it runs."""
+    with pytest.raises(ConfigError, match="command_in is 'command', which is none of its parameters"):
+        check_tool(tool)
+
+
 @pytest.mark.parametrize("params", [None, dict, {"type": "object"}, Empty(), int])
 def test_parameters_that_are_no_model_are_refused(params: Any) -> None:
     """Arguments arrive as an instance of a model, so there must be one."""

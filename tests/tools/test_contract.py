@@ -94,6 +94,11 @@ def test_declarations_equal_the_table() -> None:
     assert len({tool.name for tool in tools}) == len(tools)
 
 
+def test_only_exec_runs_commands() -> None:
+    """Approvals look at what it is told to run."""
+    assert {tool.name: tool.command_in for tool in builtin_tools() if tool.command_in} == {"exec": "command"}
+
+
 @each_tool
 def test_declaration_is_accepted_at_registration(tool: Tool[Any]) -> None:
     """Every built-in passes the check that any tool must pass."""
