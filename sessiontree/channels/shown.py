@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from sessiontree.channels.alphabets import deceptive_words
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.jsonable import dump_readable
 
@@ -41,7 +42,15 @@ def prompt_of(request: ApprovalRequest) -> str:
         f"  arguments: {arguments}\n"
         f"  request:   {request.request_id}"
         f"{_always(request.covers)}"
+        f"{_beware(f'{request.session_id} {request.tool} {arguments}')}"
     )
+
+
+def _beware(text: str) -> str:
+    words = deceptive_words(text)
+    if not words:
+        return ""
+    return f"\n  beware:    letters of several alphabets, or unusual ones, in {', '.join(words)}"
 
 
 def _always(covers: tuple[str, ...] | None) -> str:

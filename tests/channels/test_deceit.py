@@ -44,7 +44,7 @@ def shows_what_runs(show: Show) -> None:
         one, other = ({"command": "".join(each)} for each in (parts, [*parts[:at], sign, *parts[at:]]))
         request = replace(REQUEST, arguments=one, session_id=f"main/{called}", tool=f"x{called}")
         shown = show(request)
-        assert len(shown.splitlines()) == 3
+        assert len(shown.splitlines()) == 3 + shown.count("\n  beware:")
         assert [each for each in shown if each in HIDDEN or not (each.isprintable() or each == "\n")] == []
         assert show(replace(request, arguments=other)) != shown
 
