@@ -42,7 +42,7 @@ def prompt_of(request: ApprovalRequest) -> str:
         f"  arguments: {arguments}\n"
         f"  request:   {request.request_id}"
         f"{_always(request.covers)}"
-        f"{_beware(f'{request.session_id} {request.tool} {arguments}')}"
+        f"{_beware(f'{visible(request.session_id)} {visible(request.tool)} {arguments}')}"
     )
 
 
