@@ -15,6 +15,8 @@ from sessiontree.contracts.messages import TextContent, ToolResultMessage
 
 MAX_REASON_CHARS: Final = 8_000
 """Longest reason in an envelope; what a tool raised may be of any size."""
+MIN_REASON_CHARS: Final = 15
+"""What is left of a reason however little room there is."""
 MAX_FIELD_CHARS: Final = 400
 
 
@@ -26,11 +28,13 @@ def error_message(
     *,
     schema: Mapping[str, JsonValue] | None = None,
     extra: Mapping[str, JsonValue] | None = None,
+    max_chars: int | None = None,
 ) -> ToolResultMessage:
     """Return ``{"status":"error","tool","error"}`` as a failed result.
 
     A validation error adds the failing ``field`` and the tool's ``schema``, so that the model can mend the
-    call; the error's code and status stand in ``details``.
+    call; the error's code and status stand in ``details``. Where the text would be longer than ``max_chars``,
+    the reason is shortened, though never to nothing.
     """
     envelope: dict[str, JsonValue] = {"status": "error", "tool": tool, "error": _reason(error.message)}
     details: dict[str, JsonValue] = {"code": error.code, "status": error.status}
@@ -45,12 +49,21 @@ def error_message(
         details["elapsed"] = error.elapsed
     if extra:
         envelope.update(extra)
+    if max_chars is not None:
+        _shorten(envelope, "error", error.message, max_chars)
     return _message(call_id, tool, envelope, details, at_ms, is_error=True)
 
 
-def blocked_message(call_id: str, tool: str, reason: str, at_ms: int) -> ToolResultMessage:
-    """Return ``{"status":"blocked","tool","reason"}``: a rule or hook stopped the call before it ran."""
+def blocked_message(
+    call_id: str, tool: str, reason: str, at_ms: int, *, max_chars: int | None = None
+) -> ToolResultMessage:
+    """Return ``{"status":"blocked","tool","reason"}``: a rule or hook stopped the call before it ran.
+
+    ``max_chars`` is what it is to :func:`error_message`.
+    """
     envelope: dict[str, JsonValue] = {"status": "blocked", "tool": tool, "reason": _reason(reason)}
+    if max_chars is not None:
+        _shorten(envelope, "reason", reason, max_chars)
     return _message(call_id, tool, envelope, None, at_ms, is_error=True)
 
 
@@ -78,6 +91,15 @@ def unknown_message(call_id: str, tool: str, at_ms: int) -> ToolResultMessage:
 
 def _reason(text: str) -> str:
     return cut_text(text, MAX_REASON_CHARS)
+
+
+def _shorten(envelope: dict[str, JsonValue], member: str, text: str, max_chars: int) -> None:
+    """Cut a reason until the envelope's text fits, or few characters of the reason are left."""
+    room = min(len(text), MAX_REASON_CHARS)
+    # How long it gets in JSON is known when it is written: some letters need six characters.
+    while len(dump_readable(envelope)) > max_chars and room > MIN_REASON_CHARS:
+        room = max(MIN_REASON_CHARS, room * 3 // 4)
+        envelope[member] = cut_text(text, room)
 
 
 def _message(

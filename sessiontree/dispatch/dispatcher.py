@@ -130,7 +130,8 @@ class Dispatcher:
             partial(result_message, call.id, entry.name, at_ms=self._now_ms(), max_chars=self._max_chars),
         )
         if ruling.block is not None:
-            message = blocked_message(call.id, entry.name, ruling.block, self._now_ms())
+            at_ms, most = self._now_ms(), self._max_chars
+            message = blocked_message(call.id, entry.name, ruling.block, at_ms, max_chars=most)
             return ImmediateOutcome(key, "blocked", message), ruling.faults
         if ruling.message is not None:
             message = await self._pictures.fit(ruling.message, max_chars=self._max_chars, harmless=False)
@@ -327,7 +328,10 @@ class Dispatcher:
         extra: dict[str, JsonValue] = {} if signals.attempt == 1 else {"attempts": signals.attempt}
         if signals.partial is not None and outcome in {"timeout", "aborted"}:
             extra["partial"] = short_progress(signals.partial, min(SHOWN_CHARS, self._max_chars // 2))
-        message = error_message(prepared.provider_id, prepared.entry.name, error, self._now_ms(), extra=extra)
+        name, at_ms = prepared.entry.name, self._now_ms()
+        message = error_message(
+            prepared.provider_id, name, error, at_ms, extra=extra, max_chars=self._max_chars
+        )
         tool = prepared.entry.tool
         harmless = prepared.tier == PermissionTier.READ_ONLY or tool.idempotent
         may = again and tool.retry is not None and harmless
@@ -340,7 +344,8 @@ class Dispatcher:
     def _error(
         self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome
     ) -> ImmediateOutcome:
-        return ImmediateOutcome(key, outcome, error_message(call_id, tool, error, self._now_ms()))
+        message = error_message(call_id, tool, error, self._now_ms(), max_chars=self._max_chars)
+        return ImmediateOutcome(key, outcome, message)
 
 
 def _unread(key: str, entry: ToolEntry, text: str) -> RejectedCall:

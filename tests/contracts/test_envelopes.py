@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from sessiontree.contracts.errors import (
     ToolError,
     ValidationError,
 )
+from sessiontree.contracts.jsonable import dump_readable
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.tiers import PermissionTier
 
@@ -113,6 +115,21 @@ def test_reason_of_any_size_is_bounded(letter: str, size: int) -> None:
         # Each letter may need two in JSON.
         assert len(message.text) <= 2 * MAX_REASON_CHARS + 1_000
         assert (": 8000 of " in message.text) == (size > MAX_REASON_CHARS)
+
+
+@given(st.sampled_from('x\n"\0\u20ac\U0001f469\ud800'), st.integers(0, 20_000), st.integers(200, 60_000))
+def test_reason_leaves_an_envelope_within_the_limit(letter: str, size: int, max_chars: int) -> None:
+    """Whatever its letters become in JSON, and no more is cut than has to be."""
+    words = letter * size
+    for message in (
+        error_message("c", "t" * 64, ExecutionError(words), 0, max_chars=max_chars),
+        blocked_message("c", "t" * 64, words, 0, max_chars=max_chars),
+    ):
+        assert len(message.text) <= max_chars
+        told = json.loads(message.text)
+        reason = told.get("error") or told.get("reason") or ""
+        is_whole = len(dump_readable({**told, **dict.fromkeys({"error", "reason"} & told.keys(), words)}))
+        assert (reason == words) is (is_whole <= max_chars and size <= MAX_REASON_CHARS)
 
 
 def kinds_of(error: ToolError) -> ToolResultMessage:
