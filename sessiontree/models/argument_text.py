@@ -224,7 +224,6 @@ class _Reader:
             if sign == "\\":
                 parts.append(self._escaped())
                 continue
-            self._closed = self._closed or not sign
             return _joined("".join(parts))
 
     def _escaped(self) -> str:

@@ -46,6 +46,17 @@ class Echo(Tool[BaseModel]):
         return ToolResult(f"echo {params.model_dump()['text']}")
 
 
+class Shout(Echo):
+    """Says a text again that must be given."""
+
+    name = "shout"
+
+    class Params(BaseModel):
+        """What to say."""
+
+        text: str
+
+
 async def speak(request: ModelRequest) -> AsyncIterator[Piece]:
     """Think, call twice by turns, call once with a reply cut short; then answer in three pieces."""
     step = sum(isinstance(message, AssistantMessage) for message in request.messages)
@@ -58,6 +69,7 @@ async def speak(request: ModelRequest) -> AsyncIterator[Piece]:
         yield Usage(7, 3)
     elif step == 1:
         yield CallPiece('{"text": "half of wha', 0, "c3", "echo")
+        yield CallPiece("loudly!", 1, "c4", "shout")
         yield StopPiece("length")
     else:
         for piece in ("it ", "is ", "done"):
@@ -74,7 +86,7 @@ async def break_down(request: ModelRequest) -> AsyncIterator[Piece]:
 
 async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None:
     """Text comes in pieces; calls run once whole; one cut short is refused, whatever its tool would take."""
-    async with open_tree(StreamFunctionModel(speak, name="anthropic:test"), tools=[Echo()]) as tree:
+    async with open_tree(StreamFunctionModel(speak, name="anthropic:test"), tools=[Echo(), Shout()]) as tree:
         watching = tree.progress("main")
         reply = tree.main.send("go")
         async with asyncio.timeout(PATIENCE_S):
@@ -91,18 +103,23 @@ async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None
             ToolCall("call|one", "echo", {"text": "a"}),
             ToolCall("call_1_2", "echo", {"text": "b"}),
             ToolCall("c3", "echo", {}, '{"text": "half of wha'),
+            ToolCall("c4", "shout", {}, "loudly!"),
         ]
-        one, two, three = results(tree, "main")
-        assert ["echo a" in one.text, "echo b" in two.text, three.is_error] == [True, True, True]
+        one, two, three, four = results(tree, "main")
+        assert ["echo a" in one.text, "echo b" in two.text] == [True, True]
+        assert [three.is_error, four.is_error] == [True, True]
         assert 'not a whole JSON object: \'{\\"text\\": \\"half of wha\'' in three.text
+        assert '"error":"text required; the arguments are not a whole JSON object: \'loudly!\'"' in four.text
         said = [message for message in tree.main.history() if isinstance(message, AssistantMessage)]
         assert said[0].content[0] == ThinkingContent("two of them", "s1")
         assert said[0].usage == Usage(7, 3)
         assert [event.delta for event in events if isinstance(event, ThinkingDelta)] == ["two of ", "them"]
         ends = [event.tool_call for event in events if isinstance(event, ToolCallEnd)]
-        assert sorted(each.id for each in ends) == ["c3", "call_1_2", "call|one"]
+        assert sorted(each.id for each in ends) == ["c3", "c4", "call_1_2", "call|one"]
         history = tree.main.history()
-    async with await open_tree.resume(tree.tree_id, ScriptedModel(["more"]), tools=[Echo()]) as again:
+    async with await open_tree.resume(
+        tree.tree_id, ScriptedModel(["more"]), tools=[Echo(), Shout()]
+    ) as again:
         assert again.main.history() == history
 
 

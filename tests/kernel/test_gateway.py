@@ -32,6 +32,8 @@ class Questions:
     def __init__(self, model: GatewayModel) -> None:
         self.core = GatewayCore(lambda tree_id: model)
         self.events: list[ModelEvent] = []
+        self.order: list[str] = []
+        """What happened besides, as it did."""
         self._given = 0
         self._answer: asyncio.Future[AssistantMessage | tuple[str, str]]
 
@@ -47,12 +49,16 @@ class Questions:
                 "tree",
                 "main",
                 SessionKind.MAIN,
-                self._answer.set_result,
-                lambda reason, said: self._answer.set_result((reason, said)),
+                self._answered,
+                lambda reason, said: self._answered((reason, said)),
                 lambda: self._answer.set_exception(AssertionError("asked for the whole conversation")),
                 self.events.append,
             ),
         )
+
+    def _answered(self, answer: AssistantMessage | tuple[str, str]) -> None:
+        self.order.append("answered")
+        self._answer.set_result(answer)
 
     async def answer(self) -> AssistantMessage | tuple[str, str]:
         """Return the answer, or reason and text of a failure."""
@@ -187,6 +193,21 @@ async def test_a_stream_that_fails_half_way_fails_with_what_it_said(stream: Stre
         assert questions.events == [TextDelta("I was about"), Done("error")]
 
 
+async def test_a_stream_that_is_refused_is_ended_before_its_question() -> None:
+    """The provider's connection is let go at once, not when somebody collects the garbage."""
+    questions: Questions
+
+    async def babbling(request: ModelRequest) -> AsyncIterator[Piece]:
+        try:
+            yield junk(5)
+        finally:
+            questions.order.append("ended")
+
+    async with asking(StreamFunctionModel(babbling)) as questions:
+        await questions.ask(user("go"))
+        assert questions.order == ["ended", "answered"]
+
+
 @pytest.mark.parametrize("given", [5, None, "text", [1]])
 async def test_what_is_no_stream_fails_its_question(given: object) -> None:
     """Typed, and before a word was said."""
@@ -205,7 +226,7 @@ async def test_what_is_no_stream_fails_its_question(given: object) -> None:
 
 
 async def test_a_withdrawn_stream_is_ended_and_those_who_listen_hear_it() -> None:
-    """The provider's connection is let go at once, not when somebody collects the garbage."""
+    """What was said stays said; it ends as aborted."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(request: ModelRequest) -> AsyncIterator[Piece]:
