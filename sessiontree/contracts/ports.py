@@ -216,6 +216,14 @@ class Page:
     redirects: tuple[str, ...] = ()
     """The addresses that led here, in order."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether its status says that asking again a little later may help.
+
+        Source: RFC 6585, section 4 (429) and RFC 9110, section 15.6 (502, 503, 504).
+        """
+        return self.status in {429, 502, 503, 504}
+
 
 Freshness: TypeAlias = Literal["day", "week", "month", "year"]
 

@@ -129,7 +129,8 @@ class WebClient:
                 redirects=passed,
             )
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-            raise ExecutionError(f"{address.shown} can't be fetched: {_words_of(error)}") from error
+            why = f"{address.shown} can't be fetched: {_words_of(error)}"
+            raise ExecutionError(why, retryable=True) from error
         finally:
             await connection.aclose()
 

@@ -68,7 +68,7 @@ class Searxng:
                 "in its settings.yml"
             )
         if page.status != 200:
-            raise ExecutionError(f"the search provider answered with status {page.status}")
+            raise ExecutionError(f"the search provider answered with status {page.status}", page.may_pass)
         try:
             answer = json.loads(page.body)
         except (ValueError, RecursionError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sessiontree import ConfigError, ScriptedModel, WebSettings, call
@@ -92,3 +94,27 @@ async def test_wrong_settings_are_told_before_any_session_runs(open_tree: Opener
     tree = open_tree(ScriptedModel(["x"]), web=WebSettings(allow_private=("a..b:80",)))
     with pytest.raises(ConfigError, match="allow_private"):
         await tree.start()
+
+
+@pytest.mark.parametrize("variant", ["local"], indirect=True)
+async def test_what_may_pass_is_asked_once_more(open_tree: Opener) -> None:
+    """A server that is busy, or hangs up, is asked again; one that has no such page is not."""
+    busy, gone = answer(b"busy", status=503), answer(b"gone", status=404)
+
+    async def respond(request: str, writer: asyncio.StreamWriter) -> None:
+        path = request.split(" ")[1]
+        if sum(each.split(" ")[1] == path for each in site.requests) > 1:
+            await answer(b"here you are")(request, writer)
+        elif path == "/hangs-up":
+            writer.close()
+        else:
+            await (gone if path == "/gone" else busy)(request, writer)
+
+    async with serving(respond) as site:
+        fetched = [call("web_fetch", url=f"{site.url}/{name}") for name in ("busy", "hangs-up", "gone")]
+        settings = WebSettings(allow_private=(f"127.0.0.1:{site.port}",))
+        async with open_tree(ScriptedModel([*fetched, "done"]), web=settings) as tree:
+            await tree.main.send("go")
+            found = results(tree, "main")
+    assert [result.is_error for result in found] == [False, False, True]
+    assert len(site.requests) == 5

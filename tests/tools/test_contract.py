@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.params import AllowEmpty, Trimmed
+from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, check_tool
 from sessiontree.schema.derive import derive_schema
@@ -27,6 +28,7 @@ class Row:
     capabilities: frozenset[str]
     idempotent: bool = False
     sequential: bool = False
+    retry: Retry | None = None
 
 
 READ, WORK, SYSTEM = PermissionTier.READ_ONLY, PermissionTier.WORKSPACE, PermissionTier.SYSTEM
@@ -40,8 +42,8 @@ TABLE = {
     "message": Row(SYSTEM, MAIN_AND_BRANCH, "messaging", frozenset({"channel"}), sequential=True),
     "sessions_spawn": Row(WORK, MAIN_AND_BRANCH, "sessions", frozenset({"sessions"}), idempotent=True),
     "session_status": Row(READ, ALL_KINDS, "sessions", frozenset()),
-    "web_search": Row(READ, ALL_KINDS, "web", frozenset({"web"})),
-    "web_fetch": Row(READ, ALL_KINDS, "web", frozenset({"web"})),
+    "web_search": Row(READ, ALL_KINDS, "web", frozenset({"web"}), retry=Retry(2)),
+    "web_fetch": Row(READ, ALL_KINDS, "web", frozenset({"web"}), retry=Retry(2)),
     "memory_search": Row(READ, ALL_KINDS, "memory", frozenset({"memory"})),
     "memory_get": Row(READ, ALL_KINDS, "memory", frozenset({"memory"})),
     "memory_store": Row(WORK, MAIN_AND_BRANCH, "memory", frozenset({"memory_writer"}), idempotent=True),
@@ -67,7 +69,9 @@ each_tool = pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: to
 
 
 def _row(tool: Tool[Any]) -> Row:
-    return Row(tool.tier, tool.kinds, tool.section, tool.capabilities, tool.idempotent, tool.sequential)
+    return Row(
+        tool.tier, tool.kinds, tool.section, tool.capabilities, tool.idempotent, tool.sequential, tool.retry
+    )
 
 
 def _undescribed(model: type[BaseModel]) -> list[str]:

@@ -14,6 +14,7 @@ from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.params import Trimmed
 from sessiontree.contracts.ports import Page
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
 from sessiontree_tools.html_process import Converted, converted
@@ -63,6 +64,7 @@ class WebFetch(Tool[WebFetchParams]):
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"web"})
+    retry: ClassVar[Retry | None] = Retry(attempts=2)
 
     async def execute(self, params: WebFetchParams, ctx: ToolContext) -> ToolResult:
         """Return the page as marked text.
@@ -155,6 +157,5 @@ def _failure(page: Page, stop: Stop) -> ToolError:
         text = _text(page, "text", EXCERPT_CHARS, stop).text.strip()
     except ExecutionError:
         text = ""
-    return ExecutionError(
-        f"{message}\n{wrapped(text, kind='web page', source=page.url)}" if text else message
-    )
+    said_by_it = f"\n{wrapped(text, kind='web page', source=page.url)}" if text else ""
+    return ExecutionError(message + said_by_it, page.may_pass)

@@ -12,6 +12,7 @@ from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.params import Trimmed
 from sessiontree.contracts.ports import Freshness, SearchHit, SearchQuery
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
 from sessiontree_tools.untrusted import wrapped
@@ -59,6 +60,7 @@ class WebSearch(Tool[WebSearchParams]):
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"web"})
+    retry: ClassVar[Retry | None] = Retry(attempts=2)
     param_aliases: ClassVar[Mapping[str, str]] = {"searchLang": "language"}
 
     async def execute(self, params: WebSearchParams, ctx: ToolContext) -> ToolResult:
