@@ -136,6 +136,12 @@ class HookedRunner(ScreenedRunner):
         keys = tuple(key for key in instruction.keys if key not in self._settling)
         super()._abort(replace(instruction, keys=keys))
 
+    def _take_answer(self, take: todo.TakeAnswer) -> None:
+        call = self._calls.setdefault(take.key, _Call({}))
+        waited_s = (self._now_ms() - self.state.calls[take.key].asked_at_ms) / 1e3
+        call.started = time.monotonic() - waited_s
+        super()._take_answer(take)
+
     async def _run(
         self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None = None
     ) -> ImmediateOutcome | None:

@@ -10,7 +10,7 @@ from sessiontree.contracts.client_tool import DELEGATED
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.envelopes import error_message, pending_message, unknown_message
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
-from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
+from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.session_facts import SessionFact
@@ -255,15 +255,22 @@ def resolve(
                 f"The pending call {call.call.id} of {call.tool} is settled ({outcome}): {message.text}",
                 message.timestamp,
                 asked_by=call.asked_by,
+                images=tuple(block for block in message.content if isinstance(block, ImageContent)),
             )
         )
 
 
 def notice(
-    message_id: str, text: str, at_ms: int, *, wakes: bool = True, asked_by: tuple[Asker, ...] = ()
+    message_id: str,
+    text: str,
+    at_ms: int,
+    *,
+    wakes: bool = True,
+    asked_by: tuple[Asker, ...] = (),
+    images: tuple[ImageContent, ...] = (),
 ) -> facts.Heard:
     """Return a message from the runtime itself, in the user's role."""
-    message = UserMessage((TextContent(text),), at_ms, "notice")
+    message = UserMessage((TextContent(text), *images), at_ms, "notice")
     return facts.Heard(message_id, message, steer=False, wakes=wakes, asked_by=asked_by)
 
 

@@ -14,7 +14,10 @@ from sessiontree import (
     ClientAnswerRefused,
     ClientCallClosed,
     ClientTool,
+    EndedCall,
     ExecutionError,
+    Hook,
+    HookContext,
     Limits,
     PermissionTier,
     Redact,
@@ -31,7 +34,7 @@ from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved
 from sessiontree.contracts.tree_facts import ClientCallClosed as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened, ResultHeld
-from tests.behaviours.opening import Opener
+from tests.behaviours.opening import BACKENDS, Opener
 from tests.behaviours.reading import asked, facts_of, records, results, until
 
 NO_PATIENCE = Limits(approval_patience_s=0)
@@ -303,6 +306,34 @@ async def test_calls_come_one_by_one_until_the_tree_ends(open_tree: Opener) -> N
             await serving
         assert sorted(seen) == [(name, text) for name in ("main/b1", "main/w1") for text in ("1", "2")]
         assert [message.text for message in results(tree, "main/w1")] == ["1", "2"]
+
+
+class Ends(Hook):
+    """Notes how calls ended."""
+
+    name = "ends"
+
+    def __init__(self) -> None:
+        """Have seen none."""
+        self.seen: list[EndedCall] = []
+
+    async def after_tool_call(self, ended: EndedCall, ctx: HookContext) -> None:
+        self.seen.append(ended)
+
+
+@pytest.mark.parametrize("variant", BACKENDS, indirect=True)
+async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: Opener) -> None:
+    """The time is that from the hand-over to the answer; the arguments are the final ones."""
+    ends = Ends()
+    model = ScriptedModel([call("ask_user", text="a"), "done"])
+    async with open_tree(model, tools=[ask_user()], hooks=[ends], limits=ENDLESS) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (waiting,) = await called(tree)
+        await waiting.answer("fine")
+        await branch.result()
+    (ended,) = ends.seen
+    assert (ended.tool, ended.params, ended.is_error) == ("ask_user", {"text": "a"}, False)
+    assert 0 < ended.duration_ms < 60_000
 
 
 async def test_an_answer_is_redacted_cut_and_its_details_kept_from_the_model(open_tree: Opener) -> None:

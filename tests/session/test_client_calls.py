@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from sessiontree.contracts import codec, stimuli
 from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.limits import Limits
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
+from sessiontree.contracts.messages import AssistantMessage, ImageContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved, SessionFact
 from sessiontree.contracts.stimuli import Stimulus
@@ -295,6 +295,7 @@ PLANTED: dict[str, Machine] = {
 }
 
 
+@pytest.mark.slow
 def test_every_call_has_one_end_and_the_program_sees_what_waits() -> None:
     """Through any order of events, on the real machine."""
     check(REAL)
@@ -337,8 +338,13 @@ def test_a_parked_call_survives_a_steering_message() -> None:
     assert desk.open.keys() == {client_id}
     desk.replies()
     desk.replies()
-    desk.answer(client_id)
+    (key,) = desk.state.calls
+    result = finished(0, key, desk.state.calls[key].call, "ok")
+    picture = ImageContent("aGk=", "image/png")
+    late = replace(result.message, content=(*result.message.content, picture))
+    desk.give(replace(result, message=late))
     notices = [each for each in desk.state.transcript if isinstance(each, UserMessage)]
     assert notices[-1].origin == "notice"
     assert "is settled (ok): note" in notices[-1].text
+    assert notices[-1].content[1:] == (picture,)
     assert desk.asking

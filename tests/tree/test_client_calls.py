@@ -127,7 +127,7 @@ class ClientRules(TreeRules):
 
 
 SEARCH = settings(
-    max_examples=30,
+    max_examples=24,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,
@@ -153,6 +153,7 @@ def without(unwanted: Callable[[TreeFact], bool]) -> Machine:
     return Machine(decide=planted)
 
 
+@pytest.mark.slow
 def test_client_calls_through_any_order_of_events() -> None:
     """What waits is counted, belongs to a living session, and comes to one end."""
     check(Machine())

@@ -1,0 +1,72 @@
+"""Client calls through the door: another process sees what waits and answers it by its id."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, call
+from sessiontree.contracts.client_call import ClientAnswer, answer_of, failure_of
+from sessiontree.contracts.errors import ClientAnswerRefused, ClientCallClosed
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.results import Artifact, ToolResult
+from sessiontree.door.client import DoorClient
+from tests.behaviours.reading import results
+
+LONGEST_S = 20.0
+
+
+class Question(BaseModel):
+    """What to ask."""
+
+    text: str
+
+
+async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
+    """What the door lists is what the program sees; an answer that does not fit, or is late, is told so."""
+    tool = ClientTool("ask", "Ask.", Question, tier=PermissionTier.WORKSPACE, result_type=dict[str, int])
+    tree = SessionTree(
+        tmp_path,
+        model=ScriptedModel([call("ask", text="one"), call("ask", text="two"), "done"]),
+        tools=[tool],
+        state_dir=tmp_path / "state",
+        backend="local",
+    )
+    async with tree, await DoorClient.connect(tree.state_dir) as client, asyncio.timeout(LONGEST_S):
+        branch = await tree.main.spawn("branch", "go")
+        coming = aiter(tree.client_calls)
+        first = await anext(coming)
+        assert await client.client_calls(tree.tree_id) == [first.call]
+        with pytest.raises(ClientAnswerRefused) as refused:
+            await client.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": "x"}), "a1")
+        assert refused.value.field == "/n"
+        await client.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 1}), "a2")
+        with pytest.raises(ClientCallClosed):
+            await client.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 2}), "a3")
+        second = await anext(coming)
+        await client.answer(tree.tree_id, second.call_id, failure_of(second.call_id, "no"), "a4")
+        await branch.result()
+        assert [message.text for message in results(tree, "main/b1")] == [
+            '{"n":1}',
+            '{"status":"error","tool":"ask","error":"no"}',
+        ]
+
+
+def test_answers_cross_whole() -> None:
+    """Every part of an answer is the same at the other end; what is none is refused."""
+    artifacts = (Artifact("file", "a table", path="t.csv"),)
+    result = ToolResult({"n": 1}, "one", artifacts, {"seen": True}, (ImageContent("aGk=", "image/png"),))
+    for answer in (ClientAnswer(result), ClientAnswer(None, "no")):
+        assert ClientAnswer.from_wire(answer.to_wire()) == answer
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        ClientAnswer.from_wire({"output": 1})
+
+
+@pytest.mark.parametrize("word", ["", "  ", 3])
+def test_a_failure_says_why(word: object) -> None:
+    """A failure without words helps no model."""
+    with pytest.raises(ClientAnswerRefused, match="say why"):
+        failure_of("c1", word)
