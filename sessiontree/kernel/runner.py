@@ -17,7 +17,6 @@ from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.journal.record import Packed
@@ -36,6 +35,7 @@ from sessiontree.session.turns import standing
 
 FACTS_PER_REPORT = 256
 REPORT_AFTER_S = 0.2
+FACTS_WAIT_S = 0.005
 YIELD_AFTER_S = 0.005
 STIMULI_PER_PUMP = 128
 
@@ -73,10 +73,9 @@ class SessionRunner:
         self._facts: list[Packed] = []
         self._out: list[HostInstruction] = []
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self._finished)
-        self._taken = 0
-        self._told_taken = 0
+        self._taken = self._told_taken = 0
         self._told_idle = False
-        self._reported_usage = Usage()
+        self._flushing = False
         self._last_report = time.monotonic()
         self._driver: asyncio.Task[None] | None = None
         self._in_call = False
@@ -174,7 +173,7 @@ class SessionRunner:
             if self._driver is me:
                 self._driver = None
                 self._in_call = False
-        self._flush()
+        self._flush_soon()
 
     async def _run_lone(self, execute: todo.ExecuteCall, me: asyncio.Task[Any] | None) -> bool:
         """Run a call inside the driver; False when it was left behind and somebody else drives by now."""
@@ -313,7 +312,7 @@ class SessionRunner:
     def _done_beside(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if self._driver is None:
-            self._flush()
+            self._flush_soon()
 
     async def _run_task(self, run: Callable[[], Awaitable[ImmediateOutcome | None]]) -> None:
         try:
@@ -367,8 +366,17 @@ class SessionRunner:
         reason = words_of(error)
         self._report(Outcome(self.session, self.epoch, self._told_taken, (), (), True, None, reason))
 
+    def _flush_soon(self) -> None:
+        """Report now where anybody waits for it; facts alone may wait for those that follow at once."""
+        if self._out or not self._tasks:
+            self._flush()
+        elif not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_later(FACTS_WAIT_S, self._flush)
+
     def _flush(self) -> None:
         """Report what is new; also that the session has become idle."""
+        self._flushing = False
         if self._over:
             return
         waits = self._metering and self.state.asking
@@ -382,19 +390,10 @@ class SessionRunner:
         if usage != self._reported_usage:
             spent = usage - self._reported_usage
             self._reported_usage = usage
-        outcome = Outcome(
-            self.session,
-            self.epoch,
-            self._taken,
-            tuple(self._facts),
-            standing(self._out, self.state),
-            idle,
-            spent,
-            None,
-        )
+        facts, out = tuple(self._facts), standing(self._out, self.state)
+        outcome = Outcome(self.session, self.epoch, self._taken, facts, out, idle, spent, None)
         self._facts.clear()
         self._out.clear()
-        self._told_taken = self._taken
-        self._told_idle = idle
+        self._told_taken, self._told_idle = self._taken, idle
         self._last_report = time.monotonic()
         self._report(outcome)
