@@ -97,10 +97,8 @@ def _whole_table(_state: TreeState, fact: TreeFact) -> TreeFact:
     return replace(fact, spec=replace(fact.spec, tools=tools))
 
 
-def _lax(_state: TreeState, fact: TreeFact) -> TreeFact:
-    if not isinstance(fact, SessionSpawned):
-        return fact
-    return replace(fact, spec=replace(fact.spec, system_tier="allow"))
+def _spawning_with(fact: TreeFact, **members: Any) -> TreeFact:
+    return replace(fact, spec=replace(fact.spec, **members)) if isinstance(fact, SessionSpawned) else fact
 
 
 def _deciding_twice(state: TreeState, stimulus: TreeStimulus, facts: list[TreeFact]) -> list[TreeFact]:
@@ -354,7 +352,8 @@ def _time_runs_back(state: TreeState, stimulus: TreeStimulus) -> Answer:
 PLANTED: dict[str, tuple[Machine, str]] = {
     "the ceiling forgets the parent and the agent": (each(_whole_table), "P9"),
     "the owner's policy is forgotten": (Machine(evolve=_without_policy), "P9"),
-    "System calls grow laxer": (each(_lax), "P9"),
+    "System calls grow laxer": (each(lambda _, fact: _spawning_with(fact, system_tier="allow")), "P9"),
+    "commands grow laxer": (each(lambda _, fact: _spawning_with(fact, exec_security="full")), "P9"),
     "a model may own a channel": (Machine(decide=_model_gives_channel), "P10"),
     "one child too many": (with_limits(max_children=1), "S13"),
     "one child too few": (with_limits(max_children=-1), "S13"),

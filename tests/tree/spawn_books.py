@@ -108,6 +108,12 @@ class SpawnBooks:
         for tier in (agent.system_tier, *above):
             strict = order.index(spec.system_tier) >= order.index(tier)
             assert strict, f"P9: System calls of {spec.session_id} are {spec.system_tier}, not {tier}"
+        sayings = [agent.exec_security]
+        if spec.parent is not None:
+            sayings.append(self.specs[spec.parent].exec_security)
+        order = ("full", "safe-bin", "paranoid")
+        strict = order.index(spec.exec_security) >= max(map(order.index, sayings))
+        assert strict, f"P9: commands of {spec.session_id} are {spec.exec_security}, not one of {sayings}"
         if spec.via == "model":
             answers = spec.rules or spec.approver or spec.owns_channel
             assert not answers, f"P10: {spec.session_id} was given an approver by a model"

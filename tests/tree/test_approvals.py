@@ -375,6 +375,8 @@ def test_always_for_a_command_covers_its_shape_alone() -> None:
         assert harness.one(ApprovalWaiting).how == "show"
     harness.ask(asker, "r8", tool="write", digest="d8", precedent=LOOKS)
     assert harness.one(ApprovalWaiting).how == "show"
+    shown = {name: request_of(harness.state, name) for name in ("r3", "r6", "r7")}
+    assert [each and each.covers for each in shown.values()] == [("ls", "rm x"), (), None]
     harness.answer("r3", always=True)
     assert harness.one(ToolAlwaysAllowed).covers == ("ls", "rm x")
 

@@ -243,12 +243,14 @@ def test_the_ceiling_never_rises_again() -> None:
     ],
 )
 def test_what_happens_to_system_calls_only_gets_stricter(above: str, agent: str | None, holds: str) -> None:
-    """A child runs as any agent, and the strictest answer of all above it stays."""
+    """A child runs as any agent, and the strictest answer of all above it stays, about commands too."""
     harness = Harness().open()
     parent = harness.spawn("main", BRANCH, agent=above)
     child = harness.spawn(parent, BRANCH, agent=agent)
-    assert harness.session(child).spec.system_tier == holds
-    assert harness.session(harness.spawn(child, WORKER, agent="default")).spec.system_tier == holds
+    leaf = harness.spawn(child, WORKER, agent="default")
+    commands = {"ask": "safe-bin", "deny": "paranoid"}[holds]
+    for spec in (harness.session(child).spec, harness.session(leaf).spec):
+        assert (spec.system_tier, spec.exec_security) == (holds, commands)
 
 
 def test_a_model_gives_nobody_the_power_to_approve() -> None:

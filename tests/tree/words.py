@@ -22,8 +22,8 @@ AGENTS = (
     AgentRow("default", "m", None),
     AgentRow("reader", "m", ("read", "search")),
     AgentRow("writer", "m", ("owner_only", "read", "write")),
-    AgentRow("careful", "m", None, "ask"),
-    AgentRow("shut", "m", None, "deny"),
+    AgentRow("careful", "m", None, "ask", "safe-bin"),
+    AgentRow("shut", "m", None, "deny", "paranoid"),
 )
 
 LOOKS = Precedent(True, ("ls",), "")
