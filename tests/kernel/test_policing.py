@@ -17,6 +17,7 @@ from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, RejectedCall
@@ -27,6 +28,8 @@ from sessiontree.kernel.policing import policy_row
 from sessiontree.kernel.questions import Questioner
 from sessiontree.policy.compiled import compiled
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
+from sessiontree.session.prompt import system_prompt
+from sessiontree.session.state import initial
 from sessiontree.testing.context import FixedStatus, fresh_report
 from sessiontree_tools import builtin_tools
 from tests.policy.drawn import configs
@@ -51,6 +54,16 @@ def tune() -> str:
 
 TABLE = ToolTable((*builtin_tools(), ledger, tune), {"tune": "radio"})
 NAMES = tuple(entry.name for entry in TABLE)
+
+
+ASKERS = st.builds(
+    Asker,
+    id=st.sampled_from(("ada", "bob")),
+    name=st.just("somebody"),
+    channel=st.just("the door"),
+    group=st.sampled_from(("", "family")),
+    is_owner=st.booleans(),
+)
 
 
 def now_ms() -> int:
@@ -91,7 +104,10 @@ def rights_of(frame: Adopt) -> SessionRights:
 
 
 def shown_is_accepted(tooling: Tooling) -> None:
-    """Property: the tools a model is shown, and no others, get past the dispatcher's first gate."""
+    """Property: the tools a model is shown, and no others, get past the dispatcher's first gate.
+
+    Whoever the turn acts for; the system prompt lists the same.
+    """
 
     @SEARCH
     @given(
@@ -100,15 +116,29 @@ def shown_is_accepted(tooling: Tooling) -> None:
         agent=st.sampled_from(("clerk", "default")),
         model=st.sampled_from(("openai/gpt-5", "scripted")),
         tools=st.sets(st.sampled_from(NAMES), min_size=len(NAMES) - 3),
+        askers=st.lists(ASKERS, max_size=2).map(tuple),
     )
-    def check(config: PolicyConfig, kind: SessionKind, agent: str, model: str, tools: set[str]) -> None:
+    def check(
+        config: PolicyConfig,
+        kind: SessionKind,
+        agent: str,
+        model: str,
+        tools: set[str],
+        askers: tuple[Asker, ...],
+    ) -> None:
         equipment = HostEquipment(TABLE, None, (), None, compiled(TABLE.rows, config), "family", model, None)
         frame = adopt(kind, agent, tuple(sorted(tools)))
         questioner, dispatcher = tooling(equipment, frame, rights_of(frame), now_ms)
-        shown = {card.name for card in questioner.cards}
+        state = initial(frame.spec, frame.limits)
+        state.system_prompt = system_prompt(frame.spec, "", questioner.cards)
+        state.asked_by = askers
+        request = questioner.request(state)
+        shown = {spec.name for spec in request.tools}
         assert shown <= tools
+        assert shown == {card.name for card in questioner.cards} or askers
         for name in NAMES:
-            outcome = dispatcher.prepare("1", ToolCall("c1", name.upper(), {"none_such": 1}))
+            assert (f"\n- {name}: " in request.system_prompt) is (name in shown)
+            outcome = dispatcher.prepare("1", ToolCall("c1", name.upper(), {"none_such": 1}), askers)
             if name in shown:
                 assert isinstance(outcome, RejectedCall), name
             else:
@@ -145,7 +175,27 @@ def accepts_too_much(
     ]
 
 
-@pytest.mark.parametrize("planted", [shows_too_much, accepts_too_much])
+class Unasked:
+    """A dispatcher that does not look at whom a call is for."""
+
+    def __init__(self, inner: Dispatcher) -> None:
+        """Stand before another one."""
+        self.inner = inner
+
+    def prepare(self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = ()) -> Any:
+        """Prepare a call as if the program had asked for it."""
+        return self.inner.prepare(key, call)
+
+
+def accepts_from_anybody(
+    equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
+) -> tuple[Questioner, Any]:
+    """Planted: who asked counts for what is shown alone."""
+    questioner, dispatcher = tooling_of(equipment, frame, rights, now)
+    return questioner, Unasked(dispatcher)
+
+
+@pytest.mark.parametrize("planted", [shows_too_much, accepts_too_much, accepts_from_anybody])
 def test_a_gap_between_shown_and_accepted_is_found(planted: Tooling) -> None:
     """Either half that forgets the policy fails the property."""
     with pytest.raises(AssertionError):
