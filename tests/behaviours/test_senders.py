@@ -25,7 +25,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
-from sessiontree.contracts.session_facts import ActsFor
+from sessiontree.contracts.session_facts import ActsFor, Rested
 from sessiontree.contracts.tree_facts import ApprovalDecided, DecisionRefused
 from sessiontree.policy.settings import ToolLists
 from tests.behaviours.opening import Opener
@@ -144,7 +144,9 @@ async def test_whom_a_turn_acts_for_survives(open_tree: Opener) -> None:
     async with tree:
         (request,) = await asked(tree)
         await request.approve(sender="olga")
-        assert OWNERS_ALONE in await tree.main.send("and?", sender="olga")
+        (last_word,) = await until(tree, Rested, session="main")
+        assert OWNERS_ALONE in last_word.text
+        assert [asker.id for fact in await facts_of(tree, ActsFor) for asker in fact.askers] == ["bob"]
 
 
 class Crowd(QueueChannel):
