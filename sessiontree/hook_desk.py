@@ -77,14 +77,13 @@ class HookDesk:
     async def _follow(self) -> None:
         try:
             while True:
-                try:
-                    records = await self._owner.read(self._tree_id, self._seen, READ_AT_ONCE, READ_WAIT_S)
-                except SessionTreeError:
-                    return  # the tree goes on no more in this process
+                records = await self._owner.read(self._tree_id, self._seen, READ_AT_ONCE, READ_WAIT_S)
                 for record in records:
                     await self._note(record)
                     self._seen = record.seq
                 self._moved.set()
+        except SessionTreeError:
+            return  # the tree goes on no more in this process
         finally:
             self._moved.set()
 
