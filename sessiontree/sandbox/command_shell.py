@@ -115,8 +115,8 @@ class CommandShell:
         except ValueError as error:
             raise PermissionDenied(
                 PermissionTier.SYSTEM,
-                f"can't run {_shown(command)}: {error}. This session's exec security is {self._security!r}: "
-                f"it runs one program at a time, without a shell, of these: {', '.join(HARMLESS)}",
+                f"can't run {_shown(command)}: {_cut(str(error))}. "
+                f"This session's exec security is {self._security!r}: it runs one program at a time, without a shell, of these: {', '.join(HARMLESS)}",
             ) from error
 
     def _start_in(self, workdir: str) -> str:
@@ -131,7 +131,11 @@ class CommandShell:
 
 def _shown(command: str) -> str:
     """Return a command as an error shows it: escaped, and cut."""
-    return repr(command if len(command) <= SHOWN_CHARS else f"{command[:SHOWN_CHARS]}…")
+    return repr(_cut(command))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
 def _check_command(command: str) -> None:
