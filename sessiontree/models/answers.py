@@ -53,7 +53,7 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
         if isinstance(block, ToolCall):
             has_calls = True
             content.append(_clean(block, turn, index))
-        elif isinstance(block, TextContent | ThinkingContent) and _is_text(block):
+        elif isinstance(block, TextContent | ThinkingContent) and _is_whole(block):
             content.append(block)
         elif isinstance(block, str):
             content.append(TextContent(block))
@@ -96,8 +96,10 @@ def reason_of(error: BaseException) -> str:
 
 def _is_whole(block: object) -> bool:
     """Whether a block can be taken in as it is."""
-    if isinstance(block, TextContent | ThinkingContent):
-        return _is_text(block)
+    if type(block) is TextContent:
+        return type(block.text) is str
+    if type(block) is ThinkingContent:
+        return type(block.thinking) is str and type(block.signature) is str
     return (
         type(block) is ToolCall
         and type(block.name) is str
@@ -107,12 +109,6 @@ def _is_whole(block: object) -> bool:
         and (block.unread is None or type(block.unread) is str)
         and _is_plain(block.arguments)
     )
-
-
-def _is_text(block: TextContent | ThinkingContent) -> bool:
-    if type(block) is TextContent:
-        return type(block.text) is str
-    return type(block) is ThinkingContent and type(block.thinking) is str and type(block.signature) is str
 
 
 def _is_sound(usage: object) -> bool:

@@ -24,6 +24,7 @@ from sessiontree.contracts.messages import (
     ImageContent,
     Message,
     TextContent,
+    ThinkingContent,
     ToolCall,
     ToolResultMessage,
     UserMessage,
@@ -55,7 +56,10 @@ JSON = st.recursive(
 )
 TEXTS = st.builds(TextContent, ANY_TEXT)
 BLOCKS = TEXTS | st.builds(ImageContent, ANY_TEXT, ANY_TEXT)
-CALLS = st.builds(ToolCall, ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, JSON, max_size=3))
+CALLS = st.builds(
+    ToolCall, ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, JSON, max_size=3), st.none() | ANY_TEXT
+)
+THOUGHTS = st.builds(ThinkingContent, ANY_TEXT, ANY_TEXT)
 TIMES = st.integers(0, 2**53)
 COUNTS = st.integers(0, 10**9)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
@@ -67,7 +71,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     ),
     st.builds(
         AssistantMessage,
-        st.lists(TEXTS | CALLS, max_size=3).map(tuple),
+        st.lists(TEXTS | THOUGHTS | CALLS, max_size=3).map(tuple),
         st.sampled_from(["stop", "toolUse", "length", "error", "aborted"]),
         st.builds(Usage, COUNTS, COUNTS, st.floats(0, 1e6), COUNTS, COUNTS),
         TIMES,

@@ -131,7 +131,7 @@ def test_what_is_read(text: str, expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"path": "/home/us', {"path": "/home/us"}),
+        ('{"path": "/srv/us', {"path": "/srv/us"}),
         ('{"path": "a", "con', {"path": "a"}),
         ('{"path": "a", "content":', {"path": "a"}),
         ('{"a": [1, {"b": "x', {"a": [1, {"b": "x"}]}),

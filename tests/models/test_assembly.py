@@ -70,11 +70,11 @@ def _call(message: AssistantMessage, place: int) -> ToolCall:
 
 def test_the_seeds_example() -> None:
     """Seed 000, section 2.2: text, then one call in three fragments."""
-    parts = ['{"file_', 'path": "/hom', 'e/user/main.ts"}']
+    parts = ['{"file_', 'path": "/sr', 'c/user/main.ts"}']
     pieces: list[Piece] = ["I'll read that", " file for you."]
     pieces += [CallPiece(index=1, id="call_abc123", name="read"), *(CallPiece(part, 1) for part in parts)]
     message, events = assembled(iter([*pieces, CallPiece(index=1, ends=True), StopPiece("toolUse")]))
-    call = ToolCall("call_abc123", "read", {"file_path": "/home/user/main.ts"})
+    call = ToolCall("call_abc123", "read", {"file_path": "/src/user/main.ts"})
     assert message.content == (TextContent("I'll read that file for you."), call)
     assert [event.to_wire() for event in events[2:]] == [
         {"type": "toolcall_start", "contentIndex": 1},
