@@ -116,8 +116,8 @@ class CommandShell:
             raise PermissionDenied(
                 PermissionTier.SYSTEM,
                 f"can't run {_shown(command)}: {_cut(str(error))}. "
-                f"This session's exec security is {self._security!r}: it runs one program at a time, without a "
-                f"shell, of these: {', '.join(HARMLESS)}",
+                f"This session's exec security is {self._security!r}: it runs one program at a time, without "
+                f"a shell, of these: {', '.join(HARMLESS)}",
             ) from error
 
     def _start_in(self, workdir: str) -> str:
