@@ -39,6 +39,8 @@ from tests.behaviours.reading import asked, facts_of, records, results, until
 
 NO_PATIENCE = Limits(approval_patience_s=0)
 ENDLESS = Limits(approval_patience_s=None)
+ONE_PROCESS = pytest.mark.parametrize("variant", BACKENDS, indirect=True)
+"""What the session machine decides, wherever it runs."""
 
 
 class Question(BaseModel):
@@ -89,6 +91,7 @@ async def test_a_call_waits_for_the_program_and_its_answer_is_the_result(
         assert not await facts_of(tree, CallParked)
 
 
+@ONE_PROCESS
 async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
     """The pending envelope is the call's result; the answer comes as a notice and wakes the session."""
     model = ScriptedModel([call("ask_user"), "meanwhile", "heard"])
@@ -108,6 +111,7 @@ async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -
         assert len(results(tree, "main/b1")) == 1
 
 
+@ONE_PROCESS
 async def test_a_failed_call_is_told_as_an_error(open_tree: Opener) -> None:
     """The program may say that a call failed; the model reads why."""
     async with open_tree(
@@ -173,6 +177,7 @@ async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opene
         assert [message.text for message in results(tree, "main/b1")] == ['{"words":"fine"}']
 
 
+@ONE_PROCESS
 async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
     """An id counts in its own tree alone, and a made-up one nowhere."""
     model = ScriptedModel([call("ask_user"), "done"] * 2)
@@ -186,6 +191,7 @@ async def test_an_id_of_another_tree_is_refused(open_tree: Opener) -> None:
         assert len(tree.client_calls.pending()) == 1
 
 
+@ONE_PROCESS
 async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
     """As it stops a running tool; an answer after that is refused."""
     model = ScriptedModel({"main": [call("ask_user"), "heard you"]})
@@ -201,6 +207,7 @@ async def test_a_steering_message_cancels_the_call(open_tree: Opener) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True])
+@ONE_PROCESS
 async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) -> None:
     """Session end or tree cancel: the call is taken back, an answer is refused, nothing is left waiting."""
     async with open_tree(ScriptedModel([call("ask_user")]), tools=[ask_user()], limits=NO_PATIENCE) as tree:
@@ -212,6 +219,7 @@ async def test_an_ended_session_takes_no_answer(open_tree: Opener, whole: bool) 
         assert tree.client_calls.pending() == []
 
 
+@ONE_PROCESS
 async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
     """After the tool's own time the model reads that, and an answer is refused."""
     tool = ask_user(timeout_s=0.2)
@@ -226,6 +234,7 @@ async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
         assert "timed out after" in message.text
 
 
+@ONE_PROCESS
 async def test_an_approval_comes_before_the_program_hears_of_the_call(open_tree: Opener) -> None:
     """Every gate stands before the hand-over; a no means that the program never hears of it."""
     tool = ask_user(PermissionTier.ELEVATED)
@@ -321,7 +330,7 @@ class Ends(Hook):
         self.seen.append(ended)
 
 
-@pytest.mark.parametrize("variant", BACKENDS, indirect=True)
+@ONE_PROCESS
 async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: Opener) -> None:
     """The time is that from the hand-over to the answer; the arguments are the final ones."""
     ends = Ends()
