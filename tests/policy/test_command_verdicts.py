@@ -229,6 +229,16 @@ def test_a_program_without_a_shell_is_a_harmless_one(command: str) -> None:
         single_program(command, find_program)
 
 
+@pytest.mark.parametrize("command", ["'time' ls", "LC_ALL=C time ls", "nice time ls", "nice command ls"])
+def test_what_the_shell_does_not_know_itself_must_be_found(command: str) -> None:
+    """REL-L31: quoted, or behind a variable or a wrapper, a word of the shell is a program like others."""
+
+    def without_time(name: str) -> str | None:
+        return None if name == "time" else find_program(name)
+
+    assert "no program of the system's" in verdict(command, without_time).doubt
+
+
 def test_a_program_without_a_shell_goes_by_its_path() -> None:
     """Its arguments are what was written."""
     assert single_program("ls -l '*' *", find_program) == ("/usr/bin/ls", "-l", "*", "*")
