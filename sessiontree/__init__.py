@@ -123,7 +123,7 @@ if TYPE_CHECKING:
     from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
-    from sessiontree.models.streaming import StreamFunctionModel as StreamFunctionModel
+    from sessiontree.models.scripted import StreamFunctionModel as StreamFunctionModel
     from sessiontree.outbound.settings import WebSettings as WebSettings
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
@@ -230,8 +230,7 @@ _ROOMS = {
     "models.answers": ("call",),
     "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),
     "models.port": ("ModelRequest",),
-    "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel"),
-    "models.streaming": ("StreamFunctionModel",),
+    "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel", "StreamFunctionModel"),
     "outbound.settings": ("WebSettings",),
     "policy.settings": ("PolicyConfig", "ToolPolicy"),
     "policy.slips": ("PolicyWarning",),

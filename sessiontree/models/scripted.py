@@ -1,14 +1,15 @@
-"""Models without a provider: a script, and a function."""
+"""Models without a provider: a script, and functions that return or stream a reply."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError, words_of
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.models.answers import Answer, message_of
+from sessiontree.models.pieces import Piece
 from sessiontree.models.port import EmitEvent, ModelRequest
 
 Script = Sequence[Answer]
@@ -106,3 +107,31 @@ class AsyncFunctionModel:
             emit(TextDelta(message.text))
         emit(Done(message.stop_reason))
         return message
+
+
+class StreamFunctionModel:
+    """Replies what an async generator function yields, piece by piece; asked through the model gateway.
+
+    Args:
+        function: Given the request; yields text, :class:`CallPiece`, :class:`ThinkingPiece`, ``Usage`` and
+            :class:`StopPiece` in any order. A coroutine function that returns what yields them will do too.
+        name: How the model is called in prompts and journals; ``provider:name`` chooses the dialect of its
+            tools and the form of its call ids.
+    """
+
+    def __init__(
+        self, function: Callable[[ModelRequest], AsyncIterator[Piece]], name: str = "function"
+    ) -> None:
+        """Keep the function.
+
+        Raises:
+            ConfigError: it can't be called.
+        """
+        if not callable(function):
+            raise ConfigError(f"StreamFunctionModel takes a function that yields pieces, not {function!r}")
+        self.name = name
+        self._function = function
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Return what yields the reply's pieces."""
+        return self._function(request)

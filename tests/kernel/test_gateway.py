@@ -17,8 +17,8 @@ from sessiontree.kernel.frames import AskModel, ModelPrompt
 from sessiontree.kernel.gateway import Asker, GatewayCore
 from sessiontree.models.pieces import CallPiece, Piece, StopPiece
 from sessiontree.models.port import GatewayModel, ModelRequest
-from sessiontree.models.scripted import AsyncFunctionModel
-from sessiontree.models.streaming import PIECES_AT_ONCE, StreamFunctionModel
+from sessiontree.models.scripted import AsyncFunctionModel, StreamFunctionModel
+from sessiontree.models.streaming import PIECES_AT_ONCE
 from tests.behaviours.misbehaving import junk
 from tests.models.foreign import is_paired, reply, result, user
 
