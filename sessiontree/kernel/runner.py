@@ -35,7 +35,7 @@ from sessiontree.session.turns import standing
 
 FACTS_PER_REPORT = 256
 REPORT_AFTER_S = 0.2
-FACTS_WAIT_S = 0.005
+FACTS_WAIT_S = 0.02
 YIELD_AFTER_S = 0.005
 STIMULI_PER_PUMP = 128
 
@@ -75,7 +75,7 @@ class SessionRunner:
         self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self._finished)
         self._taken = self._told_taken = 0
         self._told_idle = False
-        self._flushing = False
+        self._late: asyncio.TimerHandle | None = None
         self._last_report = time.monotonic()
         self._driver: asyncio.Task[None] | None = None
         self._in_call = False
@@ -370,13 +370,14 @@ class SessionRunner:
         """Report now where anybody waits for it; facts alone may wait for those that follow at once."""
         if self._out or not self._tasks:
             self._flush()
-        elif not self._flushing:
-            self._flushing = True
-            asyncio.get_running_loop().call_later(FACTS_WAIT_S, self._flush)
+        elif self._late is None:
+            self._late = asyncio.get_running_loop().call_later(FACTS_WAIT_S, self._flush)
 
     def _flush(self) -> None:
         """Report what is new; also that the session has become idle."""
-        self._flushing = False
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
         if self._over:
             return
         waits = self._metering and self.state.asking
