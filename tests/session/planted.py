@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.senders import joined
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import Stimulus
@@ -230,6 +231,20 @@ def _rush(state: SessionState, at_ms: int, advance: Advance) -> Decision | None:
     return advance(state, at_ms + 10**9)
 
 
+def _forget_who_spoke_before(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    if isinstance(one, facts.ActsFor):
+        one = replace(one, askers=joined(*(waiting.asked_by for waiting in state.inbox)))
+    yield one
+
+
+def _for_nobody(kind: type[Any]) -> Machine:
+    def each(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+        is_news = isinstance(one, facts.Heard) and not one.message_id.endswith(":outcome")
+        yield replace(one, asked_by=()) if isinstance(one, kind) and not is_news else one
+
+    return changed(each)
+
+
 # Turns and messages.
 
 
@@ -361,6 +376,10 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "nobody wakes the session": ("S20", without(todo.WakeAt)),
     "expiry leaves the call waiting": ("S20", instead(stimuli.ApprovalAnswered, _ignore_expiry)),
     "a late outcome is not told": ("NOTICE", changed(_join_silently)),
+    "who spoke before is forgotten": ("ASKER", changed(_forget_who_spoke_before)),
+    "every turn acts for the program": ("ASKER", without(facts.ActsFor)),
+    "every call is the program's": ("ASKER", _for_nobody(todo.PrepareCall)),
+    "a late outcome is nobody's": ("ASKER", _for_nobody(facts.Heard)),
     "a turn's number is skipped": ("TURN", changed(_skip_a_number)),
     "the model is asked twice": ("TURN", instead(stimuli.Rang, _ask_again)),
     "a new host does not ask the model": ("TURN", deaf(stimuli.Recovered)),

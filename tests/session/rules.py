@@ -12,12 +12,16 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import AssistantMessage, ToolCall
+from sessiontree.contracts.senders import Asker
 from tests.session.machine import REAL, Machine
 from tests.session.words import RESULT_SCHEMA, TOOLS, call, reply, spec
 from tests.session.world import World
 
 Moves: TypeAlias = Sequence[int | str | AssistantMessage]
 
+OLGA = Asker("olga", "", "", "", is_owner=True)
+BOB = Asker("bob", "olga", "", "club", is_owner=False)
+SPEAKERS = ((), (BOB,), (OLGA,), (BOB, OLGA))
 picks = st.integers(0, 11)
 kinds = st.sampled_from([SessionKind.BRANCH, SessionKind.BRANCH, SessionKind.MAIN])
 outcomes = st.sampled_from(["ok", "ok", "ok", "error", "denied", "blocked", "timeout"])
@@ -107,13 +111,18 @@ class SessionRules(RuleBasedStateMachine):
             self.world.report()
             self.world.answer(message, -1)
 
+    @property
+    def speaker(self) -> tuple[Asker, ...]:
+        """Who says the newest message: several people and the program take turns."""
+        return SPEAKERS[self.said % len(SPEAKERS)]
+
     def make_it_ask(self) -> None:
         """See to it that the session asks its model, if it can."""
         if not self.world.live.asking:
             self.world.work()
         if not self.world.live.asking:
             self.said += 1
-            self.world.hear(f"m{self.said}")
+            self.world.hear(f"m{self.said}", by=self.speaker)
 
     @rule(messages=st.lists(replies, min_size=1, max_size=3), moves=moves)
     def turns_go_on(self, messages: list[AssistantMessage], moves: Moves) -> None:
@@ -207,7 +216,7 @@ class SessionRules(RuleBasedStateMachine):
     def hear(self, mode: Any, origin: Any, old: bool, moves: Moves) -> None:
         """Somebody says something; a few ids come twice."""
         self.said += not old
-        self.world.hear(f"m{self.said}", f"words {self.said}", mode, origin)
+        self.world.hear(f"m{self.said}", f"words {self.said}", mode, origin, self.speaker)
         self.go_on(moves)
 
     @rule(pick=picks, answer=st.sampled_from(["approve", "deny", "escalate"]))
@@ -252,7 +261,7 @@ class SessionRules(RuleBasedStateMachine):
         self.world.work(most)
         if steered:
             self.said += 1
-            self.world.hear(f"m{self.said}", "stop that", "steer")
+            self.world.hear(f"m{self.said}", "stop that", "steer", by=self.speaker)
             self.world.report()
         self.lose()
 

@@ -18,6 +18,7 @@ from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import SessionState, initial
+from tests.session.asker_books import AskerBooks
 from tests.session.call_books import CallBook, CallBooks
 from tests.session.effect_books import EffectBooks
 from tests.session.endings import judge_ending
@@ -53,6 +54,7 @@ class Watcher:
         self.calls = CallBooks(self.judge)
         self.retries = RetryBooks(self.judge, self.calls)
         self.turns = TurnBooks(self.judge, self.calls, self.spec, self.limits)
+        self.askers = AskerBooks(self.judge)
 
     def begin(self, stimulus: Stimulus, *, repeats: bool) -> None:
         """Note what is about to happen; ``repeats``: it happened before."""
@@ -72,6 +74,7 @@ class Watcher:
         self.retries.book(fact)
         self.calls.book(fact, in_turn=self.turns.in_turn)
         self.turns.book(fact)
+        self.askers.book(fact)
 
     def rolled_back(self, durable: Sequence[SessionFact], live: SessionState) -> None:
         """Forget everything that is not durable."""
@@ -130,6 +133,8 @@ class Watcher:
         )
         if isinstance(instruction, todo.ExecuteCall):
             self.runs(instruction)
+        elif isinstance(instruction, todo.PrepareCall):
+            self.askers.prepared(instruction)
         elif isinstance(instruction, todo.AbortCalls):
             self.aborted.update(instruction.keys)
             own = stopped or set(instruction.keys) <= set(self.turns.open_keys)

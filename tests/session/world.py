@@ -291,10 +291,15 @@ class World:
         self.give(stimuli.ApprovalAnswered(self.at_ms, request_id, decision, by, "because", intended))
 
     def hear(
-        self, message_id: str, text: str = "hello", mode: Any = "follow_up", origin: Any = "user"
+        self,
+        message_id: str,
+        text: str = "hello",
+        mode: Any = "follow_up",
+        origin: Any = "user",
+        by: Any = (),
     ) -> None:
-        """Bring a message."""
-        self.give(stimuli.Incoming(self.at_ms, message_id, text, mode, origin))
+        """Bring a message of somebody."""
+        self.give(stimuli.Incoming(self.at_ms, message_id, text, mode, origin, by))
 
     def answer(self, message: AssistantMessage, index: int = 0) -> None:
         """Let the model reply to a question that is out."""
