@@ -75,6 +75,8 @@ IN_DOUBT = [
     ("REL-L27 variable", "env PATH=. ls"),
     ("REL-L27 variable", "PATH=.:x ls"),
     ("REL-L27 variable", "LC_ALL=../x ls"),
+    ("REL-L27 variable", "LC_\u00e9=x ls"),
+    ("REL-L22 document", "cat <<'E' 'a\nE\nb'\nE"),
     ("REL-L27 variable", "export PATH; ls"),
     ("REL-L28 filter", "awk 'BEGIN{system(\"id\")}'"),
     ("REL-L28 filter", "ls | awk 1"),

@@ -182,6 +182,8 @@ class _Reader:
         following = self._text[self._at : self._at + 2]
         if self._at == begin or (following[:1] in ("&", "<", ">") and following != "&&"):
             self._refuse(following[:1])
+        if self._document is not None and "\n" in self._text[begin : self._at]:
+            raise ValueError("a quoted line end stands between a document and its mark")
         return Word("".join(parts), is_bare)
 
     def _piece(self, character: str, begin: int) -> str:

@@ -24,7 +24,7 @@ machine's owner can have put it there, else None."""
 MAX_DEPTH: Final = 32
 """Programs that run programs, one within the other."""
 _SHELLS_OWN: Final = frozenset({"command"})
-"""Wrappers that a shell knows by itself where they begin a call, however they are quoted; ``time`` is none."""
+"""Wrappers that a shell knows by itself where they begin a call, however quoted; ``time`` is none."""
 _INDIFFERENT: Final = frozenset({"timeout"})
 """Arguments besides the command that change nothing about what it does."""
 

@@ -33,7 +33,7 @@ class Run(NamedTuple):
 
 def is_harmless_variable(name: str, value: str) -> bool:
     """Whether a variable says only in which language and how broadly a program is to speak."""
-    is_known = name in _VARIABLES or (name.startswith("LC_") and name.isidentifier())
+    is_known = name in _VARIABLES or (name.startswith("LC_") and name.isidentifier() and name.isascii())
     body = value.replace("_", "").replace("-", "").replace(".", "").replace("@", "")
     return is_known and len(value) <= _MAX_VALUE_CHARS and value.isascii() and (not body or body.isalnum())
 
