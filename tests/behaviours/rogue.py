@@ -11,7 +11,7 @@ from sessiontree import Hook, HookContext, KeptResult, Reword, Words
 from sessiontree.contracts.hooks import HookPoint, OnError
 from sessiontree.contracts.messages import TextContent
 
-MISDEEDS = ("hangs", "raises", "exits", "is cancelled", "returns junk", "returns a bomb", "spoils and raises")
+MISDEEDS = ("hangs", "spoils and raises", "raises", "exits", "is cancelled", "returns junk", "returns a bomb")
 BOMB = 3_000_000
 """Characters: more than a hook may give."""
 

@@ -27,14 +27,14 @@ from sessiontree import (
 )
 from sessiontree.contracts.capabilities import CHANNEL
 from sessiontree.contracts.messages import TextContent, ThinkingContent, UserMessage
-from sessiontree.contracts.session_facts import Heard, HookFailed, Rested, TurnFailed, TurnReplied
+from sessiontree.contracts.session_facts import CallOpened, Heard, HookFailed, Rested, TurnFailed, TurnReplied
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.models.answers import Answer
 from sessiontree.models.pieces import Piece
 from tests.behaviours.effects import TOOLS, Words
 from tests.behaviours.hooking_words import Marking, Overhearing, Reading
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, records, results, until
+from tests.behaviours.reading import PATIENCE_S, facts, facts_of, records, results, until
 from tests.behaviours.signals import Log
 from tests.behaviours.switchboard import Switchboard
 from tests.behaviours.waiting import Held
@@ -142,21 +142,23 @@ async def test_what_a_tool_says_passes_the_same_hooks(open_tree: Opener, board: 
 
 
 @only_local
-async def test_messages_keep_their_order_behind_one_that_hooks_ponder(
+async def test_all_keeps_its_order_behind_a_message_that_hooks_ponder(
     open_tree: Opener, board: Switchboard
 ) -> None:
-    """What comes later is heard later, a steering message too."""
+    """What comes later is taken up later: a call of the program's, a steering message."""
     held = Held(board)
-    async with open_tree(FunctionModel(echo), hooks=[Reading(held)]) as tree:
+    async with open_tree(FunctionModel(echo), tools=TOOLS, hooks=[Reading(held)]) as tree:
         first = asyncio.ensure_future(tree.main.send("slowly"))
         await held.started.wait()
+        called = asyncio.ensure_future(tree.main.call("look"))
         second = asyncio.ensure_future(tree.main.send("quickly", mode="steer"))
-        held.let_go.set()
         async with asyncio.timeout(PATIENCE_S):
-            await first
-            await second
-        texts = [fact.message.text for fact in await facts_of(tree, Heard)]
-    assert texts == ["slowly", "quickly"]
+            await (await tree.main.spawn("worker", "look")).result()  # by now both have reached the host
+            held.let_go.set()
+            await asyncio.wait([first, called, second])
+        taken = [fact for fact in await facts(tree, "main") if isinstance(fact, Heard | CallOpened)]
+    words = [each.tool if isinstance(each, CallOpened) else each.message.text for each in taken]
+    assert words == ["slowly", "look", "quickly"]
 
 
 @only_local

@@ -1,4 +1,4 @@
-"""A tool has nothing of the session's own in its hands, and what it returns is let go where it is too much."""
+"""A tool has nothing of the session's own in its hands, and what is too much of what it returns is let go."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Spoil(Tool[Parts]):
         params.names.append("spoilt")
         params.more["spoilt"] = [1]
         params.more["sound"].clear()
-        return ToolResult(params.names)
+        return ToolResult(list(params.names))
 
 
 class Observing(Hook):
