@@ -11,12 +11,14 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.events import (
+    ThinkingDelta,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
+    TranscriptRepaired,
 )
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.messages import (
@@ -203,6 +205,13 @@ def test_what_watchers_see_of_a_call_has_the_specifications_members() -> None:
         "toolCallId": "c",
         "toolName": "read",
         "args": {"path": "a"},
+    }
+    assert ThinkingDelta("hm").to_wire() == {"type": "thinking_delta", "delta": "hm"}
+    assert TranscriptRepaired(missing=1, dropped=2, moved=3).to_wire() == {
+        "type": "transcript_repaired",
+        "missing": 1,
+        "dropped": 2,
+        "moved": 3,
     }
     update = ToolExecutionUpdate("c", "read", "50% done...").to_wire()
     assert update["type"] == "tool_execution_update"

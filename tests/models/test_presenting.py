@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from sessiontree.contracts.messages import AssistantMessage, Message, ToolResult
 from sessiontree.models.call_ids import GRAMMARS
 from sessiontree.models.pairing import NO_REPAIRS, Repairs, paired
 from sessiontree.models.presenting import Presented
-from tests.models.foreign import is_paired, messages, reply, result, turns, user
+from tests.models.foreign import is_paired, messages, reply, result, sound, turns, user
 
 providers = pytest.mark.parametrize("provider", [None, "mistral", "anthropic"])
 
@@ -76,6 +78,21 @@ def test_a_result_that_comes_late_takes_the_place_of_the_made_up_one() -> None:
     assert shown.text == "at last"
     assert [shown.tool_call_id] == call_ids(told.shown)
     assert told.take(4, [user("well")]) is NO_REPAIRS
+
+
+def test_a_conversation_of_many_turns_makes_each_id_once() -> None:
+    """Whatever a turn costs, it costs for its own calls alone."""
+    made: list[bytes] = []
+    rule = GRAMMARS["mistral"]
+
+    def make(digest: bytes) -> str:
+        made.append(digest)
+        return rule.make(digest)
+
+    told = Presented(replace(rule, make=make))
+    for turn in range(200):
+        told.take(len(told), [user("go"), *sound(f"call_{turn}_0", f"call_{turn}_1")])
+    assert len(made) == len(call_ids(told.shown)) == 400
 
 
 def test_without_a_rule_ids_pass_untouched() -> None:
