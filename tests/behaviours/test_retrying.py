@@ -69,6 +69,21 @@ class Raised(Flaky):
         return PermissionTier.WORKSPACE
 
 
+class Blaming(Flaky):
+    """Takes being told to stop for something that may pass."""
+
+    name = "blaming"
+    timeout_s: ClassVar[float | None] = 600
+
+    async def execute(self, params: Errand, ctx: ToolContext) -> ToolResult:
+        self.tried.append([ctx.call_id, ctx.attempt])
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            raise ExecutionError("interrupted", retryable=True) from None
+        return ToolResult("done")
+
+
 class Same(Flaky):
     """Changes things, but nothing more when it is repeated."""
 
@@ -178,3 +193,17 @@ async def test_a_message_ends_the_pause(open_tree: Opener, board: Switchboard) -
         assert attempts_of(flaky) == [1]
         (resolved,) = await facts_of(tree, CallResolved)
         assert (resolved.outcome, resolved.message.is_error) == ("aborted", True)
+
+
+@only_local
+async def test_what_a_message_ended_is_not_tried_again(open_tree: Opener, board: Switchboard) -> None:
+    """Whatever the tool calls its end."""
+    blaming = Blaming(board)
+    async with open_tree(ScriptedModel([call("blaming"), "went on"]), tools=[blaming]) as tree:
+        first = tree.main.send("go")
+        async with asyncio.timeout(PATIENCE_S):
+            await blaming.tried.holds(1)
+            assert await tree.main.send("never mind", mode="steer") == "went on"
+            await first
+        assert attempts_of(blaming) == [1]
+        assert "interrupted" in results(tree, "main")[0].text
