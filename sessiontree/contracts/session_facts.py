@@ -194,13 +194,15 @@ class CallResolved:
 @recorded("hook_failed")
 @dataclass(frozen=True, slots=True)
 class HookFailed:
-    """A hook failed at a call; what the call got for it stands in the call's own facts."""
+    """A hook failed in the session's host; what came of it stands in the facts of what it stood around."""
 
     key: str
+    """Of the call at whose hooks or spawn it failed; ``message:<id>``, ``model:<turn>`` or ``channel`` where it
+    failed over words."""
     hook: str
     """Its name."""
     point: str
-    """Where: ``before_tool_call``, ``after_tool_call`` or ``tool_result_persist``."""
+    """Where, such as ``before_tool_call``."""
     reason: str
 
 

@@ -153,7 +153,7 @@ class ClientAnswered:
 
 @dataclass(frozen=True, slots=True)
 class HookFailed:
-    """A hook failed at a call of this session."""
+    """A hook failed in this session's host."""
 
     at_ms: int
     key: str
