@@ -197,8 +197,8 @@ class HookFailed:
     """A hook failed in the session's host; what came of it stands in the facts of what it stood around."""
 
     key: str
-    """Of the call at whose hooks or spawn it failed; ``message:<id>``, ``model:<turn>`` or ``channel`` where it
-    failed over words."""
+    """Of the call at whose hooks or spawn it failed; over words ``message:<id>``, ``model:<turn>`` or
+    ``channel``."""
     hook: str
     """Its name."""
     point: str
