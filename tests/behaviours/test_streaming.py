@@ -14,6 +14,7 @@ from sessiontree import (
     PermissionTier,
     ScriptedModel,
     SessionFailed,
+    SessionStatus,
     StopPiece,
     StreamFunctionModel,
     ThinkingPiece,
@@ -84,6 +85,12 @@ async def break_down(request: ModelRequest) -> AsyncIterator[Piece]:
     yield str([type(message).__name__ for message in request.messages])
 
 
+async def linger(request: ModelRequest) -> AsyncIterator[Piece]:
+    """Say a word and never end."""
+    yield "I was about to say"
+    await asyncio.get_running_loop().create_future()
+
+
 async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None:
     """Text comes in pieces; calls run once whole; one cut short is refused, whatever its tool would take."""
     async with open_tree(StreamFunctionModel(speak, name="anthropic:test"), tools=[Echo(), Shout()]) as tree:
@@ -131,3 +138,16 @@ async def test_what_a_stream_said_before_it_failed_is_in_the_journal(open_tree: 
         (failed,) = await facts_of(tree, TurnFailed)
         assert failed.said == "I was about to say"
         assert await tree.main.send("and now?") == "['UserMessage', 'UserMessage']"
+
+
+async def test_who_listens_to_a_session_that_is_cancelled_hears_its_reply_end(open_tree: Opener) -> None:
+    """What was said stays said, and is told to be all there is."""
+    async with open_tree(StreamFunctionModel(linger)) as tree:
+        watching = tree.progress("main/w1")
+        worker = await tree.main.spawn("worker", "look")
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await watching.next()).event == TextDelta("I was about to say")
+            await worker.cancel()
+            assert (await watching.next()).event == Done("aborted")
+        watching.close()
+        assert (await worker.result()).status is SessionStatus.CANCELLED
