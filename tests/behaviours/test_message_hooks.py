@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel
@@ -175,6 +175,25 @@ async def test_the_word_to_stop_does_not_wait_behind_a_message(open_tree: Opener
         assert await facts_of(tree, Heard) == []
         assert await facts_of(tree, HookFailed) == []
         held.let_go.set()
+
+
+@only_local
+@pytest.mark.own_runtime
+async def test_a_message_that_is_lost_with_its_host_is_heard_once(
+    open_tree: Opener, board: Switchboard
+) -> None:
+    """Nothing of it was kept: the next host's hooks are asked about it again."""
+    held = Held(board)
+    async with open_tree(FunctionModel(echo), hooks=[Reading(held), Marking("m")]) as tree:
+        sent = tree.main.send("slowly")
+        await held.started.wait()
+        backend: Any = tree._backend
+        for transport in list(backend.transports):
+            transport.kill()
+        held.let_go.set()
+        async with asyncio.timeout(PATIENCE_S):
+            assert await sent == "heard slowly m<user> m>"
+        assert [fact.message.text for fact in await facts_of(tree, Heard)] == ["slowly m<user>"]
 
 
 @only_local
