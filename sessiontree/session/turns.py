@@ -158,8 +158,8 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
 
 
 def _askers(state: SessionState) -> tuple[Asker, ...]:
-    """Return whom the next turn acts for: everybody whose words it answers, heard now or before."""
-    carried = state.asked_by if state.unanswered else ()
+    """Return whom the next turn acts for: everybody whose words it answers, and whom its parent acted for."""
+    carried = state.asked_by if state.unanswered else state.spec.asked_by
     return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
 
 

@@ -19,8 +19,10 @@ from sessiontree import (
     PolicyConfig,
     QueueChannel,
     Sender,
+    SessionKind,
     ToolCall,
     ToolFlag,
+    ToolPolicy,
     call,
     tool,
 )
@@ -28,6 +30,7 @@ from sessiontree.contracts.messages import ToolResultMessage, UserMessage
 from sessiontree.contracts.session_facts import ActsFor, Rested
 from sessiontree.contracts.tree_facts import ApprovalDecided, DecisionRefused
 from sessiontree.policy.settings import ToolLists
+from sessiontree.testing.force import force_register
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, until
 
@@ -100,6 +103,16 @@ async def test_a_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any
     assert told == [["bob"], ["olga"], ["Olga"], ["olga"]]
 
 
+async def test_a_tool_of_owners_is_refused_to_strangers_where_it_is_forced(open_tree: Opener) -> None:
+    """Removed *and* refused: what forces it on Main does not get it run for a stranger."""
+    policy = PolicyConfig(tools=ToolPolicy(deny=("ledger",)))
+    tree = open_tree(OBEYING, tools=(ledger,), channel=channel(), policy=policy)
+    force_register(tree, "ledger", SessionKind.MAIN)
+    async with tree:
+        assert await tree.main.send("ledger", sender="olga") == "open"
+        assert OWNERS_ALONE in await tree.main.send("ledger", sender="bob")
+
+
 async def test_where_nobody_is_listed_no_sender_is_an_owner(open_tree: Opener) -> None:
     """The program itself is one; a sender must have an id."""
     async with open_tree(OBEYING, tools=(ledger,)) as tree:
@@ -120,6 +133,8 @@ async def test_a_group_s_lists_bind_those_who_speak_there_and_all_below(open_tre
         await tree.main.send('sessions_spawn {"kind": "branch", "task": "look"}', sender=CLUB)
         branch = tree.session("main/b1")
         assert "find" not in json.loads((await branch.result()).summary)
+        listed = await until(tree, Rested, count=3, session="main", where=lambda fact: fact.text[:1] == "[")
+        assert "find" not in json.loads(listed[-1].text)
         own = await tree.main.spawn("branch", "look")
         assert "find" in json.loads((await own.result()).summary)
         assert "find" in json.loads(await tree.main.send("look"))

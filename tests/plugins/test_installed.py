@@ -73,10 +73,11 @@ def test_a_factory_is_told_what_the_tree_is_and_its_own_configuration(site: Site
     )
     site.install("other", "seen = []\ndef tools(context): seen.append(context)")
     config = {"wave": {"band": "am"}}
-    found(radio={"config": config})
-    found(radio={"config": config})
+    said = {"radio": PluginSettings(config=config)}
+    installed_tools(context(), said)
+    installed_tools(context(), said)
     assert [each.config for each in site.seen_by("radio")] == [{"wave": {"band": "fm"}}] * 2
-    assert config == {"wave": {"band": "am"}}
+    assert config == said["radio"].config == {"wave": {"band": "am"}}
     told = site.seen_by("other")[0]
     assert told == PluginContext(
         "other", Path("/ground"), "default", ("default", "clark"), "terminal", "family"

@@ -1,13 +1,15 @@
 """Books of whom one session acts for, kept from facts alone.
 
 ASKER: a turn acts for everybody whose words it answers, heard now or since the last word, and for nobody
-else; its calls are made for them, and what comes of one later is heard for them again.
+else but whom its parent acted for; its calls are made for them, and what comes of one later is heard for
+them again.
 """
 
 from __future__ import annotations
 
 from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.session_facts import ActsFor, Heard, Rested, SessionFact, TurnReplied, TurnStarted
+from sessiontree.contracts.spec import SessionSpec
 from sessiontree.session.instructions import PrepareCall
 from tests.session.judge import Judge
 
@@ -15,9 +17,10 @@ from tests.session.judge import Judge
 class AskerBooks:
     """Who spoke, and for whom the calls are."""
 
-    def __init__(self, judge: Judge) -> None:
-        """Know of nobody."""
+    def __init__(self, judge: Judge, spec: SessionSpec) -> None:
+        """Know of those its parent acted for."""
         self.judge = judge
+        self.own = spec.asked_by
         self.waiting: list[Heard] = []
         self.unanswered: set[str] = set()
         self.due: set[Asker] = set()
@@ -50,7 +53,7 @@ class AskerBooks:
     def _start(self, started: TurnStarted) -> None:
         taken, self.waiting = self.waiting[: started.took], self.waiting[started.took :]
         if not self.unanswered:
-            self.due.clear()
+            self.due = set(self.own)
         self.due.update(asker for heard in taken for asker in heard.asked_by)
         self.unanswered.update(heard.message_id for heard in taken if heard.wakes)
         right = set(self.acting) == self.due

@@ -237,6 +237,11 @@ def _forget_who_spoke_before(state: SessionState, cause: Any, one: Any) -> Itera
     yield one
 
 
+def _lose_who_asked(state: SessionState, fact: facts.TurnReplied) -> None:
+    for call in state.calls.values():
+        call.asked_by = ()
+
+
 def _for_nobody(kind: type[Any]) -> Machine:
     def each(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
         is_news = isinstance(one, facts.Heard) and not one.message_id.endswith(":outcome")
@@ -379,6 +384,7 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "who spoke before is forgotten": ("ASKER", changed(_forget_who_spoke_before)),
     "every turn acts for the program": ("ASKER", without(facts.ActsFor)),
     "every call is the program's": ("ASKER", _for_nobody(todo.PrepareCall)),
+    "a call forgets whom it is for": ("ASKER", evolving(facts.TurnReplied, _lose_who_asked)),
     "a late outcome is nobody's": ("ASKER", _for_nobody(facts.Heard)),
     "a turn's number is skipped": ("TURN", changed(_skip_a_number)),
     "the model is asked twice": ("TURN", instead(stimuli.Rang, _ask_again)),

@@ -54,7 +54,7 @@ class Watcher:
         self.calls = CallBooks(self.judge)
         self.retries = RetryBooks(self.judge, self.calls)
         self.turns = TurnBooks(self.judge, self.calls, self.spec, self.limits)
-        self.askers = AskerBooks(self.judge)
+        self.askers = AskerBooks(self.judge, self.spec)
 
     def begin(self, stimulus: Stimulus, *, repeats: bool) -> None:
         """Note what is about to happen; ``repeats``: it happened before."""

@@ -1,0 +1,32 @@
+"""Whom a session acts for, in examples; the rule itself is ``asker_books``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.session_facts import ActsFor
+from sessiontree.contracts.stimuli import Adopted
+from tests.session.rules import BOB, OLGA
+from tests.session.words import CARDS, spec
+from tests.session.world import World, opened
+
+
+def test_a_child_acts_for_those_its_parent_acted_for() -> None:
+    """Its task is theirs; who speaks to it besides joins them."""
+    world = World(replace(spec(SessionKind.BRANCH), asked_by=(BOB,)), Limits())
+    world.give(Adopted(0, CARDS, "scripted", ""))
+    assert world.live.asked_by == (BOB,)
+    world.hear("m1", "and that", "steer", by=(OLGA,))
+    world.replies(text="done")
+    assert world.live.asked_by == (BOB, OLGA)
+
+
+def test_the_program_is_not_named() -> None:
+    """A tree that hears the program alone has no fact about askers."""
+    world = opened()
+    world.hear("m1", "and that")
+    world.replies(text="done")
+    assert world.live.asked_by == ()
+    assert not world.found(ActsFor)
