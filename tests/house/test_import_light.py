@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ class Imported:
     """What an import cost."""
 
     spent_ms: float
-    """CPU time, median of the runs: how busy the machine is does not count."""
+    """CPU time, the least of the runs: how busy the machine is does not count."""
     modules: frozenset[str]
     threads: int
 
@@ -50,7 +49,7 @@ def measure(line: str, *places: Path) -> Imported:
         json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
         for _ in range(RUNS)
     ]
-    spent = statistics.median(run[0] for run in runs)
+    spent = min(run[0] for run in runs)
     return Imported(spent, frozenset(runs[0][1]), max(run[2] for run in runs))
 
 
