@@ -72,7 +72,7 @@ def test_a_factory_is_told_what_the_tree_is_and_its_own_configuration(site: Site
         "seen = []\ndef tools(context):\n    seen.append(context)\n    context.config['wave']['band'] = 'fm'",
     )
     site.install("other", "seen = []\ndef tools(context): seen.append(context)")
-    config = {"wave": {"band": "am"}}
+    config: dict[str, Any] = {"wave": {"band": "am"}}
     said = {"radio": PluginSettings(config=config)}
     installed_tools(context(), said)
     installed_tools(context(), said)

@@ -17,10 +17,10 @@ def test_a_child_acts_for_those_its_parent_acted_for() -> None:
     """Its task is theirs; who speaks to it besides joins them."""
     world = World(replace(spec(SessionKind.BRANCH), asked_by=(BOB,)), Limits())
     world.give(Adopted(0, CARDS, "scripted", ""))
-    assert world.live.asked_by == (BOB,)
+    assert world.found(ActsFor) == [ActsFor((BOB,))]
     world.hear("m1", "and that", "steer", by=(OLGA,))
     world.replies(text="done")
-    assert world.live.asked_by == (BOB, OLGA)
+    assert world.found(ActsFor) == [ActsFor((BOB, OLGA))]
 
 
 def test_the_program_is_not_named() -> None:
