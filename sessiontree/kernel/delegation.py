@@ -58,7 +58,8 @@ class Delegation:
         key = execute.key
         checked: PreparedCall | ImmediateOutcome | None = prepared
         if checked is None:
-            checked = self._dispatcher.again(key, call.call.id, execute.tool, execute.arguments)
+            asked_by = call.asked_by
+            checked = self._dispatcher.again(key, call.call.id, execute.tool, execute.arguments, asked_by)
         if isinstance(checked, PreparedCall):
             checked = self._dispatcher.altered(checked, execute.digest) or checked
         if isinstance(checked, ImmediateOutcome):
