@@ -15,8 +15,8 @@ from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing
 
 OWNERS: Final = frozenset({SessionKind.MAIN})
-"""Kinds whose requester owns the tree: Main's is the creating program or the person at its channel, and no
-child inherits that."""
+"""Kinds whose turns may act for an owner, and no child inherits that; whoever else a turn acts for takes
+tools away from it (``SessionPolicy.withheld_from``)."""
 
 
 def policy_row(
