@@ -6,14 +6,16 @@ import subprocess
 import sys
 
 NOBODY_YET = """
-import asyncio
+import asyncio, threading
 from sessiontree.kernel.host_process import OwnProcess
 
 async def begun():
     process = OwnProcess(None, 2**40, print)
     idle = process.is_busy()
-    at_work = asyncio.get_running_loop().run_in_executor(None, input)
-    print(idle, process.is_busy(), flush=True)
+    told = threading.Event()
+    at_work = asyncio.get_running_loop().run_in_executor(None, told.wait)
+    print(idle, process.is_busy())
+    told.set()
     await at_work
     print(process.is_busy())
 
@@ -25,6 +27,6 @@ asyncio.run(begun())
 def test_a_process_is_busy_only_with_what_sessions_began() -> None:
     """One that waits for its first session is free, whatever threads it has; a blocking call counts."""
     done = subprocess.run(
-        [sys.executable, "-c", NOBODY_YET], input="\n", capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", NOBODY_YET], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines() == ["False True", "False"]

@@ -65,7 +65,7 @@ def test_endless_pattern_is_ended_at_the_limit(pattern: str, nothing_left: Lefto
         process(pattern, answer_limit_s=0.2) as there,
     ):
         there.feed(b"a" * 5000 + b"!\n", last=True)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30, "by itself it would take years"
 
 
 def test_endless_pattern_ends_by_itself_when_its_owner_is_gone() -> None:
