@@ -85,6 +85,7 @@ class PendingReply:
                     event = news.result().event
                     if isinstance(event, TextDelta):
                         yield event.delta
+            await watching.catch_up()
             for progress in watching.drain():
                 if isinstance(progress.event, TextDelta):
                     yield progress.event.delta

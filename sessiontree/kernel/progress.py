@@ -28,11 +28,14 @@ class ProgressReader:
         self.tree_id = tree_id
         self.session = session
         self.dropped = 0
+        self.offered = 0
+        """How many events there were, those dropped among them."""
         self._ring: deque[Progress] = deque(maxlen=capacity)
         self._news = asyncio.Event()
 
     def offer(self, progress: Progress) -> None:
         """Take an event in, dropping the oldest when the ring is full."""
+        self.offered += 1
         if len(self._ring) == self._ring.maxlen:
             self.dropped += 1
         self._ring.append(progress)
@@ -50,6 +53,10 @@ class ProgressReader:
         events = list(self._ring)
         self._ring.clear()
         return events
+
+    async def catch_up(self) -> None:
+        """Wait until what has happened so far is held, where it comes from another process."""
+        await self._hub.catch_up(self)
 
     def close(self) -> None:
         """Stop watching."""
@@ -117,6 +124,9 @@ class ProgressHub:
         readers = self._readers.get(reader.tree_id, [])
         if reader in readers:
             readers.remove(reader)
+
+    async def catch_up(self, reader: ProgressReader) -> None:
+        """Return at once: what happens here is held as it happens."""
 
     def readers_of(self, tree_id: str) -> list[ProgressReader | ProgressRelay]:
         """Return the living list of a tree's readers; empty = nobody watches."""

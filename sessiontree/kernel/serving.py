@@ -147,6 +147,7 @@ class Serving:
             "watch": self._watch,
             "unwatch": self._unwatch,
             "progress": self._progress,
+            "offered": self._offered,
             "close": self._close,
         }
         if name in own:
@@ -292,15 +293,23 @@ class Serving:
 
     async def _progress(self, name: str, wait_s: float) -> tuple[tuple[Progress, ...], int]:
         """Return what a reader holds, waiting for the first, and how many it has dropped so far."""
-        reader = self._readers.get(name)
-        if reader is None:
-            raise SessionTreeError("this watch is over: the supervisor was restarted since, or it was closed")
+        reader = self._reader(name)
         try:
             async with asyncio.timeout(wait_s):
                 first = await reader.next()
         except TimeoutError:
             return (), reader.dropped
         return (first, *reader.drain()), reader.dropped
+
+    def _offered(self, name: str) -> int:
+        """Return how many events a reader was offered so far."""
+        return self._reader(name).offered
+
+    def _reader(self, name: str) -> ProgressReader:
+        reader = self._readers.get(name)
+        if reader is None:
+            raise SessionTreeError("this watch is over: the supervisor was restarted since, or it was closed")
+        return reader
 
     async def _close(self) -> None:
         """End hosts and gateway, and let the journal go."""
