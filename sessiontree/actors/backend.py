@@ -209,6 +209,7 @@ class RayBackend:
         assert self._scratch is not None  # noqa: S101 - made just before
         return Settings(
             state_dir=self._state_dir,
+            program_pid=os.getpid(),
             node_id=self._engine.node_id,
             logs_dir=self._engine.logs_dir,
             token_path=self._engine.token_path,

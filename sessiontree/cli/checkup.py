@@ -238,7 +238,7 @@ def _writer_of(lock: Path) -> int | None:
             if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
                 pid = int(fields[4])
                 # the file names its writer: another disk's file may have the same number
-                return pid if pid == int(lock.read_text("ascii", "replace")) else None
+                return pid if pid == int(lock.read_text("ascii", "replace").split()[0]) else None
     except (OSError, ValueError, IndexError):
         pass
     return None

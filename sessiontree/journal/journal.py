@@ -43,13 +43,14 @@ class Journal:
         self._closed = False
 
     @classmethod
-    def open(cls, state_dir: Path, *, read_only: bool = False) -> Journal:
+    def open(cls, state_dir: Path, *, read_only: bool = False, program_pid: int | None = None) -> Journal:
         """Open the journal of a state directory; the writer's side makes both where they are missing.
 
         Args:
             state_dir: Directory of its own; made with mode 0700, files in it 0600.
             read_only: Only read, beside a writer or without one. A directory that may not be written
                 will do, unless a writer that was killed left its log there.
+            program_pid: The process a writer writes for, where that is another.
 
         Raises:
             JournalLocked: another process writes it; the text names its process id.
@@ -63,7 +64,7 @@ class Journal:
         if read_only:
             place.require()
             return cls(place, _open_reader(place, blobs, None), None, None)
-        lock = WriterLock(place)
+        lock = WriterLock(place, program_pid)
         try:
             writer = _open_writer(place, blobs, lock)
             try:

@@ -35,8 +35,20 @@ class Place:
 
     @property
     def lock(self) -> Path:
-        """The file a writer holds locked; it names the writer's process id."""
+        """The file a writer holds locked; it names the writer's process id, and its program's."""
         return self.directory / "journal.lock"
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the program of whoever wrote last is gone: a writer that lives yet will end by itself."""
+        try:
+            _, program = self.lock.read_text("ascii", "replace").split()
+            os.kill(int(program), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, ValueError, OverflowError):
+            return False
+        return False
 
     def prepare(self) -> int | None:
         """Make the database (0600) where it is missing, or check its header. Call it under the lock.
@@ -87,13 +99,15 @@ class WriterLock:
 
     Args:
         place: The state directory; made (0700) if missing.
+        program_pid: The process that this one writes for and ends with; this one itself, if it is None.
 
     Raises:
         JournalLocked: another process holds it; the text names its process id.
         JournalUnwritable: directory or lock file can't be made.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, program_pid: int | None = None) -> None:
+        own_pid = os.getpid()
         try:
             place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -102,9 +116,9 @@ class WriterLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            os.pwrite(self._descriptor, f"{own_pid} {program_pid or own_pid}\n".encode("ascii"), 0)
         except BlockingIOError as error:
-            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").partition(" ")[0].strip()
             os.close(self._descriptor)
             raise JournalLocked(
                 str(place.directory), f"process {holder or 'unknown'} writes it; end that one or read only"

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.errors import PermissionDenied, SessionTreeError, TreeNotFound
+from sessiontree.contracts.errors import JournalLocked, PermissionDenied, SessionTreeError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
+from sessiontree.journal.place import Place
 from sessiontree.kernel.answers import Answer, portable
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipment import Baggage
@@ -29,6 +30,9 @@ from sessiontree.kernel.turns import Turns
 
 RESEND_AFTER_S: Final = 3.0
 MOST_LOSSES: Final = 2
+ORPHAN_S: Final = 30.0
+"""How long a supervisor may take to end after its program was killed; seconds, on a crowded machine more."""
+ORPHAN_RETRY_S: Final = 0.1
 FOR_OWNER: Final = frozenset(
     {
         "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "tidings",
@@ -96,6 +100,7 @@ class Serving:
         self._baggage: dict[str, Baggage] = {}
         self._turns = Turns()
         self._readers: dict[str, ProgressReader] = {}
+        self._opening = asyncio.Lock()
         self._core: SupervisorCore | None = None
         self._owner: Owner | None = None
 
@@ -162,9 +167,24 @@ class Serving:
         Raises:
             JournalError: the state directory can't be used.
         """
-        if self._core is not None:
-            return
-        journal = Journal.open(self._settings.state_dir)
+        async with self._opening:
+            if self._core is None:
+                self._begin(await self._journal())
+
+    async def _journal(self) -> Journal:
+        """Open the journal; a writer whose program was killed is given the time to end."""
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + ORPHAN_S
+        while True:
+            try:
+                return Journal.open(settings.state_dir, program_pid=settings.program_pid)
+            except JournalLocked:
+                if not Place(settings.state_dir).is_orphaned or loop.time() > deadline:
+                    raise
+            await asyncio.sleep(ORPHAN_RETRY_S)
+
+    def _begin(self, journal: Journal) -> None:
         journal.start(asyncio.get_running_loop())
         pool = self._settings.pool
         gateway = GatewayLink(self._start_gateway, self._hub, self._model_of, resend_after_s=RESEND_AFTER_S)

@@ -36,6 +36,8 @@ class Settings:
     """One runtime's choices, and where its Ray keeps things."""
 
     state_dir: Path
+    program_pid: int
+    """The creating program's process."""
     node_id: str
     """Node of the state directory, in hex; every process of the runtime runs there."""
     logs_dir: Path

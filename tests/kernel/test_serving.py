@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sessiontree import PermissionDenied, TreeNotFound
-from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.errors import JournalLocked, SessionTreeError
 from sessiontree.kernel.equipment import Baggage
 from sessiontree.kernel.link import Transport
 from sessiontree.kernel.memory_words import MemoryProcess
@@ -21,6 +25,14 @@ from sessiontree.kernel.settings import Settings
 from sessiontree.memory.settings import MemorySettings
 
 KEY = "the program's"
+WRITER = """
+import sys
+from pathlib import Path
+from sessiontree.journal.journal import Journal
+journal = Journal.open(Path(sys.argv[1]), program_pid=int(sys.argv[2]))
+print("open", flush=True)
+sys.stdin.read()
+"""
 
 
 class Nothing:
@@ -48,6 +60,7 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
     """Return an open supervisor without hosts."""
     settings = Settings(
         state_dir=state_dir,
+        program_pid=os.getpid(),
         node_id="node",
         logs_dir=state_dir,
         token_path=None,
@@ -115,3 +128,39 @@ async def test_without_the_key_of_the_program_nothing_is_asked(tmp_path: Path, k
     async with opened(tmp_path / "state") as serving:
         answer = await serving.ask(key, "actors", ())
         assert isinstance(answer.error, PermissionDenied)
+
+
+@contextmanager
+def another_writer(state_dir: Path, program_pid: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Have another process write the journal for a program, until it is told to end."""
+    command = [sys.executable, "-c", WRITER, str(state_dir), str(program_pid)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"open\n"
+        try:
+            yield writer
+        finally:
+            writer.kill()
+
+
+def pid_of_nobody() -> int:
+    """Return the id of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as program:
+        return program.pid
+
+
+async def test_a_writer_whose_program_was_killed_is_given_time_to_end(tmp_path: Path) -> None:
+    """Who resumes right after the kill waits for the lock."""
+    with another_writer(tmp_path, pid_of_nobody()) as writer:
+        asyncio.get_running_loop().call_later(0.25, writer.kill)
+        async with opened(tmp_path) as serving:
+            assert writer.wait() == -signal.SIGKILL
+            assert (await serving.ask(KEY, "open", ())).error is None
+
+
+async def test_a_writer_whose_program_lives_is_an_error_at_once(tmp_path: Path) -> None:
+    """It names the writer, and what to do."""
+    with another_writer(tmp_path, os.getpid()) as writer:
+        words = f"process {writer.pid} writes it; end that one"
+        with pytest.raises(JournalLocked, match=words):
+            await opened(tmp_path).__aenter__()
