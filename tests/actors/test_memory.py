@@ -43,7 +43,7 @@ from tests.behaviours.reading import facts_of
 pytestmark = pytest.mark.slow
 
 PATIENCE_S = 200.0
-SESSIONS, STORES, KILLS = 8, 15, 20
+SESSIONS, STORES, KILLS = 8, 15, 10
 
 
 def reply(request: ModelRequest) -> Answer:

@@ -30,7 +30,7 @@ def test_benchmark_prints_its_figures(command: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)

@@ -17,7 +17,7 @@ from tests.cli.recollection import remembered
 
 pytestmark = pytest.mark.slow
 
-FOLDERS = 80
+FOLDERS = 48
 INTERRUPTED = 130
 IN_PROCESS = ("--backend", "local")
 """For what is the same on Ray, without its start and end."""

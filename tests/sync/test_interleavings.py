@@ -247,6 +247,8 @@ class Repeats(Prompts):
 
 PLANTED_S = 0.5
 """How long a planted bug may take to be seen."""
+TRIES = 20
+"""Threads may meet so that a planted bug does not show: for once, not every time."""
 
 
 @pytest.mark.parametrize(
@@ -264,4 +266,5 @@ def test_planted_bug_is_seen(loop: LoopThread, planted: type[Prompts], plan: Pla
     """Each way of being wrong breaks the property, which holds for the same plan otherwise."""
     each_question_is_asked_as_it_must_be(Prompts, loop, plan)
     with pytest.raises(AssertionError):
-        each_question_is_asked_as_it_must_be(planted, loop, plan, PLANTED_S)
+        for _ in range(TRIES):
+            each_question_is_asked_as_it_must_be(planted, loop, plan, PLANTED_S)
