@@ -54,8 +54,8 @@ demo: setup ## survey this checkout twice, show the trees, then ask
 	$(BIN)/sessiontree tree
 	$(BIN)/sessiontree ask "how does a worker process become read-only?"
 
-test: setup ## the whole suite
-	$(BIN)/pytest $(ARGS)
+test: setup ## the whole suite, in two processes
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 check: setup ## lint, floors, types and the fast tests
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast
