@@ -106,6 +106,8 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     Raises:
         ConfigError: a setting is wrong; says the fix. Whether the schema is one is checked when a tree opens.
     """
+    if not isinstance(parameters, Mapping):
+        raise ConfigError(f"schema_tool({parameters!r}): give a JSON Schema as a mapping")
     settings = {
         "parameters": dict(parameters),
         "tier": tier,

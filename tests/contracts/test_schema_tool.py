@@ -103,3 +103,10 @@ def test_what_makes_no_tool_is_refused_with_the_fix(
     """Where it is declared."""
     with pytest.raises(ConfigError, match=said):
         schema_tool(SCHEMA, **settings)(function)
+
+
+@pytest.mark.parametrize("parameters", ["object", ["type"], None, 5])
+def test_parameters_that_are_no_mapping_are_refused(parameters: Any) -> None:
+    """At once, with the fix."""
+    with pytest.raises(ConfigError, match="give a JSON Schema as a mapping"):
+        schema_tool(parameters)
