@@ -115,6 +115,14 @@ class ProgressReader:
         events: list[progress.Progress] = self._crossing.run(self._reader.drain)
         return events
 
+    def catch_up(self) -> None:
+        """Wait until what has happened so far is held, where it comes from another process.
+
+        Raises:
+            SessionTreeError: the tree is not open, or was closed meanwhile.
+        """
+        self._crossing.wait(self._crossing.unless_closed, self._reader.catch_up)
+
     def close(self) -> None:
         """Stop watching; harmless when the tree is closed."""
         if self._crossing.is_open:

@@ -26,7 +26,7 @@ from sessiontree import (
     call,
 )
 from sessiontree import Runtime as AsyncRuntime
-from sessiontree.contracts.events import TextDelta
+from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.kernel.replay import fact_of
@@ -188,7 +188,8 @@ def test_progress_is_read_by_blocking_and_ends_with_the_tree(open_tree: Opener) 
     with tree.progress("main") as progress:
         tree.main.send("hello")
         assert progress.next().event.delta == "heard hello"  # type: ignore[union-attr]
-        progress.drain()
+        progress.catch_up()
+        assert isinstance(progress.drain()[-1].event, Done)
         assert (progress.tree_id, progress.session, progress.dropped) == (tree.tree_id, "main", 0)
 
     reader = tree.progress()
