@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, overload
 
@@ -48,7 +48,7 @@ class FunctionTool(Tool[BaseModel]):
         self._plan = plan
         self._fields = fields
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
-        self._is_async = inspect.iscoroutinefunction(plan.function)
+        self._call = calling(plan.function)
 
     def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool], tuple[_Plan]]:
         """Return how to make it again: its class exists only in the process that made it."""
@@ -59,13 +59,23 @@ class FunctionTool(Tool[BaseModel]):
         arguments = {name: getattr(params, field) for name, field in self._fields.items()}
         if self._takes_context:
             arguments[CONTEXT] = ctx
-        if self._is_async:
-            value = await self.function(**arguments)
+        return await self._call(**arguments)
+
+
+def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
+    """Return what calls a function, in a thread where it is not ``async``, and makes JSON of its value."""
+    is_async = inspect.iscoroutinefunction(function)
+
+    async def called(*arguments: Any, **named: Any) -> ToolResult:
+        if is_async:
+            value = await function(*arguments, **named)
         else:
-            value = await in_thread(self.function, **arguments)
+            value = await in_thread(function, *arguments, **named)
             if inspect.isawaitable(value):  # a plain wrapper around an async function
                 value = await value
         return value if isinstance(value, ToolResult) else json_result(without_classes(value))
+
+    return called
 
 
 @overload

@@ -9,16 +9,15 @@ from typing import Any, cast
 
 from sessiontree.contracts.capabilities import Capability
 from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.decorator import check_settings, without_classes
+from sessiontree.contracts.decorator import calling, check_settings
 from sessiontree.contracts.docstring import read_docstring
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult, json_result
+from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.signature import CONTEXT, Function
-from sessiontree.contracts.threads import in_thread
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, check_tool
 
@@ -44,7 +43,7 @@ class SchemaTool(RawTool):
         """The function as written, for tests."""
         self._plan = plan
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
-        self._is_async = inspect.iscoroutinefunction(plan.function)
+        self._call = calling(plan.function)
 
     def __reduce__(self) -> tuple[Callable[[_Plan], SchemaTool], tuple[_Plan]]:
         """Return how to make it again: its class exists only in the process that made it."""
@@ -53,13 +52,7 @@ class SchemaTool(RawTool):
     async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
         """Call the function with a dict of its own, in a thread where it is not ``async``."""
         context = {CONTEXT: ctx} if self._takes_context else {}
-        if self._is_async:
-            value = await self.function(params, **context)
-        else:
-            value = await in_thread(self.function, params, **context)
-            if inspect.isawaitable(value):  # a plain wrapper around an async function
-                value = await value
-        return value if isinstance(value, ToolResult) else json_result(without_classes(value))
+        return await self._call(params, **context)
 
 
 def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
