@@ -170,14 +170,19 @@ def _is_young(home: Path) -> bool:
     return False
 
 
-def end_processes(home: Path, grace_s: float = GRACE_S) -> bool:
+def end_processes(home: Path, grace_s: float = GRACE_S, known: set[Process] | None = None) -> bool:
     """End every process that belongs to a directory; whether all are gone.
 
     They may end by themselves at first, for Ray's workers end what they started. Descendants are noted from
     the beginning: one whose parents die before it is still known.
+
+    Args:
+        home: The private directory.
+        grace_s: How long they may take to end by themselves.
+        known: Processes noted earlier, whatever they show now.
     """
     began = time.monotonic()
-    known = processes_of(home)
+    known = processes_of(home, _living(known or set()))
     while known:
         passed_s = time.monotonic() - began
         if passed_s > grace_s + KILL_S:
@@ -186,8 +191,13 @@ def end_processes(home: Path, grace_s: float = GRACE_S) -> bool:
             for process in known:
                 _kill(process)
         select.select([], [], [], POLL_S)
-        known = processes_of(home, {process for process in known if process_of(process.pid) == process})
+        known = processes_of(home, _living(known))
     return True
+
+
+def _living(processes: set[Process]) -> set[Process]:
+    """Return those that still run: their ids may belong to others by now."""
+    return {process for process in processes if process_of(process.pid) == process}
 
 
 def _kill(process: Process) -> None:

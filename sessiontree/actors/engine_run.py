@@ -214,9 +214,11 @@ def _loopback_only() -> Iterator[None]:
 
 
 def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
+    # Noted before: Ray kills workers that take long, and what such a one had started is nobody's child then.
+    known = engine_home.processes_of(home)
     with contextlib.suppress(Exception):  # what is left is ended below, whatever Ray says
         ray.shutdown(wait_for_processes=True)
-    engine_home.end_processes(home, grace_s=1.0)
+    engine_home.end_processes(home, grace_s=1.0, known=known)
     _forget_authentication()
     watcher.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):

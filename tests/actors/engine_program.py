@@ -6,6 +6,7 @@ goes.
 - ``wait``: an actor with a child of its own and one in a session of its own; then it waits. A line on its
   standard input makes it call the actor and print the answer.
 - ``raise`` and ``exit``: the same, then it fails, or just ends, without closing.
+- ``linger``: like ``exit``, with an actor that is stopped: Ray kills it before it ends what it started.
 - ``frozen FAILURES``: like ``wait``, in a Ray started with the engine's arguments, but a fiftieth of its
   periods and as many failures as are given; an answer that does not come is told as null.
 - ``share``: engines that start at once, end one by one, and what each of them left of the process.
@@ -47,6 +48,10 @@ class Sleeper:
         ]
         return [child.pid for child in self._children]
 
+    def pid(self) -> int:
+        """Return the id of its process."""
+        return os.getpid()
+
     def count(self) -> int:
         """Return how often this was asked."""
         self._calls += 1
@@ -77,6 +82,8 @@ async def wait(mode: str) -> None:
     await engine.start()
     actor = sleeper(engine)
     tell(home=str(engine.home), children=await actor.launch.remote())
+    if mode == "linger":
+        os.kill(await actor.pid.remote(), signal.SIGSTOP)
     if mode == "raise":
         raise RuntimeError("as asked")
     asked = await lines()

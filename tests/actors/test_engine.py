@@ -123,6 +123,7 @@ LAST_WORDS: dict[tuple[str, Callable[[int], None]], list[str]] = {
         pytest.param("wait", interrupt, 1, id="Ctrl-C"),
         pytest.param("raise", nothing, 1, id="an exception"),
         pytest.param("exit", nothing, 0, id="exit without close"),
+        pytest.param("linger", nothing, 0, id="exit with a worker that takes long"),
         pytest.param("wait", kill, -signal.SIGKILL, id="SIGKILL"),
     ],
 )
