@@ -57,6 +57,10 @@ class Sleeper:
         self._calls += 1
         return self._calls
 
+    def niceness(self) -> int:
+        """Return how far its process steps back for others."""
+        return os.nice(0)
+
     def umask(self) -> int:
         """Return the mode bits that files made here lose."""
         mask = os.umask(0)
@@ -144,6 +148,8 @@ async def share() -> None:
         "changed": [name for name, value in surroundings().items() if value != before[name]],
         "worker_umask": await actor.umask.remote(),
         "umask": before["umask"],
+        "worker_niceness": await actor.niceness.remote(),
+        "niceness": os.nice(0),
         "security": engines[0].security_settings(),
     }
     try:

@@ -239,6 +239,7 @@ async def test_engines_of_a_process_share_a_ray_that_no_other_process_meets() ->
         assert len(told["nodes"]) == 1
         assert told["changed"] == []
         assert told["worker_umask"] == told["umask"]
+        assert told["worker_niceness"] == told["niceness"]
         assert told["logs_inside"]
         assert told["count_after_two_closed"] == 1
         assert told["left"] == []
