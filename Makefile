@@ -54,8 +54,9 @@ demo: setup ## survey this checkout twice, show the trees, then ask
 	$(BIN)/sessiontree tree
 	$(BIN)/sessiontree ask "how does a worker process become read-only?"
 
+# Files are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
 test: setup ## the whole suite, in two processes
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile $(ARGS)
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## lint, floors, types and the fast tests
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast

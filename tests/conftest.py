@@ -34,6 +34,15 @@ GRACE_S = 3.0
 """How long a process that is about to end, or to be waited for, may take."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files with slow tests first, else as they come: what several processes end on is quick.
+
+    Whole files are dealt out; one of a minute that came last would leave the other processes idle.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     """Async tests run on asyncio, the only loop the runtime supports."""
