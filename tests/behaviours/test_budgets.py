@@ -30,6 +30,7 @@ from tests.behaviours.opening import Opener
 from tests.behaviours.reading import facts_of
 from tests.behaviours.signals import Log
 from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Late
 
 WORKER = call("sessions_spawn", kind="worker", task="look")
 BRANCH = call("sessions_spawn", kind="branch", task="go on")
@@ -65,11 +66,13 @@ async def test_a_session_stops_at_its_cap(open_tree: Opener, budget: Budget, lim
         assert not tree.main.status().status.is_final
 
 
-async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener) -> None:
+async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchboard) -> None:
     """Main's budget is everybody's: at the cap every session ends, and nothing more is started."""
-    async with open_tree(FunctionModel(costly), tools=TOOLS, budget=Budget(tokens=100)) as tree:
+    model = Late(board, costly)
+    async with open_tree(model, tools=TOOLS, budget=Budget(tokens=100)) as tree:
         first = await tree.main.spawn("branch", "go")
         second = await tree.main.spawn("branch", "go")
+        model.let_go.set()
         async with asyncio.timeout(20):
             await tree.main.result()
             ended = {str((await child.result()).status) for child in (first, second)}

@@ -23,6 +23,8 @@ from sessiontree.contracts.messages import ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, results
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Sleeper
 
 SEARCH = {"tool": "memory_search", "query": "sky", "max_results": 50}
 
@@ -146,10 +148,12 @@ async def test_sessions_that_store_at_once_lose_and_double_nothing(open_tree: Op
         assert Counter(everybody) == dict.fromkeys((f"main/b{number}" for number in range(1, 9)), 5)
 
 
-async def test_a_tree_cancelled_while_it_stores_leaves_memory_at_work(open_tree: Opener) -> None:
+async def test_a_tree_cancelled_while_it_stores_leaves_memory_at_work(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Whatever was under way is there or not; others store and find."""
-    steps = [store(f"the sky, {number}") for number in range(30)]
-    async with open_tree(MODEL) as tree:
+    steps = [*(store(f"the sky, {number}") for number in range(30)), {"tool": "sleeper"}]
+    async with open_tree(MODEL, tools=[Sleeper(board)]) as tree:
         branches = [await tree.main.spawn("branch", json.dumps(steps)) for _ in range(3)]
         async for record in tree.events():
             if record.session == branches[0].session_id and "call_resolved" in record.text:

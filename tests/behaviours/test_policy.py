@@ -27,6 +27,8 @@ from sessiontree import (
 from sessiontree.policy.settings import ProfiledTools, ToolLists
 from sessiontree.testing.force import force_register
 from tests.behaviours.opening import Opener
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Late
 
 OWNERS_ALONE = r"Tool restricted to owner senders\."
 
@@ -38,6 +40,11 @@ def shown(request: ModelRequest) -> str:
 
 NAMING = FunctionModel(shown, "openai/gpt-5")
 FINE = ScriptedModel(["fine"])
+
+
+def fine(request: ModelRequest) -> str:
+    """Say that all is well."""
+    return "fine"
 
 
 @tool(tier=PermissionTier.WORKSPACE, flags=[ToolFlag.OWNER_ONLY])
@@ -70,17 +77,21 @@ async def test_a_denied_tool_is_not_shown_and_not_run_by_any_name(open_tree: Ope
                 await tree.main.call(spelling, {"command": "true"})
 
 
-async def test_a_child_holds_no_more_than_its_parent_s_policy_left(open_tree: Opener) -> None:
+async def test_a_child_holds_no_more_than_its_parent_s_policy_left(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """A laxer agent below a stricter one, and a Branch below a Branch, stay within what was left above."""
     policy = PolicyConfig(
         agents={"strict": ToolPolicy(profile="minimal", also_allow=("read", "sessions_spawn"))}
     )
     agents = {"default": AgentSpec(), "strict": AgentSpec(), "lax": AgentSpec()}
-    async with open_tree(NAMING, policy=policy, agents=agents) as tree:
+    naming = Late(board, shown)
+    async with open_tree(naming, policy=policy, agents=agents) as tree:
         strict = await tree.main.spawn("branch", "look", agent="strict")
         lax = await strict.spawn("branch", "look", agent="lax")
         worker = await lax.spawn("worker", "look", agent="lax")
         free = await tree.main.spawn("branch", "look", agent="lax")
+        naming.let_go.set()
         assert json.loads((await strict.result()).summary) == ["read", "session_status", "sessions_spawn"]
         assert json.loads((await lax.result()).summary) == ["read", "session_status", "sessions_spawn"]
         assert json.loads((await worker.result()).summary) == ["read", "session_status"]
@@ -125,18 +136,18 @@ async def test_a_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Op
             await tree.main.call("exec", {"command": "true"})
 
 
-async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener) -> None:
+async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, board: Switchboard) -> None:
     """The creating program calls it at Main; a child does not hold it, whoever calls."""
-    async with open_tree(FINE, tools=(ledger,)) as tree:
+    async with open_tree(Late(board, fine), tools=(ledger,)) as tree:
         assert (await tree.main.call("ledger", {})).output == "open"
         branch = await tree.main.spawn("branch", "look")
         with pytest.raises(PermissionDenied, match=OWNERS_ALONE):
             await branch.call("ledger", {})
 
 
-async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener) -> None:
+async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener, board: Switchboard) -> None:
     """Removed *and* refused: what forces it on a Branch does not get it run."""
-    tree = open_tree(FINE, tools=(ledger,))
+    tree = open_tree(Late(board, fine), tools=(ledger,))
     force_register(tree, "ledger", SessionKind.BRANCH)
     async with tree:
         branch = await tree.main.spawn("branch", "look")

@@ -7,6 +7,8 @@ import pytest
 from sessiontree import AgentConfig, AgentSpec, PermissionDenied, QueueChannel, ScriptedModel
 from sessiontree.contracts.tiers import SystemAnswer
 from tests.behaviours.opening import Opener
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Late
 
 MODEL = ScriptedModel(["fine"])
 
@@ -46,9 +48,13 @@ async def test_a_system_call_is_asked_about_where_the_agent_says_ask(open_tree: 
     assert len(asked) == 1
 
 
-async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(open_tree: Opener) -> None:
+async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """Rights only shrink on the way down: a lax agent below a strict one stays strict."""
-    async with open_tree(MODEL, agents=agents(default="deny", lax="allow")) as tree:
+    async with open_tree(
+        Late(board, lambda request: "fine"), agents=agents(default="deny", lax="allow")
+    ) as tree:
         branch = await tree.main.spawn("branch", "go on", agent="lax")
         with pytest.raises(PermissionDenied, match="no System calls"):
             await branch.call("message", {"text": "hello"})

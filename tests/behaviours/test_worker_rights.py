@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, ClassVar
 
@@ -21,13 +22,15 @@ from sessiontree import (
     ToolResult,
     call,
 )
-from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.session_facts import CallHeld, CallResolved
 from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of, results
+from tests.behaviours.reading import facts_of, results, until
+from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Late
 
 CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions")
 FORCED: dict[str, dict[str, Any]] = {
@@ -97,15 +100,20 @@ async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree
     assert [path.name for path in open_tree.workspace.iterdir()] == ["a.txt"]
 
 
-async def test_a_forced_tool_called_by_the_program_is_denied_too(open_tree: Opener) -> None:
+async def test_a_forced_tool_called_by_the_program_is_denied_too(
+    open_tree: Opener, board: Switchboard
+) -> None:
     """The program's own calls in a Worker meet the same rights, and learn it by a typed error."""
-    tree = open_tree(ScriptedModel([call("sessions_spawn", kind="worker", task="look"), "wait"]))
+    model = Late(board, lambda request: "done")
+    tree = open_tree(model)
     force_register(tree, "write", SessionKind.WORKER)
-    force_register(tree, "sessions_spawn", SessionKind.WORKER)
     async with tree:
-        worker = await tree.main.spawn("worker", "look", ttl_s=60)
+        worker = await tree.main.spawn("worker", "look")
+        calling = asyncio.create_task(worker.call("write", {"path": "b.txt", "content": "x"}))
+        await until(tree, CallHeld, where=lambda fact: fact.held)
+        model.let_go.set()
         with pytest.raises(PermissionDenied, match="holds no writer") as caught:
-            await worker.call("write", {"path": "b.txt", "content": "x"})
+            await calling
         assert caught.value.tier is PermissionTier.WORKSPACE
     assert list(open_tree.workspace.iterdir()) == []
 

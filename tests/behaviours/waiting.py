@@ -1,13 +1,23 @@
-"""Tools that wait, each until something else happens; their tests see from outside how far they are."""
+"""Tools and a model that wait, each until something else happens; tests see from outside how far they are."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import ClassVar
 
 from pydantic import BaseModel
 
-from sessiontree import PermissionTier, SessionKind, Tool, ToolContext, ToolResult
+from sessiontree import (
+    AsyncFunctionModel,
+    ModelRequest,
+    PermissionTier,
+    SessionKind,
+    Tool,
+    ToolContext,
+    ToolResult,
+)
+from sessiontree.models.answers import Answer
 from tests.behaviours.signals import Flag, Log
 from tests.behaviours.switchboard import Switchboard
 
@@ -94,3 +104,18 @@ class InThread(Held):
             return "late"
 
         return ToolResult(await asyncio.to_thread(block))
+
+
+class Late(AsyncFunctionModel):
+    """Replies once it is let go, so that what was spawned is there until its test is done with it."""
+
+    def __init__(
+        self, board: Switchboard, function: Callable[[ModelRequest], Answer], name: str = "late"
+    ) -> None:
+        super().__init__(self._reply, name)
+        self.function = function
+        self.let_go = Flag(board)
+
+    async def _reply(self, request: ModelRequest) -> Answer:
+        await self.let_go.wait()
+        return self.function(request)
