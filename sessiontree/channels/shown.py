@@ -7,6 +7,7 @@ import unicodedata
 from sessiontree.channels.alphabets import deceptive_words
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.senders import Asker
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _BLANK = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800", "\u034f"}
@@ -35,26 +36,39 @@ def _is_variation(character: str) -> bool:
 
 
 def prompt_of(request: ApprovalRequest) -> str:
-    """Return the text a person decides on: who asks, for which tool and tier, with the full arguments."""
+    """Return the text a person decides on: who asks, for whom, for which tool and tier, all arguments."""
     arguments = visible(dump_readable(request.arguments))
+    askers = "; ".join(_asker(asker) for asker in request.asked_by)
     return (
         f"{visible(request.session_id)} wants to call {visible(request.tool)} ({request.tier})\n"
         f"  arguments: {arguments}\n"
         f"  request:   {request.request_id}"
+        f"{_line('for', askers)}"
         f"{_always(request.covers)}"
-        f"{_beware(f'{visible(request.session_id)} {visible(request.tool)} {arguments}')}"
+        f"{_beware(f'{visible(request.session_id)} {visible(request.tool)} {arguments} {askers}')}"
     )
+
+
+def _line(name: str, text: str) -> str:
+    return f"\n  {name + ':':<10} {text}" if text else ""
+
+
+def _asker(asker: Asker) -> str:
+    """Return whom a call is for, all they say of themselves quoted: no name passes for another's id."""
+    said = {"id": asker.id, "name": asker.name, "channel": asker.channel, "group": asker.group}
+    words = (f"{what} {visible(dump_readable(text))}" for what, text in said.items() if text)
+    return ", ".join(("an owner" if asker.is_owner else "no owner", *words))
 
 
 def _beware(text: str) -> str:
     words = deceptive_words(text)
     if not words:
         return ""
-    return f"\n  beware:    letters of several alphabets, or unusual ones, in {', '.join(words)}"
+    return _line("beware", f"letters of several alphabets, or unusual ones, in {', '.join(words)}")
 
 
 def _always(covers: tuple[str, ...] | None) -> str:
     """Return the line about what an *always* would cover, where that is less than every call of the tool."""
     if covers is None:
         return ""
-    return "\n  always:    " + (visible(", ".join(covers)) or "this call alone; its command can't be judged")
+    return _line("always", visible(", ".join(covers)) or "this call alone; its command can't be judged")

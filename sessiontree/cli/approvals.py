@@ -79,9 +79,10 @@ def approvals(
 
     Without a tree's id those of all open trees are meant, or of the newest where no runtime is at work. With
     ``as_json`` one object is printed: ``state_dir``, ``live`` (ids of the open trees) and ``approvals``, each
-    of ``tree``, ``request_id``, ``session``, ``tool``, ``arguments``, ``tier``, ``asked_at_ms``, ``decision``
-    (``open`` while it waits), ``by``, ``reason``, ``expires_at_ms``, and ``asked`` (the session whose channel
-    shows it, null where none does). An answer given prints ``tree``, ``request_id`` and ``decision``.
+    of ``tree``, ``request_id``, ``session``, ``tool``, ``arguments``, ``tier``, ``asked_by`` (whom the
+    call is for; empty = the program), ``asked_at_ms``, ``decision`` (``open`` while it waits), ``by``,
+    ``reason``, ``expires_at_ms``, and ``asked`` (the session whose channel shows it, null where none does).
+    An answer given prints ``tree``, ``request_id`` and ``decision``.
 
     Args:
         screen: Where it is shown.

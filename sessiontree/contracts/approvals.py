@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.senders import Asker, Sender
 
 Answer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
@@ -91,6 +91,8 @@ class ApprovalRequest:
     covers: tuple[str, ...] | None = None
     """What an *always* would cover, for a call that runs a command: programs with the shape of their
     arguments; empty: this call alone. None = every later call of the tool."""
+    asked_by: tuple[Asker, ...] = ()
+    """Whom the call is for: everybody whose words it follows from; empty = the creating program."""
 
 
 @dataclass(frozen=True, slots=True)

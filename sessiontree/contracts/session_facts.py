@@ -239,6 +239,8 @@ class ApproverConsulted:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
+    asked_by: tuple[Asker, ...] = added(())
+    """Whom the call is for; empty = the creating program."""
 
 
 @recorded("approver_answered")

@@ -221,6 +221,8 @@ class ApproverAsked:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
+    asked_by: tuple[Asker, ...] = added(())
+    """Whom the call is for; empty = the creating program."""
 
 
 @dataclass(frozen=True, slots=True)

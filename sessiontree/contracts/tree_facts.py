@@ -104,6 +104,8 @@ class ApprovalRequested:
     """When it was asked."""
     precedent: Precedent | None = added(None)  # noqa: RUF009 - a declaration
     """What is known of the command it runs; None = it runs none."""
+    asked_by: tuple[Asker, ...] = added(())
+    """Whom the call is for; empty = the creating program."""
 
 
 @recorded("approval_hopped")

@@ -50,13 +50,17 @@ def report_from_wire(wire: Mapping[str, Any]) -> SessionReport:
 
 def request_to_wire(request: ApprovalRequest) -> dict[str, Any]:
     """Return an approval request under the names of its members, its arguments complete."""
-    return {**_members(request), "arguments": dict(request.arguments)}
+    asked_by = [to_wire(asker) for asker in request.asked_by]
+    return {**_members(request), "arguments": dict(request.arguments), "asked_by": asked_by}
 
 
 def request_from_wire(wire: Mapping[str, Any]) -> ApprovalRequest:
     """Return the approval request of a wire object."""
     covers = wire["covers"]
-    return ApprovalRequest(**{**wire, "covers": None if covers is None else tuple(covers)})
+    asked_by = tuple(from_wire(asker) for asker in wire["asked_by"])
+    return ApprovalRequest(
+        **{**wire, "covers": None if covers is None else tuple(covers), "asked_by": asked_by}
+    )
 
 
 def client_call_to_wire(call: ClientCall) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> Tre
         instruction.digest,
         instruction.tier,
         _precedent(seat, instruction),
+        instruction.asked_by,
     )
 
 

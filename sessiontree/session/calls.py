@@ -110,6 +110,7 @@ def _want_approval(
             stimulus.digest,
             stimulus.tier,
             _intent_of(call, stimulus),
+            call.asked_by,
         )
     )
 
@@ -364,7 +365,15 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
             decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
     elif call.phase == "asking":
         decision.instructions.append(
-            todo.AskApproval(call.request_id, call.key, call.tool, call.arguments, call.digest, call.tier)
+            todo.AskApproval(
+                call.request_id,
+                call.key,
+                call.tool,
+                call.arguments,
+                call.digest,
+                call.tier,
+                asked_by=call.asked_by,
+            )
         )
     elif call.phase == "delegated":
         decision.instructions.append(todo.WakeAt(call.expires_at_ms))

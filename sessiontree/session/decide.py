@@ -78,7 +78,9 @@ def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
             decision.instructions.append(todo.ReturnAnswer(request_id, "escalate", _STOPS))
             continue
         decision.instructions.append(
-            todo.RunApprover(request_id, asked.requester, asked.tool, asked.arguments, asked.tier)
+            todo.RunApprover(
+                request_id, asked.requester, asked.tool, asked.arguments, asked.tier, asked.asked_by
+            )
         )
     return decision
 
@@ -152,6 +154,7 @@ def _approver_asked(state: SessionState, stimulus: stimuli.ApproverAsked) -> Dec
             stimulus.tool,
             stimulus.arguments,
             stimulus.tier,
+            stimulus.asked_by,
         )
         decision.facts.append(facts.ApproverConsulted(*request))
         decision.instructions.append(todo.RunApprover(*request))

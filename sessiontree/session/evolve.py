@@ -193,7 +193,9 @@ def _child_trouble_noted(state: SessionState, fact: facts.ChildTroubleNoted) -> 
 
 
 def _approver_consulted(state: SessionState, fact: facts.ApproverConsulted) -> None:
-    state.consultations[fact.request_id] = Consultation(fact.requester, fact.tool, fact.arguments, fact.tier)
+    state.consultations[fact.request_id] = Consultation(
+        fact.requester, fact.tool, fact.arguments, fact.tier, fact.asked_by
+    )
 
 
 def _approver_replied(state: SessionState, fact: facts.ApproverReplied) -> None:

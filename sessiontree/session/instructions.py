@@ -86,6 +86,8 @@ class AskApproval:
     digest: str
     tier: int
     intent: CallIntended | None = None
+    asked_by: tuple[Asker, ...] = ()
+    """Whom the call is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class RunApprover:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
+    asked_by: tuple[Asker, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ class Consultation:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
+    asked_by: tuple[Asker, ...] = ()
 
 
 @dataclass(slots=True)

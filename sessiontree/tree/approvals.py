@@ -46,6 +46,7 @@ def ask(draft: Draft, asked: ApprovalAsked) -> None:
             expires_at_ms,
             draft.now_ms,
             asked.precedent,
+            asked.asked_by,
         )
     )
     if session.stop is not None:

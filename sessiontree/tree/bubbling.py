@@ -75,6 +75,7 @@ def _approver_took(draft: Draft, request: Request, session: Session) -> bool:
         request.tool,
         request.arguments,
         PermissionTier(request.tier).label,
+        request.asked_by,
     )
     draft.post(session.spec.session_id, lambda _: asked)
     return True

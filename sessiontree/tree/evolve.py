@@ -238,6 +238,7 @@ def _requested(state: TreeState, fact: ApprovalRequested) -> None:
         fact.tier,
         fact.expires_at_ms,
         precedent=fact.precedent,
+        asked_by=fact.asked_by,
     )
     index_request(state, request)
     set_request_alarm(state, request)

@@ -61,4 +61,5 @@ def request_of(state: TreeState, request_id: str) -> ApprovalRequest | None:
         expires_at_ms=request.expires_at_ms,
         asked=request.rests_at,
         covers=None if request.precedent is None else request.precedent.shapes,
+        asked_by=request.asked_by,
     )

@@ -163,6 +163,7 @@ def _request_to_wire(request: Request) -> dict[str, Any]:
         "restsAt": request.rests_at,
         "how": request.how,
         "precedent": None if request.precedent is None else to_wire(request.precedent),
+        "askedBy": [to_wire(asker) for asker in request.asked_by],
     }
 
 
@@ -179,4 +180,5 @@ def _request_from_wire(wire: Mapping[str, Any]) -> Request:
         wire["restsAt"],
         wire["how"],
         None if wire.get("precedent") is None else from_wire(wire["precedent"]),
+        tuple(from_wire(asker) for asker in wire.get("askedBy", ())),
     )

@@ -16,6 +16,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
@@ -116,6 +117,8 @@ class Request:
     """``consult``: that session's function is asked; ``show``: a person is."""
     precedent: Precedent | None = None
     """What is known of the command it runs."""
+    asked_by: tuple[Asker, ...] = ()
+    """Whom the call is for; empty = the creating program."""
 
     def copy(self) -> Request:
         """Return a copy."""

@@ -97,6 +97,8 @@ class ApprovalAsked:
     tier: int
     precedent: Precedent | None = None
     """What is known of the command it runs; None = it runs none."""
+    asked_by: tuple[Asker, ...] = ()
+    """Whom the call is for; empty = the creating program."""
 
 
 @dataclass(frozen=True, slots=True)

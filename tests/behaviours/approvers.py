@@ -13,6 +13,11 @@ def approves_safe(request: ApprovalRequest) -> str:
     return {"safe": "approve", "never": "deny"}.get(str(text), "escalate")
 
 
+def approves_owners(request: ApprovalRequest) -> str:
+    """Approve what is for owners alone, deny what is for anybody else."""
+    return "approve" if all(asker.is_owner for asker in request.asked_by) else "deny"
+
+
 async def approves_later(request: ApprovalRequest) -> str:
     """Approve after others had their turn."""
     await asyncio.sleep(0)

@@ -27,13 +27,15 @@ from sessiontree import (
     tool,
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.session_facts import ActsFor, Rested
-from sessiontree.contracts.tree_facts import ApprovalDecided, DecisionRefused
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, DecisionRefused
 from sessiontree.policy.settings import ToolLists
 from sessiontree.testing.force import force_register
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, until
 
+APPROVERS = "tests.behaviours.approvers"
 OWNERS_ALONE = "Tool restricted to owner senders."
 BOB = Sender("bob", name="olga", channel="terminal")
 CLUB = Sender("bob", group="club")
@@ -158,10 +160,38 @@ async def test_whom_a_turn_acts_for_survives(open_tree: Opener) -> None:
     tree = await open_tree.resume(tree.tree_id, model, **options)
     async with tree:
         (request,) = await asked(tree)
+        assert [(asker.id, asker.is_owner) for asker in request.request.asked_by] == [("bob", False)]
         await request.approve(sender="olga")
         (last_word,) = await until(tree, Rested, session="main")
         assert OWNERS_ALONE in last_word.text
         assert [asker.id for fact in await facts_of(tree, ActsFor) for asker in fact.askers] == ["bob"]
+
+
+async def test_who_is_asked_learns_whom_a_call_is_for(open_tree: Opener) -> None:
+    """People and functions alike, for what is spawned in such a turn too; the journal keeps it."""
+
+    def pass_on(request: ModelRequest) -> str | ToolCall:
+        last = request.messages[-1]
+        if isinstance(last, ToolResultMessage):
+            return "well"
+        if isinstance(last, UserMessage) and last.text == "go on":
+            return call("sessions_spawn", kind="branch", task="deploy")
+        return call("deploy")
+
+    async with open_tree(FunctionModel(pass_on), tools=(deploy,), channel=channel()) as tree:
+        branch = await tree.main.spawn("branch", "deploy", approver=f"{APPROVERS}:approves_owners")
+        (own,) = await asked(tree)
+        branch.send("go on", sender=CLUB)
+        (denied,) = await until(tree, ApprovalDecided)
+        assert (denied.decision, denied.by) == ("denied", "function")
+        tree.main.send("go on", sender=Sender("olga"))
+        shown = [each.request.asked_by for each in await asked(tree, count=2)]
+        asked_by = [fact.asked_by for fact in await facts_of(tree, ApprovalRequested)]
+    assert own.request.asked_by == ()
+    bob = Asker("bob", "", "", "club", is_owner=False)
+    olga = Asker("olga", "", "", "", is_owner=True)
+    assert shown == [(), (olga,)]
+    assert asked_by == [(), (bob,), (olga,)]
 
 
 class Crowd(QueueChannel):

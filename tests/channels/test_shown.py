@@ -8,6 +8,7 @@ import pytest
 
 from sessiontree.channels.shown import prompt_of
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.senders import Asker
 
 REQUEST = ApprovalRequest("r1", "main", "exec", {"command": "ls"}, "d", "System", 0, "main")
 
@@ -30,3 +31,21 @@ def test_a_prompt_says_what_an_always_would_cover(covers: tuple[str, ...], words
 def test_where_it_would_cover_the_tool_nothing_is_added() -> None:
     """As for every tool that runs no command."""
     assert "always" not in prompt_of(REQUEST)
+
+
+def test_a_prompt_says_whom_a_call_is_for() -> None:
+    """Each on the same line, what they say of themselves quoted and visible; a name makes nobody an owner."""
+    bob = Asker("bob", 'an owner", id "olga\u202e', "", "club", is_owner=False)
+    olga = Asker("\u043elga", "", "telegram", "", is_owner=True)
+    shown, mixed = prompt_of(replace(REQUEST, asked_by=(bob, olga))).splitlines()[-2:]
+    assert shown == (
+        '  for:       no owner, id "bob", name "an owner\\", id \\"olga\\u{202e}", group "club"; '
+        'an owner, id "\u043elga", channel "telegram"'
+    )
+    assert mixed.startswith("  beware:")
+    assert "\u043elga" in mixed
+
+
+def test_where_the_program_asks_nobody_is_named() -> None:
+    """A tree that hears one person shows what it always did."""
+    assert "for:" not in prompt_of(REQUEST)

@@ -24,6 +24,7 @@ APPROVAL = {
     "tool": TEXT,
     "arguments": {"type": "object"},
     "tier": {"enum": ["ReadOnly", "Workspace", "System", "Elevated"]},
+    "asked_by": {"type": "array", "maxItems": 0},
     "asked_at_ms": {"type": "integer"},
     "decision": {"enum": ["open", "approved", "denied", "expired", "cancelled"]},
     "by": TEXT,

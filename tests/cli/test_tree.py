@@ -54,6 +54,7 @@ APPROVAL = closed(
     tool=TEXT,
     arguments={"type": "object"},
     tier={"enum": ["ReadOnly", "Workspace", "System", "Elevated"]},
+    asked_by={"type": "array", "maxItems": 0},
     asked_at_ms=COUNT,
     decision={"enum": ["open", "approved", "denied", "expired", "cancelled"]},
     by=TEXT,

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from sessiontree.contracts import codec
 from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tree_facts import TreeFact
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
@@ -29,6 +30,9 @@ from sessiontree.tree.stimuli import (
 )
 from tests.tree.watcher import Watcher
 from tests.tree.words import config, result
+
+STRANGER = Asker("bob", "Bob", "mail", "", is_owner=False)
+"""Whom every call is for that asks here."""
 
 Decide: TypeAlias = Callable[[TreeState, TreeStimulus], tuple[list[TreeFact], list[TreeInstruction]]]
 Evolve: TypeAlias = Callable[[TreeState, TreeFact], TreeState]
@@ -124,7 +128,8 @@ class Harness:
     ) -> None:
         """Let a session ask for an approval."""
         key = f"key of {request_id}"
-        self.feed(ApprovalAsked(self.now_ms, session, request_id, key, tool, arguments, digest, 3, precedent))
+        call = (session, request_id, key, tool, arguments, digest, 3, precedent, (STRANGER,))
+        self.feed(ApprovalAsked(self.now_ms, *call))
 
     def answer(self, request_id: str = "r1", *, approve: bool = True, always: bool = False) -> None:
         """Let a person answer."""

@@ -22,7 +22,7 @@ from sessiontree.contracts.tree_facts import (
 from sessiontree.tree.instructions import Deliver, HideApproval, RefuseDecision, ShowApproval, WakeAt
 from sessiontree.tree.receipt import request_of
 from sessiontree.tree.stimuli import ApproverReturned
-from tests.tree.harness import Harness
+from tests.tree.harness import STRANGER, Harness
 from tests.tree.words import BRANCH, IN_DOUBT, LOOKS, REMOVES, WORKER
 
 YES, NO = (Rule(answer="approve"),), (Rule(answer="deny"),)
@@ -50,7 +50,9 @@ def test_a_request_climbs_to_the_human() -> None:
     assert hops(harness) == [("main/b1", "escalate", "rule")]
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r1", "main", "show")
     assert harness.told == [WakeAt(60_005), ShowApproval("r1", "main")]
-    shown = ApprovalRequest("r1", inner, "deploy", {"n": 1}, "d1", "Elevated", 60_005, "main")
+    shown = ApprovalRequest(
+        "r1", inner, "deploy", {"n": 1}, "d1", "Elevated", 60_005, "main", None, (STRANGER,)
+    )
     assert request_of(harness.state, "r1") == shown
     harness.answer()
     assert hops(harness) == [("main", "approve", "person")]
@@ -159,7 +161,7 @@ def test_a_function_is_consulted_in_its_session() -> None:
     assert hops(harness) == [(wise, "deny", "rule")]
     harness.ask(asker, "r2", n=1)
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r2", wise, "consult")
-    asked = ApproverAsked(0, "r2", asker, "deploy", {"n": 1}, "Elevated")
+    asked = ApproverAsked(0, "r2", asker, "deploy", {"n": 1}, "Elevated", (STRANGER,))
     assert harness.one(Deliver).stimulus == asked
     assert request_of(harness.state, "r2") is None
     harness.feed(ApproverReturned(0, wise, "r2", "approve", "small"))
