@@ -143,6 +143,8 @@ def _session(session: Session) -> dict[str, Any]:
         "parent": spec.parent,
         "depth": spec.depth,
         "agent": spec.agent,
+        "system_tier": spec.system_tier,
+        "exec_security": spec.commands,
         "turns": usage.turns,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

@@ -84,7 +84,9 @@ def _show(screen: RichScreen, portrait: Portrait, place: Path) -> None:
     config, usage = portrait.config, portrait.usage
     screen.line(f"tree {config.tree_id}: {config.purpose or 'no purpose given'}")
     screen.line(f"workspace: {config.workspace}")
-    screen.line(f"created: {_time(config.created_at_ms)}, model {config.model}, approvals {config.mode}")
+    commands = dict.fromkeys(each.spec.commands for each in portrait.sessions() if each.spec.commands)
+    screen.line(f"created: {_time(config.created_at_ms)}, model {config.model}")
+    screen.line(f"approvals: {config.mode}, commands: {', '.join(commands)}")
     screen.table(
         ("session", "kind", "status", "turns", "tokens", "calls", "label"),
         [_row(session) for session in portrait.sessions()],

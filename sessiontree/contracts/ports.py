@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
+from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
 from sessiontree.contracts.usage import Usage
 
 EntryType: TypeAlias = Literal["file", "directory", "link", "other"]
@@ -330,6 +332,12 @@ class SessionReport:
     expires_at_ms: int | None
     confinement: str
     """Level in force for this session's process, such as ``structural``."""
+    approval_mode: ApprovalMode
+    """How the tree answers calls that need an approval."""
+    system_tier: SystemAnswer
+    """What happens to its System calls."""
+    exec_security: ExecSecurity | None
+    """Which commands it may run; None = none, its kind holds no shell."""
 
 
 class Status(Protocol):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import Rule
+from sessiontree.contracts.capabilities import SHELL, capabilities_of
 from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
@@ -58,3 +59,8 @@ class SessionSpec:
     """Which commands it may run: the strictest its agent or any session above it says."""
     asked_by: tuple[Asker, ...] = added(())
     """Whom it acts for, besides whoever speaks to it: those its parent acted for. Never makes it an owner."""
+
+    @property
+    def commands(self) -> ExecSecurity | None:
+        """Which commands it may run; None = none, its kind holds no shell."""
+        return self.exec_security if SHELL.name in capabilities_of(self.kind) else None

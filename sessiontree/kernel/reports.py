@@ -50,4 +50,7 @@ def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
         budget_left=remaining(state, session),
         expires_at_ms=node.spec.expires_at_ms,
         confinement=NOT_EMBODIED if link is None else link.transport.level,
+        approval_mode=keeper.config.mode,
+        system_tier=node.spec.system_tier,
+        exec_security=node.spec.commands,
     )

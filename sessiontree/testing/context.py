@@ -213,6 +213,9 @@ def fresh_report(kind: SessionKind) -> SessionReport:
         budget_left={},
         expires_at_ms=None,
         confinement="structural",
+        approval_mode="always",
+        system_tier="allow",
+        exec_security="full" if SHELL.name in capabilities_of(kind) else None,
     )
 
 

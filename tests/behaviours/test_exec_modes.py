@@ -65,6 +65,7 @@ async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) 
     (open_tree.workspace / "words").write_text("one\n")
     async with open_tree(running("cat words", "touch words"), agents=agents) as tree:
         branch = await tree.main.spawn("branch", "go", agent="lax")
+        assert branch.status().exec_security == "paranoid"
         await branch.result()
         read, refused = results(tree, branch.session_id)
         assert (read.text, read.is_error) == ("one\n", False)

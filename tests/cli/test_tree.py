@@ -11,7 +11,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sessiontree import Rule, ScriptedModel, SessionTree, ToolResult, call, tool
+from sessiontree import (
+    AgentConfig,
+    AgentSpec,
+    Rule,
+    ScriptedModel,
+    SessionTree,
+    ToolResult,
+    call,
+    tool,
+)
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.journal.journal import Journal
 from tests.cli.program import Program
@@ -39,6 +48,8 @@ SESSION = closed(
     parent={"type": ["string", "null"]},
     depth=COUNT,
     agent=TEXT,
+    system_tier={"enum": ["allow", "ask", "deny"]},
+    exec_security={"enum": ["full", "safe-bin", "paranoid", None]},
     turns=COUNT,
     input_tokens=COUNT,
     output_tokens=COUNT,
@@ -127,6 +138,7 @@ async def state(tmp_path: Path) -> AsyncIterator[Path]:
         state_dir=place,
         backend="local",
         purpose="spring cleaning",
+        agents={"default": AgentSpec(config=AgentConfig(exec_security="safe-bin"))},
     )
     async with tree:
         await tree.main.send("go")
@@ -145,6 +157,7 @@ async def test_json_tells_sessions_approvals_and_totals(program: Program, state:
     assert (main["session"], main["tool_calls"]) == ("main", 3)
     assert (worker["session"], worker["status"], worker["parent"]) == ("main/w1", "completed", "main")
     assert worker["label"] == "eyes\x1b[31m"
+    assert [each["exec_security"] for each in (main, worker)] == ["safe-bin", None]
     assert [(each["decision"], each["by"]) for each in shown["approvals"]] == [
         ("approved", "rule"),
         ("denied", "rule"),
@@ -161,6 +174,7 @@ async def test_text_is_safe_to_look_at(program: Program, state: Path) -> None:
     assert "cellar\\u{202e}" in done.out
     assert done.out.replace("\n", "").isprintable()
     assert any(line.startswith("2 sessions (1 not ended), ") for line in done.lines)
+    assert "approvals: always, commands: safe-bin" in done.lines
 
 
 async def test_trees_are_listed_and_named(program: Program, state: Path) -> None:

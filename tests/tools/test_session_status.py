@@ -30,6 +30,9 @@ FULL = SessionReport(
     budget_left=MappingProxyType({"tokens": 880.0}),
     expires_at_ms=1_700_000_000_000,
     confinement="landlock-7+seccomp",
+    approval_mode="smart",
+    system_tier="ask",
+    exec_security="safe-bin",
 )
 
 
@@ -46,6 +49,11 @@ async def test_report_is_told_whole(tmp_path: Path) -> None:
     assert output["children"] == ["main/b2/w1", "main/b2/w4"]
     assert output["budget_left"] == {"tokens": 880.0}
     assert output["usage"]["output_tokens"] == 20
+    assert [output[name] for name in ("approval_mode", "system_tier", "exec_security")] == [
+        "smart",
+        "ask",
+        "safe-bin",
+    ]
     assert result.display == "main/b2: active, 3 turns, 120 tokens"
 
 

@@ -26,7 +26,8 @@ class SessionStatusTool(Tool[SessionStatusParams]):
     name = "session_status"
     description = (
         "Show how this session stands: id, kind, depth, model, turns, what it used, what budget is left, "
-        "until when it lives, its live children and open approval requests, and the confinement in force."
+        "until when it lives, its live children and open approval requests, the confinement in force, how "
+        "approvals are answered, and which System calls and commands it may make."
     )
     Params: ClassVar[type[BaseModel]] = SessionStatusParams
     label = "Session status"
@@ -62,4 +63,7 @@ def _object(report: SessionReport) -> JsonValue:
         "budget_left": dict(report.budget_left),
         "expires_at_ms": report.expires_at_ms,
         "confinement": report.confinement,
+        "approval_mode": report.approval_mode,
+        "system_tier": report.system_tier,
+        "exec_security": report.exec_security,
     }
