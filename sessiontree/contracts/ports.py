@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
-from sessiontree.contracts.approvals import ApprovalMode
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
@@ -332,8 +331,8 @@ class SessionReport:
     expires_at_ms: int | None
     confinement: str
     """Level in force for this session's process, such as ``structural``."""
-    approval_mode: ApprovalMode
-    """How the tree answers calls that need an approval."""
+    approval_mode: str
+    """How the tree answers calls that need an approval: ``auto``, ``smart``, ``always`` or ``never``."""
     system_tier: SystemAnswer
     """What happens to its System calls."""
     exec_security: ExecSecurity | None
