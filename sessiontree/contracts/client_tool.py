@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self, cast
 
 from pydantic import BaseModel
 
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.flags import ToolFlag
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, Tool, check_tool
 
 DELEGATED: Final = "Tool execution delegated to client"
 """What the pending envelope of such a call says."""
@@ -31,7 +32,8 @@ class ClientTool(Tool[Any]):
     Args:
         name: Unique identifier, such as ``ask_user``.
         description: What it does, for the model.
-        Params: The parameters' model; the program gets arguments that fit it.
+        Params: The parameters' model, or a JSON Schema of an object as a mapping; the program gets arguments
+            that fit it.
         tier: Tier every call needs at least; a tool that says nothing is Elevated.
         kinds: Kinds of session that may hold it.
         timeout_s: How long the program has for one answer; None = the tree's ``tool_timeout_s``.
@@ -41,17 +43,23 @@ class ClientTool(Tool[Any]):
         flags: What else is to be known of it, such as ``owner_only``.
 
     Raises:
-        ConfigError: a setting is wrong; says which.
+        ConfigError: a setting is wrong; says which. Whether a schema is one is checked when a tree opens.
     """
 
     result_type: Any
     """What an answer must fit; None = anything."""
 
+    def __new__(cls, *given: Any, Params: object = None, **settings: Any) -> Self:  # noqa: N803 - as below
+        """Make a tool of the sort its parameters are."""
+        declared = given[2] if len(given) > 2 else Params
+        is_schema = cls is ClientTool and isinstance(declared, Mapping)
+        return super().__new__(cast("type[Self]", _ClientSchemaTool) if is_schema else cls)
+
     def __init__(  # noqa: PLR0913 - each is one thing a tool declares
         self,
         name: str,
         description: str,
-        Params: type[BaseModel],  # noqa: N803 - as the class variable is called
+        Params: type[BaseModel] | Mapping[str, JsonValue],  # noqa: N803 - as the class variable is called
         *,
         tier: PermissionTier = PermissionTier.ELEVATED,
         kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
@@ -64,7 +72,7 @@ class ClientTool(Tool[Any]):
         declared: Mapping[str, Any] = {
             "name": name,
             "description": description,
-            "Params": Params,
+            **({"parameters": dict(Params)} if isinstance(Params, Mapping) else {"Params": Params}),
             "tier": tier,
             "kinds": frozenset(kinds),
             "timeout_s": timeout_s,
@@ -89,3 +97,7 @@ class ClientTool(Tool[Any]):
             ExecutionError: always.
         """
         raise ExecutionError(f"{self.name} is run by the program that opened the tree, not in a session")
+
+
+class _ClientSchemaTool(ClientTool, RawTool):
+    """A client tool whose parameters are a JSON Schema."""

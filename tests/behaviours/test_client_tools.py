@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -89,6 +90,26 @@ async def test_a_call_waits_for_the_program_and_its_answer_is_the_result(
         assert (message.text, message.is_error) == ('{"words":"fine"}', False)
         assert tree.client_calls.pending() == []
         assert not await facts_of(tree, CallParked)
+
+
+async def test_parameters_of_a_schema_are_kept_to(open_tree: Opener) -> None:
+    """Slips are put right, faults go back with the field, and the program gets a dict that fits."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"roomNo": {"type": "integer", "minimum": 1}},
+        "required": ["roomNo"],
+    }
+    tool = ClientTool("look", "Look.", schema, tier=PermissionTier.WORKSPACE)
+    model = ScriptedModel([call("look", room_no=0), call("look", room_no="7"), "done"])
+    async with open_tree(model, tools=[tool], limits=ENDLESS) as tree:
+        reply = tree.main.send("go")
+        (waiting,) = await called(tree)
+        assert (waiting.arguments, waiting.params) == ({"roomNo": 7}, {"roomNo": 7})
+        await waiting.answer("tidy")
+        assert await reply == "done"
+        refused, answered = results(tree, "main")
+        assert json.loads(refused.text)["field"] == "/roomNo"
+        assert answered.text == "tidy"
 
 
 @ONE_PROCESS

@@ -15,6 +15,7 @@ from sessiontree import (
     ConfigError,
     ExecutionError,
     PermissionTier,
+    RawTool,
     ScriptedModel,
     SessionKind,
     SessionTree,
@@ -34,6 +35,17 @@ def test_what_says_nothing_is_elevated_and_not_for_workers() -> None:
     assert SessionKind.WORKER not in tool.kinds
     arrived = pickle.loads(pickle.dumps(ClientTool("ask", "Ask.", Question, aliases=["question"])))
     assert (arrived.name, arrived.Params, arrived.aliases) == ("ask", Question, ("question",))
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_parameters_may_be_a_schema(named: bool) -> None:
+    """However they are given; it travels too."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
+    tool = ClientTool("ask", "Ask.", Params=schema) if named else ClientTool("ask", "Ask.", schema)
+    arrived = pickle.loads(pickle.dumps(tool))
+    assert isinstance(arrived, ClientTool)
+    assert isinstance(arrived, RawTool)
+    assert (arrived.name, arrived.parameters) == ("ask", schema)
 
 
 @pytest.mark.parametrize(
