@@ -7,6 +7,8 @@ Each change is a JSON object of these members, and no others:
 - ``session_started``: ``kind``, ``label`` (null for none), ``parent`` (null for Main);
 - ``session_ended``: ``status``, ``summary`` (at most 400 characters);
 - ``call_started``: ``key`` (names the call within its session), ``tool``, ``arguments``;
+- ``arguments_rejected``: ``key``, ``tool``, ``attempt`` (from 1), ``field`` (a JSON pointer, null where none
+  is named), ``reason``, ``final`` (whether the tool is refused from now until the next message);
 - ``call_ended``: ``key``, ``tool``, ``outcome``;
 - ``approval_asked``: ``request_id``, ``tool``, ``arguments``, ``tier``;
 - ``approval_decided``: ``request_id``, ``tool``, ``decision``, ``by``, ``reason``.
@@ -91,6 +93,10 @@ def line_of(change: Change) -> str | None:
     if name == "session_ended":
         failed = change["status"] != "completed" and change["summary"]
         return f"ended {session}: {change['status']}" + (f": {change['summary']}" if failed else "")
+    if name == "arguments_rejected":
+        reason = f"{change['reason']} at {change['field']}" if change["field"] else change["reason"]
+        end = "; given up until the next message" if change["final"] else ""
+        return f"attempt {change['attempt']} of {session} to call {change['tool']}: {reason}{end}"
     if name == "approval_asked":
         return f"asked for approval: {session} wants {call_text(change['tool'], change['arguments'])}"
     if name == "approval_decided":
@@ -135,6 +141,20 @@ def _call(key: str, tool: str, arguments: Mapping[str, Any]) -> Change:
     return {"change": "call_started", "key": key, "tool": tool, "arguments": dict(arguments)}
 
 
+def _rejected(fact: Any) -> list[Change]:
+    return [
+        {
+            "change": "arguments_rejected",
+            "key": fact.key,
+            "tool": fact.tool,
+            "attempt": fact.attempt,
+            "field": fact.field,
+            "reason": fact.reason,
+            "final": fact.final,
+        }
+    ]
+
+
 def _resolved(fact: Any) -> list[Change]:
     tool = fact.message.tool_name
     return [{"change": "call_ended", "key": fact.key, "tool": tool, "outcome": fact.outcome}]
@@ -143,5 +163,6 @@ def _resolved(fact: Any) -> list[Change]:
 _OF_SESSION: Mapping[str, Callable[[Any], list[Change]]] = {
     "turn_replied": _replied,
     "call_asked": _opened,
+    "arguments_rejected": _rejected,
     "call_resolved": _resolved,
 }

@@ -66,6 +66,12 @@ class LiveSession:
         self.running[call_id] = (tool, arguments)
         self._running_texts.pop(call_id, None)
 
+    def tried(self, call_id: str, attempt: int, attempts: int) -> None:
+        """Note that an attempt at a running call failed, and the next follows."""
+        if call_id in self.running:
+            text = call_text(*self.running[call_id])
+            self._running_texts[call_id] = f"attempt {attempt + 1} of {attempts}: {text}"
+
     def call_over(self, call_id: str) -> None:
         """Note that a call runs no more."""
         self.running.pop(call_id, None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sessiontree.cli.live_facts import first_members, kind_in
 from sessiontree.cli.live_session import LiveSession, call_text
-from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart
+from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.journal.record import Record
 from sessiontree.kernel.replay import fact_of
@@ -88,6 +88,8 @@ class LiveTree:
             return
         if isinstance(event, ToolExecutionStart):
             session.began(event.tool_call_id, event.tool_name, event.args)
+        elif isinstance(event, ToolExecutionRetry):
+            session.tried(event.tool_call_id, event.attempt, event.attempts)
         elif isinstance(event, ToolExecutionEnd):
             session.call_over(event.tool_call_id)
 

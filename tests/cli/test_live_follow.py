@@ -50,6 +50,15 @@ CHANGE = {
             summary={"type": "string", "maxLength": 400},
         ),
         change("call_started", key=TEXT, tool=TEXT, arguments=ARGUMENTS),
+        change(
+            "arguments_rejected",
+            key=TEXT,
+            tool=TEXT,
+            attempt=COUNT,
+            field=MAYBE,
+            reason=TEXT,
+            final={"type": "boolean"},
+        ),
         change("call_ended", key=TEXT, tool=TEXT, outcome=TEXT),
         change("approval_asked", request_id=TEXT, tool=TEXT, arguments=ARGUMENTS, tier=TEXT),
         change("approval_decided", request_id=TEXT, tool=TEXT, decision=TEXT, by=TEXT, reason=TEXT),
@@ -75,7 +84,7 @@ MODEL = ScriptedModel(
             "started",
             "done",
         ],
-        "main/w1": [call("read", path="notes.txt"), "a note\n" * 200],
+        "main/w1": [call("read"), call("read", path="notes.txt"), "a note\n" * 200],
     }
 )
 RULES = [
@@ -133,8 +142,9 @@ async def test_running_tree_is_told_change_by_change(program: Program, tree: Ses
         ("approval_asked", "main"): 2,
         ("approval_decided", "main"): 2,
         ("session_started", "main/w1"): 1,
-        ("call_started", "main/w1"): 1,
-        ("call_ended", "main/w1"): 1,
+        ("call_started", "main/w1"): 2,
+        ("arguments_rejected", "main/w1"): 1,
+        ("call_ended", "main/w1"): 2,
         ("session_ended", "main/w1"): 1,
         ("session_ended", "main"): 1,
     }
@@ -164,6 +174,7 @@ async def test_lines_are_said_where_no_terminal_is(program: Program, tree: Sessi
             "approved by rule: sweep for main, a rule of session 'main' says approve",
             "denied by rule: sweep for main, a rule of session 'main' says deny",
             "started main/w1: worker eyes\\u{1b}[31m",
+            "attempt 1 of main/w1 to call read: path required at /path",
             "ended main/w1: completed",
             "ended main: completed",
         ]
@@ -287,7 +298,7 @@ async def test_new_facts_come_soon_and_once(tmp_path: Path) -> None:
                 return
 
     with Journal.open(tmp_path, read_only=True) as reader:
-        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             group.create_task(read(reader))
             for size in (1, 600, 598, 1):
                 facts = [Packed("cause", 1, '{"kind":"nothing"}')] * size

@@ -17,7 +17,7 @@ from sessiontree.cli.live_session import LiveSession
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.contracts import session_facts as said
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.events import TextDelta, ToolExecutionEnd, ToolExecutionStart
+from sessiontree.contracts.events import TextDelta, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
@@ -223,8 +223,11 @@ def test_events_tell_of_calls_before_facts_do() -> None:
     tree.see("main/b7", ToolExecutionStart("c1", "read", {}))
     assert main.calls() == ['read {"path":"a"}', "grep {}"]
     assert main.state() == "calling"
+    tree.see("main", ToolExecutionRetry("c2", "grep", 1, 3, "timeout", 0.5))
+    tree.see("main", ToolExecutionRetry("c9", "grep", 1, 3, "timeout", 0.5))
+    assert main.calls()[1:] == ["attempt 2 of 3: grep {}"]
     tree.see("main", ToolExecutionEnd("c1", "read", "", is_error=False))
-    assert main.calls() == ["grep {}"]
+    assert main.calls() == ["attempt 2 of 3: grep {}"]
     tree.take(record(2, said.CallResolved("1.0", "ok", _result("c2")), "main"))
     assert (main.calls(), main.state()) == ([], "active")
 
