@@ -51,11 +51,11 @@ class CommandWatch:
     """
 
     def __init__(self, pid: int, workspace: str, bounds: Bounds) -> None:
-        """Remember how the disk stands before it runs."""
+        """Remember how the disk stands before it runs; nothing of it is known where the workspace is gone."""
         self._pid = pid
         self._workspace = workspace
         self._bounds = bounds
-        self._before = os.statvfs(workspace)
+        self._before = _disk_of(workspace)
         self._crowded = False
 
     def excess(self) -> Excess | None:
@@ -70,12 +70,20 @@ class CommandWatch:
         return self._disk_excess(use.written_bytes)
 
     def _disk_excess(self, written: int) -> Excess | None:
-        bounds, disk = self._bounds, os.statvfs(self._workspace)
-        is_short = written > 0 and disk.f_bavail < disk.f_blocks * SPARE_DISK
+        bounds, before, disk = self._bounds, self._before, _disk_of(self._workspace)
+        is_short = written > 0 and disk is not None and disk.f_bavail < disk.f_blocks * SPARE_DISK
         if written > bounds.disk_bytes or is_short:
             return Excess("disk_bytes", bounds.disk_bytes)
-        if self._before.f_favail - disk.f_favail > bounds.disk_files:
+        if before is not None and disk is not None and before.f_favail - disk.f_favail > bounds.disk_files:
             return Excess("disk_files", bounds.disk_files)
+        return None
+
+
+def _disk_of(workspace: str) -> os.statvfs_result | None:
+    """Return how a file system stands; None where somebody took the workspace away meanwhile."""
+    try:
+        return os.statvfs(workspace)
+    except OSError:
         return None
 
 

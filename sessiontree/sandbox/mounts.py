@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from sessiontree.contracts.errors import ConfinementUnavailable
+from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.environment import HOME, SYSTEM_PATH
 
@@ -82,7 +82,10 @@ def check_workspace(workspace: str) -> None:
 
     Raises:
         ConfinementUnavailable: it can't.
+        ExecutionError: it is gone.
     """
+    if not Path(workspace).is_dir():
+        raise ExecutionError(f"the workspace {workspace!r} is gone, or no directory any more; bring it back")
     if workspace in _NO_WORKSPACE or any(_beneath(workspace, place) for place in _KERNELS_OWN):
         raise ConfinementUnavailable(
             f"the workspace is {workspace!r}", "give the tree a directory that is not the system's own"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -208,6 +209,31 @@ def test_workspace_of_the_system_is_refused(place: str) -> None:
     """A sandbox that held it would hold the machine."""
     with pytest.raises(ConfinementUnavailable, match="the workspace is"):
         run(Path(place), "true")
+
+
+def test_workspace_that_vanishes(tmp_path: Path) -> None:
+    """A command whose workspace is taken away ends as it ends; the next one is told what is missing."""
+    place = tmp_path / "place"
+    place.mkdir()
+    waiting = "echo started; while [ -e started ]; do sleep 0.2; done; sleep 0.5; echo ended"
+
+    async def through_the_end() -> Finished:
+        begun = asyncio.Event()
+        (place / "started").touch()
+        running = asyncio.create_task(
+            CommandShell(place).run(waiting, timeout_s=LONG_S, on_output=lambda _: begun.set())
+        )
+        await asyncio.wait_for(begun.wait(), LONG_S)
+        shutil.rmtree(place)
+        return await running
+
+    finished = asyncio.run(through_the_end())
+    assert (finished.reason, finished.exit_code, finished.head) == ("exited", 0, "started\nended\n")
+    with pytest.raises(ExecutionError, match=r"workspace .* is gone.* bring it back"):
+        run(place, "true")
+    place.touch()
+    with pytest.raises(ExecutionError, match="bring it back"):
+        run(place, "true")
 
 
 def test_hidden_places_beneath_the_workspace(tmp_path: Path) -> None:
