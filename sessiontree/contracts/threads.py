@@ -20,14 +20,16 @@ async def in_thread(function: Callable[..., T], /, *given: Any, **named: Any) ->
     """Call a function in a thread and return what it returns.
 
     Raises:
-        RuntimeError: it raised StopIteration, which no future can carry: whoever awaits would wait for ever.
+        RuntimeError: it raised StopIteration, which no future can carry: whoever awaits would wait for ever;
+            or KeyboardInterrupt, which would end the loop and is nobody's here: a real one comes to the
+            main thread alone.
     """
 
     def run() -> T:
         try:
             return function(*given, **named)
-        except StopIteration as error:
-            raise RuntimeError("the function raised StopIteration") from error
+        except (StopIteration, KeyboardInterrupt) as error:
+            raise RuntimeError(f"the function raised {type(error).__name__}") from error
 
     return await asyncio.to_thread(run)
 

@@ -68,6 +68,22 @@ async def test_a_plain_function_that_raises_stop_iteration_has_failed_at_once(op
             await tree.main.call("first_of", {"names": []})
 
 
+@tool(tier=PermissionTier.READ_ONLY, kinds=Sleeper.kinds)
+def interrupt() -> str:
+    """Raise what ends a program, in a thread, where nobody's Ctrl-C ever comes."""
+    raise KeyboardInterrupt
+
+
+async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(open_tree: Opener) -> None:
+    """It is an error of the call; neither the program nor the session ends with it."""
+    async with open_tree(ScriptedModel([call("interrupt"), "went on"]), tools=[interrupt]) as tree:
+        async with asyncio.timeout(10):
+            assert await tree.main.send("go") == "went on"
+        assert "KeyboardInterrupt" in results(tree, "main")[0].text
+        with pytest.raises(ExecutionError, match="KeyboardInterrupt"):
+            await tree.main.call("interrupt")
+
+
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "beside others"])
 @pytest.mark.parametrize("own", [True, False], ids=["its own limit", "the tree's limit"])
 async def test_a_tool_that_never_returns_times_out(
