@@ -36,6 +36,7 @@ from sessiontree.tree.receipt import ReceiptLine
 OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)
 SEND_MODES = get_args(SendMode)
+SHOWN_CHARS = 80
 T = TypeVar("T")
 
 
@@ -150,6 +151,7 @@ class SessionHandle:
             SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
             ConfigError: an argument is wrong.
         """
+        _check_settings(budget, ttl_s)
         rules, function, channel = split_approver(approver)
         asked = tree_stimuli.SpawnAsked(
             0,
@@ -205,9 +207,11 @@ class SessionHandle:
             SpawnRefused, LimitExceeded: a child was refused; those that live are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
-        if concurrency < 1:
-            raise ConfigError(f"concurrency is {concurrency}; it must be at least 1")
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise ConfigError(f"concurrency is {concurrency!r}; it must be a whole number, at least 1")
         _one_of(on_error, ON_ERROR, "on_error")
+        if isinstance(tasks, str):
+            raise ConfigError(f"tasks must be texts in a list, not one text: {tasks[:SHOWN_CHARS]!r}")
         words = [_text(task, "task") for task in tasks]
         results: list[SessionResult[Any] | None] = [None] * len(words)
         slots = asyncio.Semaphore(min(concurrency, self._room()))
@@ -347,6 +351,14 @@ def _text(value: object, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(f"{name} must be text with something in it, not {value!r}")
     return value
+
+
+def _check_settings(budget: object, ttl_s: object) -> None:
+    """Refuse what the tree would only stumble over; numbers out of bounds are its own to refuse."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigError(f"budget: give a Budget, not {budget!r}")
+    if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float)):
+        raise ConfigError(f"ttl_s is {ttl_s!r}; give seconds above 0, or None for the default")
 
 
 def _one_of(value: object, known: tuple[str, ...], name: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.memory.settings import MemorySettings
+from sessiontree.places import absolute_path
 
 if TYPE_CHECKING:
     from sessiontree.backend import Backend
@@ -112,7 +113,7 @@ class Runtime:
         if slots is not None:
             given["slots"] = slots
         given |= _remembering(memory)
-        self.state_dir = Path(state_dir).expanduser().absolute()
+        self.state_dir = absolute_path(state_dir, "state_dir")
         self.backend: Backend = late(backend)(self.state_dir, **given)
 
     async def close(self) -> None:

@@ -44,7 +44,7 @@ from sessiontree.options import (
     tree_config,
 )
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
-from sessiontree.places import default_state_dir, workspace_root
+from sessiontree.places import absolute_path, check_not_around, default_state_dir, workspace_root
 from sessiontree.plugins import check_claims, installed_tools
 from sessiontree.runtime import BackendName, Runtime, late
 
@@ -160,7 +160,9 @@ class SessionTree:
             policy=policy_row_of(owners, group, self._table, self._agents, model_name),
             hooks=self._setup.hooks,
         )
-        self._state_dir = Path(state_dir) if state_dir is not None else default_state_dir(self._root)
+        self._state_dir = (
+            default_state_dir(self._root) if state_dir is None else absolute_path(state_dir, "state_dir")
+        )
         self._backend_name: BackendName = backend
         self._slots = slots
         self._memory = memory
@@ -200,13 +202,14 @@ class SessionTree:
         """Create the tree; durable when this returns.
 
         Raises:
-            ConfigError: it is open, or was.
+            ConfigError: it is open, or was; or its workspace lies in the state directory.
             JournalError: the state directory can't be used.
         """
         if self._desk is not None:
             raise ConfigError("the tree is open already")
         if self._was_open:
             raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
+        check_not_around(self.state_dir, "state_dir", self._root)
         backend = self._open_runtime().backend
         try:
             await backend.create(self._config, self._setup)

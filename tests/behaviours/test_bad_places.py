@@ -17,6 +17,7 @@ from sessiontree import (
     JournalLocked,
     JournalUnwritable,
     RawTool,
+    Runtime,
     ScriptedModel,
     Tool,
     ToolContext,
@@ -123,6 +124,36 @@ async def test_a_workspace_must_be_a_directory(open_tree: Opener, tmp_path: Path
     with pytest.raises(ConfigError, match="elsewhere"):
         open_tree(ScriptedModel(["done"]), workspace=place)
     assert not open_tree.state_dir.exists()
+
+
+@pytest.mark.own_runtime
+@pytest.mark.parametrize("place", [None, b"/", 5, "/a\0b", "/" + "a" * 5000, "~nobody-of-this-name/x"])
+async def test_what_can_be_no_path_is_refused(open_tree: Opener, place: Any) -> None:
+    """A workspace or a state directory that no system could have is a ConfigError that names the setting."""
+    with pytest.raises(ConfigError, match="workspace"):
+        open_tree(ScriptedModel(["done"]), workspace=place)
+    if place is None or (isinstance(place, str) and len(place) > 4096):
+        return  # None is the default there, and a path too long is the journal's to refuse
+    with pytest.raises(ConfigError, match="state_dir"):
+        open_tree(ScriptedModel(["done"]), state_dir=place)
+    with pytest.raises(ConfigError, match="state_dir"):
+        Runtime(place, backend="local")
+
+
+@pytest.mark.own_runtime
+@pytest.mark.parametrize("beneath", [".", "deeper/still"])
+async def test_a_workspace_in_the_state_directory_is_refused_before_anything_is_made(
+    open_tree: Opener, tmp_path: Path, beneath: str
+) -> None:
+    """The state directory is hidden from all tools; so would be the whole workspace."""
+    place = tmp_path / "both"
+    workspace = place / beneath
+    workspace.mkdir(parents=True)
+    before = sorted(place.rglob("*"))
+    tree = open_tree(ScriptedModel(["done"]), workspace=workspace, state_dir=place)
+    with pytest.raises(ConfigError, match=r"lies in state_dir .* give a place outside"):
+        await tree.start()
+    assert sorted(place.rglob("*")) == before
 
 
 async def test_a_workspace_that_vanishes_is_named_in_the_end_of_its_sessions(open_tree: Opener) -> None:

@@ -77,6 +77,16 @@ MISTAKES = {
         "label",
     ),
     "no time to live": Mistake(lambda main: main.spawn("worker", "x", ttl_s=0), SpawnRefused, "ttl_s"),
+    "a time to live of no number": Mistake(
+        lambda main: main.spawn("worker", "x", ttl_s="5"),  # type: ignore[arg-type]
+        ConfigError,
+        "ttl_s is '5'",
+    ),
+    "a budget of another type": Mistake(
+        lambda main: main.spawn("worker", "x", budget=5),  # type: ignore[arg-type]
+        ConfigError,
+        "give a Budget",
+    ),
     "no schema": Mistake(
         lambda main: main.spawn("worker", "x", result_type={"type": "nonsense"}), ConfigError, "result schema"
     ),
@@ -93,6 +103,14 @@ MISTAKES = {
     ),
     "negative concurrency": Mistake(
         lambda main: main.map("worker", ["x"], concurrency=-1), ConfigError, "concurrency is -1"
+    ),
+    "concurrency of no number": Mistake(
+        lambda main: main.map("worker", ["x"], concurrency="all"),  # type: ignore[arg-type]
+        ConfigError,
+        "concurrency is 'all'",
+    ),
+    "one text for a list of them": Mistake(
+        lambda main: main.map("worker", "task"), ConfigError, "in a list, not one text"
     ),
     "an unknown way with errors": Mistake(
         lambda main: main.map("worker", ["x"], on_error="ignore"),  # type: ignore[arg-type]
