@@ -10,7 +10,7 @@ from typing import Final
 
 from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import PermissionDenied, Timeout, ToolError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
 
 MAX_REASON_CHARS: Final = 8_000
@@ -51,7 +51,8 @@ def error_message(
         envelope.update(extra)
     if max_chars is not None:
         _shorten(envelope, "error", error.message, max_chars)
-    return _message(call_id, tool, envelope, details, at_ms, is_error=True)
+    # A tool's own error may hold anything in its fields, such as a time that is no number.
+    return _message(call_id, tool, envelope, to_json_value(details), at_ms, is_error=True)
 
 
 def blocked_message(

@@ -14,10 +14,11 @@ def words_of(error: BaseException) -> str:
     """Return an exception's name and text, whoever wrote it; one whose text can't be had is named alone."""
     name = type(error).__name__
     try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - what is to be told must not fail in turn
+        return f"{name}: {error}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - what is to be told must not fail in turn; nor may it end the program
         return name
-    return f"{name}: {text}"
 
 
 class SessionTreeError(Exception):

@@ -15,6 +15,7 @@ from sessiontree import (
     PermissionDenied,
     PermissionTier,
     SessionKind,
+    Timeout,
     Tool,
     ToolContext,
     ToolResult,
@@ -40,6 +41,13 @@ class Odd(Exception):
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
+
+
+class Ruinous(Exception):
+    """Ends the program when it is shown."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
 
 
 class Outcry(BaseException):
@@ -70,6 +78,8 @@ class Misdeed:
 
 
 MISDEEDS = {
+    "raises what would end the program": Misdeed(raising(Ruinous()), "error", "failed: Ruinous"),
+    "a time that is no number": Misdeed(raising(Timeout(float("nan"))), "error", "timed out after nan s"),
     "returns none": Misdeed(lambda: None, "error", "returned NoneType instead of a ToolResult"),
     "returns a class": Misdeed(lambda: ToolResult, "error", "instead of a ToolResult"),
     "returns no JSON": Misdeed(lambda: ToolResult(junk(object())), "error", "without a JSON form"),
