@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -50,7 +53,13 @@ Session = Annotated[str, typer.Option(help="A session's path, such as main/b1.")
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; what a terminal or pipe has no letters for is shown as escapes."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:  # whoever started it closed it: the next file opened would take its place
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for good
+        elif mode == "w" and isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()
 
 

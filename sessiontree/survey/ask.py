@@ -18,7 +18,7 @@ from sessiontree.survey.asking import AskModel
 from sessiontree.survey.bounds import MAX_RESULT_CHARS
 from sessiontree.survey.earlier import FindSurvey
 from sessiontree.survey.places import CheckPlaces
-from sessiontree.survey.question import MAX_QUESTION_CHARS
+from sessiontree.survey.question import MAX_QUESTION_CHARS, queries_of, question_of
 
 FOUND, NOTHING_FOUND = 0, 1
 """Exit codes: there is an answer; nothing in memory fits."""
@@ -73,10 +73,7 @@ def ask(
     """
     root = workspace_root(path)
     state = default_state_dir(root) if state_dir is None else state_dir.expanduser().absolute()
-    if not question.strip() or len(question) > MAX_QUESTION_CHARS:
-        raise ConfigError(
-            f"a question has 1 to {MAX_QUESTION_CHARS:,} characters; this one has {len(question.strip()):,}"
-        )
+    _check_question(question)
     if not 1 <= limit <= MAX_PLACES:
         raise ConfigError(f"--limit is {limit}; it must be 1 to {MAX_PLACES}")
     never = f"nothing is remembered of {root}; first run: sessiontree survey {shlex.quote(str(path))}"
@@ -90,6 +87,19 @@ def ask(
     else:
         _show(answer, sheet)
     return FOUND if answer.places else NOTHING_FOUND
+
+
+def _check_question(question: str) -> None:
+    if not question.strip() or len(question) > MAX_QUESTION_CHARS:
+        raise ConfigError(
+            f"a question has 1 to {MAX_QUESTION_CHARS:,} characters; this one has {len(question.strip()):,}"
+        )
+    if any("\ud800" <= letter <= "\udfff" for letter in question):
+        raise ConfigError("the question holds bytes that are no UTF-8; write it in UTF-8")
+    if not any(queries_of(question_of(question))):
+        raise ConfigError(
+            f"the question {question.strip()!r} holds no word and no name to look for; use some"
+        )
 
 
 async def _answer(root: Path, state: Path, order: AskOrder, backend: BackendName) -> Answer:

@@ -11,7 +11,7 @@ import pytest
 
 from sessiontree.cli import app
 from sessiontree.version import VERSION
-from tests.cli.program import COMMAND, Program
+from tests.cli.program import COMMAND, LONGEST_S, Program
 
 PROBE = """
 import json, sys
@@ -99,6 +99,30 @@ def test_place_without_rights_is_one_typed_line(program: Program, tmp_path: Path
 def test_wrong_usage_ends_with_2(program: Program, arguments: tuple[str, ...]) -> None:
     """Usage the parser refuses ends with 2 as well."""
     assert program.call(*arguments).code == 2
+
+
+@pytest.mark.slow
+def test_letters_the_terminal_does_not_have_are_escapes(program: Program, tmp_path: Path) -> None:
+    """A terminal or pipe of ASCII gets what it can show, and no command fails because of it."""
+    program.environment["PYTHONIOENCODING"] = "ascii"
+    (tmp_path / "wö").mkdir()
+    shown = program.run("doctor", tmp_path / "wö")
+    assert (shown.code, shown.err) == (0, "")
+    assert r"w\xf6-" in shown.out
+
+
+@pytest.mark.slow
+def test_closed_streams_are_no_failure(program: Program, ground: Path) -> None:
+    """Started without input, output and errors a survey does what it does, and no file takes their place."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" survey "$1" --backend local <&- >&- 2>&-', COMMAND, ground],
+        env=program.environment,
+        capture_output=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert program.call("tree", ground).code == 0
 
 
 @pytest.mark.slow

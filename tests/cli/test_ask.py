@@ -153,6 +153,8 @@ def test_before_the_first_survey_it_is_said_what_to_do(
         (("  ",), "1 to 2,000 characters"),
         (("x" * 2_001,), "1 to 2,000"),
         (("x", "--limit", "21"), "--limit is 21"),
+        (("?!",), "holds no word and no name"),
+        (("caf\udce9",), "no UTF-8"),
     ],
 )
 def test_question_out_of_bounds_is_refused(
