@@ -128,8 +128,29 @@ class Coercer:
 
     def _variant(self, value: JsonValue, schema: Schema) -> Schema:
         """Return the part of a union the value can only mean, or the schema itself."""
-        fitting = [variant for variant in _variants(schema) if self.accepts(value, variant)]
-        return self._resolved(fitting[0]) if len(fitting) == 1 else schema
+        fitting = [self._resolved(variant) for variant in _variants(schema) if self.accepts(value, variant)]
+        if len(fitting) > 1 and isinstance(value, dict):
+            fitting = [variant for variant in fitting if self._may_mean(value, variant)]
+        return self._variant(value, _laid_over(schema, fitting[0])) if len(fitting) == 1 else schema
+
+    def _may_mean(self, value: dict[str, JsonValue], variant: Schema) -> bool:
+        """Whether putting types right can make the value fit: no member is missing, no tag says otherwise."""
+        properties, required = variant.get("properties"), variant.get("required")
+        if isinstance(required, list) and not value.keys() >= {str(name) for name in required}:
+            return False
+        known = properties if isinstance(properties, dict) else {}
+        return not any(
+            isinstance(value[name], str) and self._is_other_tag(value[name], known[name])
+            for name in value.keys() & known.keys()
+        )
+
+    def _is_other_tag(self, text: JsonValue, schema: JsonValue) -> bool:
+        """Whether a member takes nothing but some texts, and this is none of them."""
+        if not isinstance(schema, dict):
+            return False
+        schema = self._resolved(schema)
+        tags = [schema["const"]] if "const" in schema else schema.get("enum")
+        return isinstance(tags, list) and all(isinstance(tag, str) for tag in tags) and text not in tags
 
     def _members(self, value: dict[str, JsonValue], schema: Schema) -> JsonValue:
         properties, required = schema.get("properties"), schema.get("required")
@@ -193,6 +214,22 @@ def _variants(schema: Schema) -> Iterator[Schema]:
         variants = schema.get(union)
         if isinstance(variants, list):
             yield from (variant for variant in variants if isinstance(variant, dict))
+
+
+def _laid_over(schema: Schema, variant: Schema) -> Schema:
+    """Return one variant of a union together with what stands beside the union."""
+    members: Schema = {}
+    for part in (schema, variant):
+        properties = part.get("properties")
+        members |= properties if isinstance(properties, dict) else {}
+    needed = [
+        name
+        for part in (schema, variant)
+        if isinstance(names := part.get("required"), list)
+        for name in names
+    ]
+    beside = {keyword: item for keyword, item in schema.items() if keyword not in _UNIONS}
+    return {**beside, **variant, "properties": members, "required": needed}
 
 
 def _is_trimmed(schema: Schema) -> bool:

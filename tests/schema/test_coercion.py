@@ -15,8 +15,19 @@ ROOT: Schema = {
     "type": "object",
     "properties": {"next": {"$ref": "#"}, "name": TRIMMED, "note": {"type": "string"}},
     "required": ["note"],
-    "$defs": {"Tree": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Tree"}, {"type": "integer"}]}}},
+    "$defs": {
+        "Age": {"type": "integer"},
+        "Tree": {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Tree"}, {"type": "integer"}]}},
+    },
 }
+
+
+CAT: Schema = {"properties": {"is": {"const": "cat"}, "age": {"$ref": "#/$defs/Age"}}, "required": ["is"]}
+DOG: Schema = {
+    "properties": {"is": {"enum": ["dog", "hound"]}, "age": {"type": "string"}},
+    "required": ["is"],
+}
+PET: Schema = {"type": "object", "properties": {"legs": {"type": "integer"}}, "oneOf": [CAT, DOG]}
 
 
 def coerced(value: Any, schema: Any) -> str:
@@ -58,6 +69,14 @@ def coerced(value: Any, schema: Any) -> str:
         ),
         (["1", 2], {"items": [{"type": "integer"}], "additionalItems": {"type": "string"}}, [1, "2"]),
         ({"next": {"name": " a "}}, ROOT, {"next": {"name": "a"}}),
+        ({"is": "cat", "age": "3", "legs": "4"}, PET, {"is": "cat", "age": 3, "legs": 4}),
+        ({"is": "hound", "age": 3, "legs": "4"}, PET, {"is": "hound", "age": "3", "legs": 4}),
+        ('{"is":"cat","age":"3"}', {"anyOf": [PET, {"type": "null"}]}, {"is": "cat", "age": 3}),
+        (
+            {"to": "3"},
+            {"anyOf": [{**CAT, "type": "object"}, {"properties": {"to": {"type": "integer"}}}]},
+            {"to": 3},
+        ),
         ({"type": "text", "text": " a\n"}, {"type": "string"}, " a\n"),
         ([{"type": "text", "text": "a"}, {"text": "b"}], {"type": "string"}, "ab"),
         ([{"content": [{"value": "a"}, {"parts": {"text": "b"}}]}], {"type": "string"}, "ab"),
@@ -108,6 +127,9 @@ def test_one_possible_reading_is_taken(value: Any, schema: Any, expected: Any) -
         ("5", {}),
         ("5", True),
         ("5", {"anyOf": [{"type": "integer"}, {}]}),
+        ({"is": "cow", "age": "3"}, PET),
+        ({"age": "3"}, PET),
+        ({"is": "cat", "age": "3"}, {"anyOf": [CAT, {**CAT, "properties": {}}]}),
         (" a ", {"type": "string"}),
         (3.0, {"type": "number"}),
         (

@@ -88,7 +88,7 @@ def test_a_union_at_the_root_is_what_calls_are_checked_against() -> None:
     assert final == {"action": "open", "file_name": "a.txt"}
     refused: list[dict[str, JsonValue]] = [
         {"action": "eat"},
-        {"action": "open", "file_name": 1},
+        {"action": "open", "file_name": [1]},
         {"file_name": "a.txt"},
     ]
     for arguments in refused:
