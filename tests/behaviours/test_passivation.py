@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import tempfile
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -14,6 +20,7 @@ from sessiontree import (
     FunctionModel,
     Limits,
     ModelRequest,
+    Runtime,
     ScriptedModel,
     SessionKind,
     SessionStatus,
@@ -33,7 +40,27 @@ from tests.behaviours.waiting import Held, Sleeper
 
 WORKER = call("sessions_spawn", kind="worker", task="look")
 WIDE = Limits(max_children=64, approval_patience_s=None)
-BRANCHES = 12
+OpenTree: TypeAlias = Callable[..., SessionTree]
+BRANCHES = {"local": 12, "ray": 5}
+"""How many are at work at once; on Ray each of them, and each one's Worker, is a process."""
+
+
+@pytest.fixture(scope="module")
+def ray_slot(ray_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """A runtime of one slot on the run's Ray; its state lies where that of ``ray_runtime`` does, and why."""
+    place = Path(tempfile.mkdtemp(prefix="state-", dir=tmp_path_factory.getbasetemp().parent))
+    runtime = Runtime(place / "state", slots=1, backend="ray")
+    yield runtime
+    asyncio.run(runtime.close())
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def open_small(request: pytest.FixtureRequest, open_tree: Opener) -> OpenTree:
+    """Opens trees that live on one slot; on Ray it serves tree after tree."""
+    if open_tree.backend == "ray":
+        return replace(open_tree, shared=request.getfixturevalue("ray_slot"))
+    return partial(open_tree, slots=1)
 
 
 def busy(request: ModelRequest) -> Answer:
@@ -60,10 +87,10 @@ def waiting() -> Model:
     return AsyncFunctionModel(later)
 
 
-async def run(tree: SessionTree) -> None:
-    """Let a dozen Branches work, answering their requests as they come, newest first."""
-    branches = [await tree.main.spawn("branch", "go") for _ in range(BRANCHES)]
-    for pending in reversed(await asked(tree, BRANCHES)):
+async def run(tree: SessionTree, count: int) -> None:
+    """Let some Branches work, answering their requests as they come, newest first."""
+    branches = [await tree.main.spawn("branch", "go") for _ in range(count)]
+    for pending in reversed(await asked(tree, count)):
         await pending.approve()
     for branch in branches:
         result = await branch.result()
@@ -100,13 +127,14 @@ def without_times(value: dict[str, Any]) -> dict[str, Any]:
 async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(open_tree: Opener, model: Any) -> None:
     """Everything completes, and each session's facts are the same, one by one."""
     found = []
+    branches = BRANCHES[open_tree.backend]
     for slots in (2, 64):
         async with open_tree.elsewhere(str(slots))(model(), tools=TOOLS, limits=WIDE, slots=slots) as tree:
             async with asyncio.timeout(30):
-                await run(tree)
-            assert len(tree.receipt()) == 1 + 2 * BRANCHES
+                await run(tree, branches)
+            assert len(tree.receipt()) == 1 + 2 * branches
             found.append(await told(tree))
-        assert len(effects(open_tree.workspace)) == 2 * BRANCHES
+        assert len(effects(open_tree.workspace)) == 2 * branches
         (open_tree.workspace / "effects.log").unlink()
     few, many = found
     assert few.keys() == many.keys()
@@ -114,7 +142,7 @@ async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(open_tree: Ope
         assert few[session] == many[session]
 
 
-async def test_a_single_slot_is_enough(open_tree: Opener) -> None:
+async def test_a_single_slot_is_enough(open_tree: Opener, open_small: OpenTree) -> None:
     """One host serves Main, Branches and Workers in turn, deep ones too."""
     branch = call("sessions_spawn", kind="branch", task="go on")
     model = FunctionModel(
@@ -126,7 +154,7 @@ async def test_a_single_slot_is_enough(open_tree: Opener) -> None:
             else "done"
         )
     )
-    async with open_tree(model, tools=TOOLS, slots=1) as tree:
+    async with open_small(model, tools=TOOLS) as tree:
         await tree.main.send("go")
         assert (await tree.session("main/b1").result()).status is SessionStatus.COMPLETED
         assert len(effects(open_tree.workspace)) == 1
@@ -143,9 +171,11 @@ def crowded(script: list[Answer], **more: list[Answer]) -> ScriptedModel:
     return ScriptedModel({"main/b1": script, "*": [call("look"), "seen"], **more})
 
 
-async def test_a_session_waiting_for_an_approval_wakes_for_it(open_tree: Opener) -> None:
+async def test_a_session_waiting_for_an_approval_wakes_for_it(
+    open_tree: Opener, open_small: OpenTree
+) -> None:
     """The call that was approved runs once, on another host than the one that asked."""
-    async with open_tree(crowded([call("launch"), "done"]), tools=TOOLS, limits=WIDE, slots=1) as tree:
+    async with open_small(crowded([call("launch"), "done"]), tools=TOOLS, limits=WIDE) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
         await crowd_out(tree)
@@ -155,10 +185,12 @@ async def test_a_session_waiting_for_an_approval_wakes_for_it(open_tree: Opener)
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_session_whose_parallel_calls_are_done_gives_its_host_away(open_tree: Opener) -> None:
+async def test_a_session_whose_parallel_calls_are_done_gives_its_host_away(
+    open_tree: Opener, open_small: OpenTree
+) -> None:
     """Once the last of several calls has its result, nothing runs on the host any more."""
     reply: Answer = [call("append", text="1"), call("launch"), call("append", text="2"), call("look")]
-    async with open_tree(crowded([reply, "done"]), tools=TOOLS, limits=WIDE, slots=1) as tree:
+    async with open_small(crowded([reply, "done"]), tools=TOOLS, limits=WIDE) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
         await crowd_out(tree)
@@ -167,11 +199,13 @@ async def test_a_session_whose_parallel_calls_are_done_gives_its_host_away(open_
         assert sorted(text for _, text in effects(open_tree.workspace)) == ["1", "2", "x"]
 
 
-async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(open_tree: Opener) -> None:
+async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(
+    open_tree: Opener, open_small: OpenTree
+) -> None:
     """Its notice starts the turn that ends it."""
     limits = Limits(approval_patience_s=0)
     model = crowded([call("launch"), "meanwhile", "done"])
-    async with open_tree(model, tools=TOOLS, limits=limits, slots=1) as tree:
+    async with open_small(model, tools=TOOLS, limits=limits) as tree:
         branch = await tree.main.spawn("branch", "go")
         await until(tree, ResultHeld, where=lambda fact: fact.session == "main/b1")
         await crowd_out(tree)
@@ -181,7 +215,7 @@ async def test_a_suspended_session_wakes_for_the_outcome_of_a_parked_call(open_t
 
 
 async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard(
-    open_tree: Opener, board: Switchboard
+    open_tree: Opener, open_small: OpenTree, board: Switchboard
 ) -> None:
     """A suspended session that wakes for two things at once does not end by the word it had said before."""
     held = Held(board)
@@ -192,7 +226,7 @@ async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard
         }
     )
     limits = Limits(approval_patience_s=0)
-    async with open_tree(model, tools=[*TOOLS, held], limits=limits, slots=1) as tree:
+    async with open_small(model, tools=[*TOOLS, held], limits=limits) as tree:
         branch = await tree.main.spawn("branch", "go")
         await held.started.wait()
         (pending,) = await asked(tree)
@@ -202,11 +236,11 @@ async def test_an_approval_and_a_childs_result_that_come_together_are_both_heard
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_a_patient_session_wakes_when_its_patience_ends(open_tree: Opener) -> None:
+async def test_a_patient_session_wakes_when_its_patience_ends(open_small: OpenTree) -> None:
     """The clock rings for sessions that are only rows, too."""
     limits = Limits(approval_patience_s=0.1)
     model = crowded([call("launch"), "meanwhile", "done"])
-    async with open_tree(model, tools=TOOLS, limits=limits, slots=1) as tree:
+    async with open_small(model, tools=TOOLS, limits=limits) as tree:
         branch = await tree.main.spawn("branch", "go")
         (pending,) = await asked(tree)
         await crowd_out(tree)
@@ -215,17 +249,17 @@ async def test_a_patient_session_wakes_when_its_patience_ends(open_tree: Opener)
         assert (await branch.result()).summary == "done"
 
 
-async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_tree: Opener) -> None:
+async def test_a_session_waiting_for_its_child_wakes_for_the_result(open_small: OpenTree) -> None:
     """The child's report is heard by whoever embodies the parent then."""
     model = crowded([WORKER, "waiting", "heard"])
-    async with open_tree(model, tools=TOOLS, slots=1) as tree:
+    async with open_small(model, tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
         await crowd_out(tree)
         assert (await branch.result()).summary == "heard"
 
 
 async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
-    open_tree: Opener, board: Switchboard
+    open_tree: Opener, open_small: OpenTree, board: Switchboard
 ) -> None:
     """The gateway keeps the question while the session is gone; the model is asked once a turn."""
     questions, go_on = Log(board), Flag(board)
@@ -237,7 +271,7 @@ async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
             return call("append") if request.turn == 1 else "done"
         return call("look") if request.turn == 1 else "seen"
 
-    async with open_tree(AsyncFunctionModel(reply), tools=TOOLS, slots=1) as tree:
+    async with open_small(AsyncFunctionModel(reply), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go")
         await until(tree, Opened, session="main/b1")
         await crowd_out(tree)
@@ -247,21 +281,23 @@ async def test_a_session_waiting_for_its_model_wakes_for_the_reply(
         assert len(effects(open_tree.workspace)) == 1
 
 
-async def test_an_idle_main_wakes_for_the_next_message(open_tree: Opener) -> None:
+async def test_an_idle_main_wakes_for_the_next_message(open_small: OpenTree) -> None:
     """What was said before is still known."""
     model = FunctionModel(lambda request: f"turn {request.turn}, {len(request.messages)} messages")
-    async with open_tree(model, slots=1) as tree:
+    async with open_small(model) as tree:
         for turn in (1, 2, 3):
             assert await tree.main.send("hello") == f"turn {turn}, {2 * turn - 1} messages"
             await crowd_out(tree)
 
 
-async def test_a_session_asked_for_its_approval_wakes_to_answer(open_tree: Opener) -> None:
+async def test_a_session_asked_for_its_approval_wakes_to_answer(
+    open_tree: Opener, open_small: OpenTree
+) -> None:
     """A Branch's approver function runs although the Branch had left its host."""
     below = call("sessions_spawn", kind="branch", task="go on")
     asker: list[Answer] = [call("launch", text="safe"), "done"]
     model = crowded([below, "waiting"], **{"main/b1/b1": asker})
-    async with open_tree(model, tools=TOOLS, slots=1, channel=None) as tree:
+    async with open_small(model, tools=TOOLS, channel=None) as tree:
         approver = "tests.behaviours.approvers:approves_safe"
         branch = await tree.main.spawn("branch", "go", approver=approver)
         assert (await branch.result()).summary == "waiting"
@@ -269,11 +305,11 @@ async def test_a_session_asked_for_its_approval_wakes_to_answer(open_tree: Opene
 
 
 async def test_a_session_whose_tool_runs_is_not_taken_off_its_host(
-    open_tree: Opener, board: Switchboard
+    open_small: OpenTree, board: Switchboard
 ) -> None:
     """Newcomers wait for a slot; the running tool is neither stopped nor run twice."""
     sleeper = Sleeper(board, 0.1)
-    async with open_tree(crowded([call("sleeper"), "slept"]), tools=[*TOOLS, sleeper], slots=1) as tree:
+    async with open_small(crowded([call("sleeper"), "slept"]), tools=[*TOOLS, sleeper]) as tree:
         branch = await tree.main.spawn("branch", "go")
         await sleeper.started.wait()
         await crowd_out(tree)
