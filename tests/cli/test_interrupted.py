@@ -66,7 +66,7 @@ def test_ctrl_c_leaves_a_survey_that_resume_finishes(program: Program, wide: Pat
     assert tree["damage"] is None
     assert last.endswith(f"go on with: sessiontree resume {tree['tree']} --state-dir {state}")
     assert not (wide / "SURVEY.md").exists()
-    done = program.call("resume", "--state-dir", state)
+    done = program.call("resume", "--state-dir", state, *IN_PROCESS)
     assert (done.code, done.err) == (0, "")
     resumed = (wide / "SURVEY.md").read_text()
     assert counted(resumed) == count(wide)
@@ -121,7 +121,7 @@ def test_ctrl_c_at_the_question_leaves_it_open(program: Program, ground: Path, t
     """A survey interrupted while a person is asked asks again when it is resumed."""
     (ground / "SURVEY.md").write_text("<!-- sessiontree survey report, format 1 -->\nold\n")
     state = tmp_path / "journal"
-    with program.at_terminal("survey", ground, "--state-dir", state) as terminal:
+    with program.at_terminal("survey", ground, "--state-dir", state, *IN_PROCESS) as terminal:
         terminal.wait_for("allow?")
         terminal.process.send_signal(signal.SIGINT)
         terminal.wait_for("go on with: sessiontree resume")
@@ -129,7 +129,7 @@ def test_ctrl_c_at_the_question_leaves_it_open(program: Program, ground: Path, t
     (approval,) = tree_of(program, state)["approvals"]
     assert approval["decision"] == "open"
     assert (ground / "SURVEY.md").read_text().endswith("old\n")
-    with program.at_terminal("resume", "--state-dir", state) as terminal:
+    with program.at_terminal("resume", "--state-dir", state, *IN_PROCESS) as terminal:
         terminal.wait_for("allow?")
         terminal.type("y\n")
         assert terminal.end() == 0
@@ -141,12 +141,12 @@ def test_ctrl_c_at_the_question_leaves_it_open(program: Program, ground: Path, t
 def test_resume_finds_the_survey_of_a_workspace(program: Program, ground: Path) -> None:
     """Without a state directory the surveyed directory names the survey, alone or after the tree's id."""
     (ground / "SURVEY.md").write_text("<!-- sessiontree survey report, format 1 -->\nold\n")
-    with program.at_terminal("survey", ground) as terminal:
+    with program.at_terminal("survey", ground, *IN_PROCESS) as terminal:
         terminal.wait_for("allow?")
         terminal.process.send_signal(signal.SIGKILL)
         terminal.end()
     tree_id = json.loads(program.call("tree", ground, "--json").out)["tree"]
-    assert program.call("resume", ground, given="n\n").code == 3
+    assert program.call("resume", ground, *IN_PROCESS, given="n\n").code == 3
     done = program.call("resume", tree_id, ground)
     assert done.code == 2
     assert done.err == (
