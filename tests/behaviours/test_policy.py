@@ -118,7 +118,6 @@ async def test_lists_for_children_models_and_groups_bind_those_alone(open_tree: 
         assert "find" in json.loads(await tree.main.send("what is there?"))
 
 
-@pytest.mark.own_runtime
 async def test_a_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Opener) -> None:
     """Nothing comes back, also for a model the tree did not have then; a slip that is one now is no error."""
     policy = PolicyConfig(
@@ -155,7 +154,6 @@ async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener,
             await branch.call("ledger", {})
 
 
-@pytest.mark.own_runtime
 async def test_a_channel_s_tools_join_before_the_lists_and_go_with_it(open_tree: Opener) -> None:
     """Held while the channel is there, judged as any other, gone after resuming with another channel."""
     async with open_tree(NAMING, channel=LinkedChannel()) as tree:
@@ -164,7 +162,7 @@ async def test_a_channel_s_tools_join_before_the_lists_and_go_with_it(open_tree:
     async with tree:
         assert "link" not in json.loads(await tree.main.send("what is there?"))
     denied = PolicyConfig(tools=ToolPolicy(deny=("link",)))
-    async with open_tree.elsewhere("other")(NAMING, channel=LinkedChannel(), policy=denied) as tree:
+    async with open_tree(NAMING, channel=LinkedChannel(), policy=denied) as tree:
         with pytest.raises(PermissionDenied, match=r"does not hold link \(tools\.allow"):
             await tree.main.call("link", {})
 
