@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from threading import current_thread, main_thread
 from typing import Any
 
 from sessiontree.contracts.cancelling import is_cancelled
@@ -280,9 +281,9 @@ class Dispatcher:
                 raise
             inner = ExecutionError(f"{tool.name} failed: something it waited for was cancelled")
             return self._error(prepared.key, prepared.provider_id, tool.name, inner, "error")
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - a tool may raise anything, SystemExit too; the session goes on
+        except BaseException as error:  # a tool may raise anything, SystemExit too; the session goes on
+            if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+                raise  # somebody wants the program to end; to no other thread the system brings it
             wrapped = ExecutionError(f"{tool.name} failed: {words_of(error)}")
             return self._error(prepared.key, prepared.provider_id, tool.name, wrapped, "error")
         artifacts = result.artifacts if isinstance(result, ToolResult) else ()

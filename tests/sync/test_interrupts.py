@@ -6,7 +6,15 @@ import threading
 
 import pytest
 
-from sessiontree import ApprovalRequest, Limits, ScriptedModel, call
+from sessiontree import (
+    ApprovalRequest,
+    ExecutionError,
+    Limits,
+    PermissionTier,
+    ScriptedModel,
+    call,
+    tool,
+)
 from sessiontree.sync import SessionTree
 from tests.behaviours.effects import TOOLS, effects
 from tests.sync.gated import Gated
@@ -175,3 +183,17 @@ def test_an_interrupted_program_closes_its_tree(open_tree: Opener, gated: Gated)
     with open_tree.resume(trees[0].tree_id, gated.model) as again:
         assert again.main.send("back") == "heard back"
         assert again.main.history()[0].text == "hello"
+
+
+@tool(tier=PermissionTier.READ_ONLY)
+async def interrupt_loop() -> str:
+    """Raise on the loop what ends a program; nobody pressed anything."""
+    raise KeyboardInterrupt
+
+
+def test_tool_that_raises_keyboard_interrupt_beside_the_main_thread_fails_alone(open_tree: Opener) -> None:
+    """A real one comes to the main thread alone; what a tool raises elsewhere is its own failure."""
+    with open_tree(ScriptedModel([call("interrupt_loop"), "went on"]), tools=[interrupt_loop]) as tree:
+        assert tree.main.send("go") == "went on"
+        with pytest.raises(ExecutionError, match="KeyboardInterrupt"):
+            tree.main.call("interrupt_loop")
