@@ -87,6 +87,8 @@ async def _by_meaning(
     shelf: Shelf, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
 ) -> Positions:
     vector: Vectors = (await in_thread(vectors_of, [text], embedder, shelf.place))[0]
+    if not vector.any():
+        return np.empty(0, np.intp)  # a query without features means nothing: any order would be made up
     matrix, rows = mirror.matrix, len(mask)
     if matrix is None:
         return await sifted(mirror, mask, most, partial(shelf.table.nearest, vector))

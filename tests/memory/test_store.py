@@ -24,6 +24,7 @@ from sessiontree.contracts.memory import (
     Selection,
     Source,
 )
+from sessiontree.memory.hashing import HashingEmbedder
 from sessiontree.memory.searching import sifted
 from sessiontree.memory.sieve import visible
 from sessiontree.memory.store import MemoryStore
@@ -257,6 +258,15 @@ async def test_hits_carry_everything(tmp_path: Path) -> None:
             ids[1]
         ]
         assert [r.id for r in await store.get([ids[2], "0" * 32, ids[0]], SCOPE)] == [ids[2], ids[0]]
+
+
+async def test_query_without_features_finds_nothing(tmp_path: Path) -> None:
+    """What holds no word, so no feature either, fits nothing; no order of records is made up for it."""
+    async with await MemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
+        await store.store([NewRecord("the parser reads ahead")], SCOPE, "call")
+        for text in ('"', "*", "(", "%_", "\0", "~ && ||"):
+            assert await store.search(MemoryQuery(text), SCOPE) == [], text
+        assert len(await store.search(MemoryQuery('"parser"'), SCOPE)) == 1
 
 
 async def test_calls_at_once_share_commits(tmp_path: Path) -> None:
