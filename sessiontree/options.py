@@ -8,7 +8,7 @@ import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +21,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook, check_hook, name_of
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.plugins import PluginContext, PluginSettings
+from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
@@ -86,6 +87,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         smart_rules=tuple(smart_rules),
         owns_channel=channel is not None,
         owners=channel_owners(channel),
+        system_tier=channel_system_tier(channel),
         budget=budget,
         tools=tuple(
             ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest, entry.tool.command_in)
@@ -256,6 +258,18 @@ def channel_owners(channel: HumanChannel | None) -> tuple[str, ...]:
     if isinstance(owners, str) or not all(isinstance(each, str) and each.strip() for each in listed):
         raise ConfigError(f"a channel's owners: give a list of senders' ids, not {owners!r}")
     return tuple(dict.fromkeys(listed))
+
+
+def channel_system_tier(channel: HumanChannel | None) -> SystemAnswer:
+    """Return what a channel says of System calls, in an attribute ``system_tier``.
+
+    Raises:
+        ConfigError: it is none of the answers there are.
+    """
+    said: Any = getattr(channel, "system_tier", "allow")
+    if said not in get_args(SystemAnswer):
+        raise ConfigError(f"a channel's system_tier: {said!r} is none of {', '.join(get_args(SystemAnswer))}")
+    return cast("SystemAnswer", said)
 
 
 def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:

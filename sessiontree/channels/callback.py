@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.tiers import SystemAnswer
 
 AnswerLike: TypeAlias = ApprovalAnswer | bool | None
 Approver: TypeAlias = Callable[[ApprovalRequest], AnswerLike | Awaitable[AnswerLike]]
@@ -21,6 +22,7 @@ class CallbackChannel:
         approver: Gets each request; returns an ApprovalAnswer, True, False, or None to leave it pending.
         listener: Gets each message.
         owners: Ids of the senders who own the tree, where several people speak.
+        system_tier: What becomes of System calls in trees that people talk to here.
     """
 
     def __init__(
@@ -28,9 +30,11 @@ class CallbackChannel:
         approver: Approver | None = None,
         listener: Listener | None = None,
         owners: Sequence[str] = (),
+        system_tier: SystemAnswer = "allow",
     ) -> None:
-        """Keep the functions and the list."""
+        """Keep the functions and what the channel says."""
         self.owners = owners
+        self.system_tier = system_tier
         self._approver = approver
         self._listener = listener
 

@@ -18,6 +18,10 @@ class HumanChannel(Protocol):
     ``owners``; the list that was there when a tree was made counts for the tree's whole life. Messages then
     carry their sender, and so do answers: those of others than owners are dropped, and the request asked
     again.
+
+    One with a ``system_tier`` says what becomes of System calls in the trees whose Main's it is: they are
+    asked about (``ask``) or refused (``deny``), whatever agents say; ``allow`` leaves it to those. It counts
+    as it was when a tree was made.
     """
 
     async def send(self, text: str) -> None:

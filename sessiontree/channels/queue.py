@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Sequence
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.tiers import SystemAnswer
 
 
 class QueueChannel:
     """Messages wait in ``messages``; requests wait in the tree until somebody answers them there."""
 
-    def __init__(self, owners: Sequence[str] = ()) -> None:
-        """Begin with nothing said; ``owners`` are the ids of the senders who own the tree."""
+    def __init__(self, owners: Sequence[str] = (), system_tier: SystemAnswer = "allow") -> None:
+        """Begin with nothing said; ``owners`` are the ids of the senders who own the tree.
+
+        ``system_tier`` says what becomes of System calls in trees that people talk to here.
+        """
         self.owners = owners
+        self.system_tier = system_tier
         self.messages: asyncio.Queue[str] = asyncio.Queue()
 
     async def send(self, text: str) -> None:

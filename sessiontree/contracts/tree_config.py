@@ -99,3 +99,5 @@ class TreeConfig:
     """Names of the hooks without which nobody may take it up, in the order given."""
     owners: tuple[str, ...] = added(())
     """Ids of the senders that Main's channel lists as owners."""
+    system_tier: SystemAnswer = added("allow")  # noqa: RUF009 - a declaration, as above
+    """What Main's channel says of System calls; no session is laxer, whatever its agent says."""

@@ -14,7 +14,7 @@ from sessiontree.channels import terminal
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.options import ApproverLike, channel_owners, channel_tools
+from sessiontree.options import ApproverLike, channel_owners, channel_system_tier, channel_tools
 from sessiontree.sync.prompts import Prompts
 
 T = TypeVar("T")
@@ -124,6 +124,7 @@ class CrossedChannel:
         self.tools = channel_tools(given)
         self.name = getattr(given, "name", "")
         self.owners = channel_owners(given)
+        self.system_tier = channel_system_tier(given)
         self._asking = asking
 
     async def send(self, text: str) -> None:

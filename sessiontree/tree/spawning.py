@@ -67,7 +67,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         budget=config.budget,
         expires_at_ms=None,
         key=None,
-        system_tier=config.agents[0].system_tier,
+        system_tier=strictest(config.agents[0].system_tier, config.system_tier),
         dedicated=config.dedicated,
         exec_security=config.agents[0].exec_security,
     )

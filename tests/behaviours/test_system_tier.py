@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree import AgentConfig, AgentSpec, PermissionDenied, QueueChannel, ScriptedModel
+from sessiontree import (
+    AgentConfig,
+    AgentSpec,
+    ConfigError,
+    PermissionDenied,
+    QueueChannel,
+    ScriptedModel,
+)
 from sessiontree.contracts.tiers import SystemAnswer
 from tests.behaviours.opening import Opener
 from tests.behaviours.switchboard import Switchboard
@@ -58,3 +65,24 @@ async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
         branch = await tree.main.spawn("branch", "go on", agent="lax")
         with pytest.raises(PermissionDenied, match="no System calls"):
             await branch.call("message", {"text": "hello"})
+
+
+@pytest.mark.parametrize("said", ["ask", "deny"])
+async def test_a_channel_holds_its_trees_to_what_it_says(open_tree: Opener, said: SystemAnswer) -> None:
+    """A lax agent is no way around it, for Main and those below, also where the tree is taken up again."""
+    channel = QueueChannel(system_tier=said)
+    async with open_tree(MODEL, agents=agents(default="allow"), channel=channel) as tree:
+        assert tree.main.status().system_tier == said
+    tree = await open_tree.resume(tree.tree_id, MODEL, agents=agents(default="allow"), channel=QueueChannel())
+    async with tree:
+        branch = await tree.main.spawn("branch", "go on")
+        assert branch.status().system_tier == said
+        if said == "deny":
+            with pytest.raises(PermissionDenied, match="no System calls"):
+                await tree.main.call("message", {"text": "hello"})
+
+
+async def test_what_a_channel_says_of_system_calls_is_one_of_three_words(open_tree: Opener) -> None:
+    """Anything else is a mistake of the program's, told before a tree is made."""
+    with pytest.raises(ConfigError, match="system_tier: 'maybe' is none of allow, ask, deny"):
+        open_tree(MODEL, channel=QueueChannel(system_tier="maybe"))  # type: ignore[arg-type]
