@@ -174,7 +174,6 @@ async def test_a_workspace_that_vanishes_is_named_in_the_end_of_its_sessions(ope
         assert await again.main.send("back?") == "done"
 
 
-@pytest.mark.own_runtime
 @pytest.mark.parametrize("place", ["file", "below a file", "no room for files"])
 async def test_a_state_directory_that_cannot_be_written_is_said_so(
     open_tree: Opener, tmp_path: Path, place: str

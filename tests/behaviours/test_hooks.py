@@ -225,13 +225,14 @@ async def test_the_journal_the_model_and_those_who_watch_get_the_rewritten_resul
 
 async def test_a_tree_is_not_taken_up_without_its_guards(open_tree: Opener) -> None:
     """What guarded it is named in its journal; other hooks may come and go."""
-    opener = open_tree.elsewhere("guarded")
-    tree = opener(ScriptedModel(GO), tools=TOOLS, hooks=[Masking("one"), Answering(None)])
+    tree = open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Masking("one"), Answering(None)])
     async with tree:
         tree_id = tree.tree_id
     with pytest.raises(ConfigError, match="Masking"):
-        await opener.resume(tree_id, ScriptedModel(GO), tools=TOOLS)
-    async with await opener.resume(tree_id, ScriptedModel(GO), tools=TOOLS, hooks=[Masking("one")]) as again:
+        await open_tree.resume(tree_id, ScriptedModel(GO), tools=TOOLS)
+    async with await open_tree.resume(
+        tree_id, ScriptedModel(GO), tools=TOOLS, hooks=[Masking("one")]
+    ) as again:
         await again.main.send("go")
         assert results(again, "main")[0].text == "appended ***"
 
@@ -240,16 +241,15 @@ async def test_what_hooks_decided_is_not_decided_again_once_it_is_intended(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """A call held for a person runs with the arguments its hooks gave it, also under other hooks."""
-    opener = open_tree.elsewhere("decided")
     script = ScriptedModel([call("launch", text="one"), "went on"])
     log = Log(board)
-    async with opener(script, tools=TOOLS, hooks=[Answering(Change({"text": "two"}))]) as tree:
+    async with open_tree(script, tools=TOOLS, hooks=[Answering(Change({"text": "two"}))]) as tree:
         sent = asyncio.ensure_future(tree.main.send("go"))
         await asked(tree)
         sent.cancel()
         tree_id = tree.tree_id
     hooks = [Answering(Change({"text": "three"}), log=log)]
-    async with await opener.resume(tree_id, script, tools=TOOLS, hooks=hooks) as again:
+    async with await open_tree.resume(tree_id, script, tools=TOOLS, hooks=hooks) as again:
         (request,) = again.approvals.pending()
         assert request.request.arguments == {"text": "two"}
         await request.approve()

@@ -95,11 +95,11 @@ async def test_every_session_is_seen_to_begin_and_to_end(open_tree: Opener, boar
 
 async def test_what_was_seen_before_is_not_seen_again(open_tree: Opener, board: Switchboard) -> None:
     """A tree that is taken up tells its hooks of what begins and ends from then on."""
-    opener, log = open_tree.elsewhere("seen"), Log(board)
+    log = Log(board)
     script = ScriptedModel({"main/w1": ["all quiet"]})
-    async with opener(script, hooks=[Registering(log)]) as tree:
+    async with open_tree(script, hooks=[Registering(log)]) as tree:
         tree_id = tree.tree_id
-    async with await opener.resume(tree_id, script, hooks=[Registering(log)]) as again:
+    async with await open_tree.resume(tree_id, script, hooks=[Registering(log)]) as again:
         async with asyncio.timeout(PATIENCE_S):
             await (await again.main.spawn("worker", "look around")).result()
     assert log.items() == [
