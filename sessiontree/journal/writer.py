@@ -7,6 +7,7 @@ could report as durable what the first one lost.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -91,6 +92,7 @@ class Writer:
         self._connection = connection
         self._blobs = blobs
         self._path = path
+        self._file = _identity_of(path)
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -187,6 +189,9 @@ class Writer:
                     _add(commit, item)
                 commit.write(self._connection)
                 self._log_bytes += commit.written_bytes
+                self._check_file()
+            except JournalError as error:
+                self.broken = error
             except (*FAULTS, OSError) as error:
                 self.broken = write_error(self._path, error)
             except Exception as error:  # noqa: BLE001 - the thread's edge: who waits must hear of it
@@ -194,6 +199,13 @@ class Writer:
         if self.broken is None:
             self.advances.update((advance.tree_id, advance) for advance in commit.advances)
         self._tell(futures, self.broken)
+
+    def _check_file(self) -> None:
+        """Raise where what was written went into a file that nobody finds again."""
+        if _identity_of(self._path) != self._file:
+            raise JournalUnwritable(
+                str(self._path), "the file was deleted, moved or replaced while it was open; bring it back"
+            )
 
     def _run_errand(self, errand: Errand) -> None:
         try:
@@ -220,6 +232,14 @@ class Writer:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(_settle, futures, error)
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - once a commit
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _settle(futures: list[asyncio.Future[None]], error: JournalError | None) -> None:

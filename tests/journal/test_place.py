@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -244,3 +245,27 @@ async def test_journal_may_be_moved_while_closed(
     async with opened(there) as journal:
         assert journal.verify("tree").ok
         assert journal.read("tree") == list(written.records)
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+async def test_journal_taken_away_while_open_acknowledges_nothing_more(
+    fact: MakeFact, tmp_path: Path, how: str
+) -> None:
+    """What would go into a file that nobody finds again is an error, and no acknowledgement."""
+    state = tmp_path / "state"
+    journal = Journal.open(state)
+    journal.start(asyncio.get_running_loop())
+    await journal.create_tree("tree", {})
+    await journal.append("tree", [("main", [fact(1)])])[1]
+    if how == "deleted":
+        shutil.rmtree(state)
+    elif how == "moved":
+        state.rename(tmp_path / "elsewhere")
+    else:
+        shutil.copy2(state / "journal.db", tmp_path / "copy")
+        (tmp_path / "copy").rename(state / "journal.db")
+    with pytest.raises(JournalUnwritable, match=r"deleted, moved or replaced .* bring it back"):
+        await journal.append("tree", [("main", [fact(2)])])[1]
+    with pytest.raises(JournalUnwritable, match="deleted, moved or replaced"):
+        journal.append("tree", [("main", [fact(3)])])
+    await journal.close()
