@@ -94,7 +94,14 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
             for entry in table
         ),
         agents=tuple(
-            AgentRow(name, spec.config.model, spec.tools, spec.config.system_tier, spec.config.exec_security)
+            AgentRow(
+                name,
+                spec.config.model,
+                spec.tools,
+                spec.config.system_tier,
+                spec.config.exec_security,
+                spec.config.workspace_access,
+            )
             for name, spec in agents.items()
         ),
         purpose=purpose,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sessiontree.contracts.images import ImageLimits
-from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 
 DEFAULT_PROMPT = (
     "You are one session in a tree of sessions. Work with the tools you are given, "
@@ -43,6 +43,8 @@ class AgentConfig(BaseModel):
     """What happens to System calls: run, need approval, or are refused."""
     exec_security: ExecSecurity = "full"
     """Which commands its sessions may run: any in the sandbox, or known harmless programs alone."""
+    workspace_access: WorkspaceAccess = "rw"
+    """What its sessions and their commands may do to the workspace; with ``ro`` they hold no writer."""
     context_tokens: int | None = Field(default=None, ge=1)
     """Size of the model's context; None = not known."""
     max_result_chars: int = Field(default=40_000, ge=200, le=MOST_RESULT_CHARS)

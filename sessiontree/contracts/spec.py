@@ -13,7 +13,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.senders import Asker
-from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 
 Via: TypeAlias = Literal["root", "model", "handle"]
 """Who spawned a session: nobody, a model through a tool, or the creating program through a handle."""
@@ -59,6 +59,17 @@ class SessionSpec:
     """Which commands it may run: the strictest its agent or any session above it says."""
     asked_by: tuple[Asker, ...] = added(())
     """Whom it acts for, besides whoever speaks to it: those its parent acted for. Never makes it an owner."""
+    workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
+    """What it may do to the workspace: the strictest its agent or any session above it says."""
+
+    @property
+    def strictness(self) -> Mapping[str, str]:
+        """What its agent's settings are here, which those above it may have made stricter."""
+        return {
+            "system_tier": self.system_tier,
+            "exec_security": self.exec_security,
+            "workspace_access": self.workspace_access,
+        }
 
     @property
     def commands(self) -> ExecSecurity | None:

@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 SystemAnswer: TypeAlias = Literal["allow", "ask", "deny"]
 """What happens to System calls: they run, need an approval, or are refused; from lax to strict."""
 
+WorkspaceAccess: TypeAlias = Literal["rw", "ro"]
+"""What a session may do to the workspace: read and write, or read alone; from lax to strict."""
 
 ExecSecurity: TypeAlias = Literal["full", "safe-bin", "paranoid"]
 """Which commands a session may run, all of them confined; from lax to strict.

@@ -10,7 +10,7 @@ from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 
 
 @recorded("tool_row")
@@ -38,6 +38,8 @@ class AgentRow:
     """What happens to its System calls."""
     exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
     """Which commands its sessions may run."""
+    workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
+    """What its sessions may do to the workspace."""
 
 
 @recorded("removed_tools")

@@ -188,6 +188,12 @@ class Dispatcher:
             reason = OWNERS_ALONE
         else:
             why = f" ({removal.step}: {removal.why})" if removal is not None else ""
+            if (
+                not why
+                and self._rights.config.workspace_access == "ro"
+                and entry.name in self._table.for_writers
+            ):
+                why = " (its workspace is read-only: workspace_access is 'ro')"
             reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {names}"
         return self._error(key, call.id, entry.name, PermissionDenied(entry.tool.tier, reason), "denied")
 

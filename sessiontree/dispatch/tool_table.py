@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sessiontree.contracts.capabilities import WRITER
 from sessiontree.contracts.client_tool import ClientTool
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
@@ -80,6 +81,11 @@ class ToolTable:
     def for_owners(self) -> frozenset[str]:
         """Names of the tools that owners alone may have called."""
         return frozenset(entry.name for entry in self if ToolFlag.OWNER_ONLY in entry.row.flags)
+
+    @property
+    def for_writers(self) -> frozenset[str]:
+        """Names of the tools that can't work without a writer."""
+        return frozenset(entry.name for entry in self if WRITER.name in entry.tool.capabilities)
 
     @property
     def for_client(self) -> frozenset[str]:

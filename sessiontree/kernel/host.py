@@ -97,6 +97,8 @@ def tooling_of(
     policy = session_policy(equipment.policy, equipment.group, adopt.spec, model)
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)
+    if adopt.config.workspace_access == "ro":
+        held -= equipment.table.for_writers
     dispatcher = Dispatcher(
         equipment.table,
         held,
@@ -261,7 +263,12 @@ class HostCore:
             Handles(
                 reader=WorkspaceReader(workspace, hidden=equipment.hidden),
                 writer=WorkspaceWriter(workspace, hidden=equipment.hidden),
-                shell=CommandShell(workspace, hidden=equipment.hidden, security=adopt.config.exec_security),
+                shell=CommandShell(
+                    workspace,
+                    hidden=equipment.hidden,
+                    security=adopt.config.exec_security,
+                    access=adopt.config.workspace_access,
+                ),
                 channel=ChannelHandle(link),
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),

@@ -337,10 +337,7 @@ class TreeKeeper:
         if seat.journaled:
             records = self._around.journal.read_session(self.config.tree_id, seat.session)
             texts = tuple(record.text for record in records)
-        named = self._around.agents[spec.agent]
-        agent = named.model_copy(
-            update={"system_tier": spec.system_tier, "exec_security": spec.exec_security}
-        )
+        agent = self._around.agents[spec.agent].model_copy(update=spec.strictness)
         return Adopt(
             self.config.tree_id,
             seat.session,

@@ -43,7 +43,10 @@ class Handles:
 def build_rights(
     session_id: str, kind: SessionKind, workspace: Path, config: AgentConfig, handles: Handles
 ) -> SessionRights:
-    """Return the rights of one session. A Worker gets nothing that could change anything."""
+    """Return the rights of one session. A Worker gets nothing that could change anything.
+
+    Nobody gets a writer whose agent, or any session above it, has the workspace read-only.
+    """
     observing = SessionRights(
         session_id=session_id,
         agent_id=config.agent_id,
@@ -68,7 +71,7 @@ def build_rights(
         web=handles.web,
         memory=handles.memory,
         memory_writer=handles.memory_writer,
-        writer=handles.writer,
+        writer=handles.writer if config.workspace_access == "rw" else None,
         shell=handles.shell,
         channel=handles.channel,
         sessions=handles.sessions,

@@ -10,7 +10,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.ports import Finished
-from sessiontree.contracts.tiers import ExecSecurity, PermissionTier
+from sessiontree.contracts.tiers import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.policy.commands.programs import HARMLESS
 from sessiontree.policy.commands.verdict import single_program
 from sessiontree.sandbox.bounds import Bounds
@@ -51,6 +51,7 @@ class CommandShell:
         bounds: What each command may use.
         security: Which commands are run: any, or one known harmless program at a time, which is started
             without a shell; ``paranoid`` has the workspace read-only besides.
+        access: What commands may do to the workspace; ``ro`` leaves it read-only under every security.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class CommandShell:
         bounds: Bounds | None = None,
         *,
         security: ExecSecurity = "full",
+        access: WorkspaceAccess = "rw",
     ) -> None:
         """Keep what it is about; nothing is looked at before the first command."""
         self._workspace = os.path.realpath(workspace)
         self._hidden = tuple(hidden)
         self._bounds = bounds or Bounds()
         self._security = security
+        self._may_write = access == "rw" and security != "paranoid"
 
     async def run(
         self,
@@ -90,15 +93,14 @@ class CommandShell:
         bwrap, here = bubblewrap(), confining_machine()
         interpreter = running_interpreter()
         hidden = [os.path.realpath(path) for path in self._hidden]
-        may_write = self._security != "paranoid"
         if self._security == "full":
             program, programs = shell_words(command), programs_of(interpreter, self._workspace)
         else:
             check_plain_variables(env)
             program, programs = self._harmless_program(command), SYSTEM_PATH
         environment = fresh_environment(programs, start, env)
-        asked = Command(program, self._workspace, start, environment, may_write)
-        mounts = mount_words(self._workspace, hidden, interpreter, self._bounds, may_write=may_write)
+        asked = Command(program, self._workspace, start, environment, self._may_write)
+        mounts = mount_words(self._workspace, hidden, interpreter, self._bounds, may_write=self._may_write)
         words = [bwrap, *mounts]
         return CommandProcess(
             [*words, "--", interpreter.real_program, "-I", "-S", "-c", BOOT],

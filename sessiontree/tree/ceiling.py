@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.spec import SessionSpec
-from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer
+from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 from sessiontree.tree.state import TreeState
 
 _SECURITIES: tuple[ExecSecurity, ...] = ("full", "safe-bin", "paranoid")
@@ -30,6 +30,11 @@ def strictest(*tiers: SystemAnswer) -> SystemAnswer:
 def most_secure(*securities: ExecSecurity) -> ExecSecurity:
     """Return the strictest of what some say about commands."""
     return max(securities, key=_SECURITIES.index)
+
+
+def narrowest(*accesses: WorkspaceAccess) -> WorkspaceAccess:
+    """Return the strictest of what some say about the workspace."""
+    return "ro" if "ro" in accesses else "rw"
 
 
 def deepest_level(kind: SessionKind, max_depth: int) -> int:

@@ -17,6 +17,7 @@ from sessiontree.tree.ceiling import (
     deepest_level,
     earliest,
     most_secure,
+    narrowest,
     strictest,
     time_to_live_s,
     tools_of_child,
@@ -70,6 +71,7 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         system_tier=strictest(config.agents[0].system_tier, config.system_tier),
         dedicated=config.dedicated,
         exec_security=config.agents[0].exec_security,
+        workspace_access=config.agents[0].workspace_access,
     )
     _start(draft, spec, MAIN, 1)
 
@@ -111,6 +113,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         limits.branch_ttl_s if is_branch else limits.worker_ttl_s, asked.ttl_s, may_lengthen=from_program
     )
     own_end_ms = None if ttl_s is None else later(draft.now_ms, ttl_s)
+    row = _row(draft.state.charter, agent)
     return SessionSpec(
         session_id=f"{parent.spec.session_id}/{'b' if is_branch else 'w'}{number}",
         kind=asked.kind,
@@ -128,10 +131,11 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         budget=asked.budget,
         expires_at_ms=earliest(own_end_ms, parent.spec.expires_at_ms),
         key=asked.key,
-        system_tier=strictest(parent.spec.system_tier, _row(draft.state.charter, agent).system_tier),
+        system_tier=strictest(parent.spec.system_tier, row.system_tier),
         dedicated=draft.state.charter.dedicated or (asked.dedicated and from_program),
-        exec_security=most_secure(parent.spec.exec_security, _row(draft.state.charter, agent).exec_security),
+        exec_security=most_secure(parent.spec.exec_security, row.exec_security),
         asked_by=joined(parent.spec.asked_by, asked.asked_by),
+        workspace_access=narrowest(parent.spec.workspace_access, row.workspace_access),
     )
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree import AgentConfig, AgentSpec, PermissionDenied, ScriptedModel, call
+from sessiontree import (
+    AgentConfig,
+    AgentSpec,
+    FunctionModel,
+    ModelRequest,
+    PermissionDenied,
+    ScriptedModel,
+    call,
+)
+from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.tree_facts import ApprovalDecided, ToolAlwaysAllowed
 from sessiontree.models.answers import Answer
 from tests.behaviours.opening import Opener
@@ -73,6 +82,39 @@ async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) 
         assert "exec security is 'paranoid'" in refused.text
         with pytest.raises(PermissionDenied, match="exec security is 'paranoid'"):
             await tree.main.call("exec", {"command": "touch words"})
+
+
+async def test_a_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
+    """No file tool that writes is shown or held, no command writes, and a laxer agent's child may no more."""
+    agents = {
+        "default": AgentSpec(config=AgentConfig(workspace_access="ro")),
+        "lax": AgentSpec(config=AgentConfig(workspace_access="rw")),
+    }
+    (open_tree.workspace / "words").write_text("one\n")
+
+    def model(request: ModelRequest) -> Answer:
+        names = {each.name for each in request.tools}
+        assert {"read", "exec"} <= names
+        assert not {"write", "edit"} & names
+        script: list[Answer] = [
+            call("exec", command="cat words"),
+            call("exec", command="echo two >>words; touch more"),
+            call("write", path="more", content=""),
+            "done",
+        ]
+        return script[sum(isinstance(each, ToolResultMessage) for each in request.messages)]
+
+    async with open_tree(FunctionModel(model), agents=agents) as tree:
+        branch = await tree.main.spawn("branch", "go", agent="lax")
+        await branch.result()
+        read, written, refused = results(tree, branch.session_id)
+        assert read.text == "one\n"
+        assert "Read-only file system" in written.text
+        assert "workspace_access is 'ro'" in refused.text
+        with pytest.raises(PermissionDenied, match="workspace_access is 'ro'"):
+            await tree.main.call("edit", {"path": "words", "old_text": "one", "new_text": "two"})
+    assert [path.name for path in open_tree.workspace.iterdir()] == ["words"]
+    assert (open_tree.workspace / "words").read_text() == "one\n"
 
 
 async def test_an_allowed_command_runs_as_what_was_allowed(open_tree: Opener) -> None:

@@ -31,6 +31,7 @@ CONFIGS = st.builds(
     model=st.text(max_size=8),
     prompt=st.text(max_size=20),
     system_tier=st.sampled_from(["allow", "ask", "deny"]),
+    workspace_access=st.sampled_from(["rw", "ro"]),
     max_result_chars=st.integers(200, 400_000),
 )
 
@@ -58,16 +59,8 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         if kind is SessionKind.WORKER:
             assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions"})
         else:
-            assert {
-                "reader",
-                "memory",
-                "web",
-                "writer",
-                "shell",
-                "memory_writer",
-                "channel",
-                "sessions",
-            } <= held
+            everything = set(CAPABILITIES)
+            assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
         assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
 
     check()
