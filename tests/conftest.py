@@ -30,7 +30,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 MARK = "SESSIONTREE_TEST_RUN"
 """Environment variable that every process started by this run inherits."""
-GRACE_S = 3.0
+GRACE_S = 30.0
 """How long a process that is about to end, or to be waited for, may take."""
 
 

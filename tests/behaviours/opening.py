@@ -49,7 +49,7 @@ class Opener:
 
     def longer_moments(self) -> Iterator[float]:
         """Yield moments to try in turn, for what must have begun before the moment is over."""
-        for times in (1, 4, 16):
+        for times in (1, 4, 16, 64):
             yield self.moment_s * times
 
     def __call__(self, model: Model, **options: Any) -> SessionTree:

@@ -14,7 +14,7 @@ from sessiontree.journal.record import Record
 from sessiontree.kernel.replay import fact_of
 
 F = TypeVar("F")
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 """How long a test waits for something that must happen."""
 ALL = 1_000_000
 

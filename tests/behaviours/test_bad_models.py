@@ -145,7 +145,7 @@ async def test_a_failing_model_ends_the_run_typed_and_nothing_else(open_tree: Op
     """The child has failed, with the reason; Main raises SessionFailed, and answers the next message."""
     async with open_tree(MODELS[kind](fail), tools=TOOLS) as tree:
         for name, (_, words) in FAILURES.items():
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 worker = await tree.main.spawn("worker", "look")
                 result = await worker.result()
                 assert result.status is SessionStatus.FAILED, name
@@ -219,7 +219,7 @@ async def test_an_odd_reply_is_taken_in_and_survives_the_journal(open_tree: Open
     async with open_tree(MODELS[kind](be_odd), tools=[Anything()]) as tree:
         for name, oddity in ODDITIES.items():
             branch = await tree.main.spawn("branch", "go")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 result = await branch.result()
             assert (name, result.summary) == (name, "done")
             (made,) = calls(tree, branch.session_id)

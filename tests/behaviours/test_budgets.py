@@ -55,7 +55,7 @@ async def test_a_session_stops_at_its_cap(open_tree: Opener, budget: Budget, lim
     """The session that reached its cap fails, with the numbers; its parent and siblings go on."""
     async with open_tree(FunctionModel(costly), tools=TOOLS) as tree:
         branch = await tree.main.spawn("branch", "go", budget=budget)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             result = await branch.result()
         assert result.status is SessionStatus.FAILED
         (spent,) = await facts_of(tree, BudgetSpent)
@@ -73,7 +73,7 @@ async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchb
         first = await tree.main.spawn("branch", "go")
         second = await tree.main.spawn("branch", "go")
         model.let_go.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await tree.main.result()
             ended = {str((await child.result()).status) for child in (first, second)}
         assert ended <= {"failed", "cancelled"}
@@ -119,7 +119,7 @@ async def test_wall_time_ends_a_session_that_only_waits(open_tree: Opener) -> No
 
     async with open_tree(AsyncFunctionModel(never)) as tree:
         worker = await tree.main.spawn("worker", "look", budget=Budget(wall_s=0.05))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             result = await worker.result()
         assert result.status is SessionStatus.FAILED
         assert "wall_s" in result.summary
@@ -164,7 +164,7 @@ async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str
     if limit == "max_live":
         limits = limits.model_copy(update={"max_total": 60})
     async with open_tree(FunctionModel(reply), limits=limits, budget=budget) as tree:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             branch = await tree.main.spawn("branch", "go")
             result = await branch.result()
         assert result.status is SessionStatus.COMPLETED
@@ -200,6 +200,6 @@ async def test_an_instant_model_overshoots_by_one_reply_at_most(
 
     async with open_tree(FunctionModel(endless), limits=Limits(max_turns=10_000)) as tree:
         worker = await tree.main.spawn("worker", "go", budget=Budget(tokens=95))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             result = await worker.result()
     assert (result.status, result.usage.input_tokens, len(replies)) == (SessionStatus.FAILED, 100, 10)

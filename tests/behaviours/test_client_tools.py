@@ -332,7 +332,7 @@ async def test_calls_come_one_by_one_until_the_tree_ends(open_tree: Opener) -> N
         await first.result()
         await second.result()
         await tree.finish("enough")
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await serving
         assert sorted(seen) == [(name, text) for name in ("main/b1", "main/w1") for text in ("1", "2")]
         assert [message.text for message in results(tree, "main/w1")] == ["1", "2"]

@@ -15,7 +15,7 @@ import pytest
 from tests.behaviours.signals import Counter, Flag, Log, Turnstile
 from tests.behaviours.switchboard import HOST, Remote, Switchboard
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 Way = Callable[[Switchboard], Switchboard | Remote]
 WAYS: dict[str, Way] = {"here": lambda board: board, "over the line": lambda board: board.remote}
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from sessiontree.cli.app import app
 
 COMMAND = Path(sys.executable).with_name("sessiontree")
-LONGEST_S = 30.0
+LONGEST_S = 120.0
 """After this a test gives a program up."""
 
 RESTRICTED = """

@@ -17,7 +17,7 @@ model = ScriptedModel(["fine"])
 
 async def said(what):
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             print(await what)
     except JournalUnwritable:
         print("unwritable")
@@ -56,7 +56,7 @@ def test_a_failed_commit_ends_all_trees_of_a_runtime_and_loses_none(tmp_path: Pa
         [sys.executable, "-c", SCRIPT, str(tmp_path / "workspace"), str(tmp_path / "state")],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

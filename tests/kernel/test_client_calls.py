@@ -36,7 +36,7 @@ from sessiontree.models.answers import Answer
 from tests.behaviours.reading import facts_of, results
 from tests.kernel.faulty import FaultyRuntime, KillAt, faults_of
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 ROUNDS = 3
 CALLS = 3
 

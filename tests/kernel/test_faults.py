@@ -24,7 +24,7 @@ from tests.behaviours.effects import TOOLS, Append, effects
 from tests.behaviours.reading import facts_of, records
 from tests.kernel.faulty import FaultyRuntime, KillAt, faults_of
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 async def run_household(

@@ -22,7 +22,7 @@ from sessiontree.models.streaming import PIECES_AT_ONCE
 from tests.behaviours.misbehaving import junk
 from tests.models.foreign import is_paired, reply, result, user
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 Stream = Callable[[ModelRequest], AsyncIterator[Piece]]
 
 

@@ -18,7 +18,7 @@ from sessiontree.kernel.gateway_link import MOST_LOSSES, GatewayLink
 from sessiontree.kernel.mailbox import Mailbox
 from sessiontree.kernel.progress import ProgressHub
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 DEADLY = "deadly"
 
 

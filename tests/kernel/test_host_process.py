@@ -27,6 +27,6 @@ asyncio.run(begun())
 def test_a_process_is_busy_only_with_what_sessions_began() -> None:
     """One that waits for its first session is free, whatever threads it has; a blocking call counts."""
     done = subprocess.run(
-        [sys.executable, "-c", NOBODY_YET], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", NOBODY_YET], capture_output=True, text=True, check=True, timeout=240
     )
     assert done.stdout.splitlines() == ["False True", "False"]

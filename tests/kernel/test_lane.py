@@ -101,7 +101,7 @@ async def walk(make: Callable[[], Lane], script: list[Step]) -> None:
 
 def run(walking: Coroutine[Any, Any, None]) -> None:
     """Run on a loop of its own, within reason."""
-    asyncio.run(asyncio.wait_for(walking, 20))
+    asyncio.run(asyncio.wait_for(walking, 60))
 
 
 @given(steps)

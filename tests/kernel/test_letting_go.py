@@ -25,7 +25,7 @@ from sessiontree.models.answers import call
 from tests.behaviours.waiting import Nothing
 from tests.kernel.faulty import FaultyRuntime
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 
 
 class Threadless:

@@ -10,8 +10,9 @@ from sessiontree import ScriptedModel, SessionTree
 from sessiontree.kernel.mailbox import Mailbox
 from tests.kernel.faulty import FaultyRuntime
 
-AT_ONCE_S = 2.0
-POLL_S = 30.0
+AT_ONCE_S = 10.0
+"""Half of what a host's own poll may last."""
+POLL_S = 600.0
 
 
 def mailbox() -> Mailbox:

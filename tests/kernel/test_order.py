@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from functools import partial
 
@@ -49,6 +50,25 @@ async def test_nothing_follows_after_a_commit_that_failed() -> None:
     order.after(None, lambda: done.append("later"))
     assert done == ["before"]
     assert [str(failure) for failure in failures] == ["journal 'here': the disk is full"]
+
+
+async def test_a_failure_is_told_once_however_many_commits_fail_with_it() -> None:
+    """The loop has nothing to report of the commits behind the first that failed."""
+    loop = asyncio.get_running_loop()
+    reported: list[str] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+    failures: list[Exception] = []
+    order = InOrder(failures.append)
+    commits = [loop.create_future() for _ in range(3)]
+    for commit in commits:
+        order.after(commit, lambda: None)
+    for commit in commits:
+        commit.set_exception(JournalUnwritable("here", "the disk is full"))
+    await asyncio.sleep(0)
+    del commit, commits
+    gc.collect()
+    loop.set_exception_handler(None)
+    assert (len(failures), reported) == (1, [])
 
 
 async def test_an_action_may_give_another() -> None:

@@ -19,7 +19,7 @@ from tests.behaviours.effects import TOOLS
 from tests.behaviours.reading import until
 from tests.kernel.faulty import FaultyRuntime
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 
 
 def reply(request: ModelRequest) -> Answer:

@@ -93,7 +93,7 @@ async def resumed_from(written: Written, cut: int, happened: bool, directory: Pa
         state_dir=directory / "state",
         backend="local",
     )
-    async with tree, asyncio.timeout(30):
+    async with tree, asyncio.timeout(60):
         if not tree.main.history():
             tree.main.send("go")
         await household.finished(tree)

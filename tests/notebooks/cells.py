@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any, Self
 
-END_S = 60.0
+END_S = 120.0
 
 
 class CellError(Exception):

@@ -14,7 +14,7 @@ from sessiontree.models.port import Model
 from sessiontree.runtime import BackendName
 from sessiontree.sync import Runtime, SessionTree
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 """How long a test waits for something that must happen."""
 
 

@@ -165,7 +165,7 @@ def test_messages_wait_in_a_queue_for_threads(open_tree: Opener) -> None:
     with open_tree(ScriptedModel([call("message", text="look here"), "done"])) as tree:
         assert isinstance(tree.channel, QueueChannel)
         tree.main.send("tell me")
-        assert tree.channel.messages.get(timeout=20) == "look here"
+        assert tree.channel.messages.get(timeout=60) == "look here"
 
 
 def test_events_are_a_plain_iterator_that_can_be_taken_up(open_tree: Opener) -> None:
