@@ -11,24 +11,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
+from pydantic import BaseModel
 
 from sessiontree import (
     AsyncFunctionModel,
     FunctionModel,
     Limits,
     ModelRequest,
+    PermissionTier,
     Runtime,
     ScriptedModel,
     SessionKind,
     SessionStatus,
     SessionTree,
+    Tool,
+    ToolContext,
+    ToolResult,
     call,
 )
-from sessiontree.contracts.session_facts import CallParked, Opened
+from sessiontree.contracts.session_facts import CallParked, Opened, TurnReplied
 from sessiontree.contracts.tree_facts import ResultHeld
+from sessiontree.kernel.replay import fact_of
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
 from tests.behaviours.effects import TOOLS, effects
@@ -36,7 +42,7 @@ from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, records, results, until
 from tests.behaviours.signals import Flag, Log
 from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Held, Sleeper
+from tests.behaviours.waiting import Held, Nothing, Sleeper
 
 WORKER = call("sessions_spawn", kind="worker", task="look")
 WIDE = Limits(max_children=64, approval_patience_s=None)
@@ -64,9 +70,9 @@ def open_small(request: pytest.FixtureRequest, open_tree: Opener) -> OpenTree:
 
 
 def busy(request: ModelRequest) -> Answer:
-    """A Branch appends, asks for an approval, has a Worker look, and sums up; a Worker looks twice."""
+    """A Branch appends, asks for an approval, has a Worker look, and sums up; a Worker looks, and watches."""
     if request.kind is SessionKind.WORKER:
-        return call("look", text=str(request.turn)) if request.turn < 3 else "seen"
+        return call("look" if request.turn == 1 else "watch") if request.turn < 3 else "seen"
     steps: list[Answer] = [call("append"), [call("launch"), call("look")], WORKER, "waiting"]
     return steps[request.turn - 1] if request.turn <= 4 else "all done"
 
@@ -87,14 +93,45 @@ def waiting() -> Model:
     return AsyncFunctionModel(later)
 
 
-async def run(tree: SessionTree, count: int) -> None:
+class Watch(Tool[Nothing]):
+    """Lasts until the session above waits, so that it hears of its Worker only then."""
+
+    name = "watch"
+    description = "Watch."
+    Params: ClassVar[type[BaseModel]] = Nothing
+    tier = PermissionTier.READ_ONLY
+    kinds = frozenset(SessionKind)
+
+    def __init__(self, board: Switchboard) -> None:
+        self.waits = Log(board)
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        above, _, _ = ctx.session_id.rpartition("/")
+        seen: list[str] = []
+        while above not in seen:
+            seen = await self.waits.holds(len(seen) + 1)
+        return ToolResult("seen")
+
+
+async def note_who_waits(tree: SessionTree, watch: Watch) -> None:
+    """Write down each session that said so."""
+    async for record in tree.events():
+        fact = fact_of(record.text)
+        if isinstance(fact, TurnReplied) and fact.message.text == "waiting":
+            watch.waits.append(record.session)
+
+
+async def run(tree: SessionTree, watch: Watch, count: int) -> None:
     """Let some Branches work, answering their requests as they come, newest first."""
+    noting = asyncio.create_task(note_who_waits(tree, watch))
     branches = [await tree.main.spawn("branch", "go") for _ in range(count)]
     for pending in reversed(await asked(tree, count)):
         await pending.approve()
     for branch in branches:
         result = await branch.result()
         assert (result.status, result.summary) == (SessionStatus.COMPLETED, "all done")
+    noting.cancel()
+    await asyncio.wait([noting])
 
 
 async def told(tree: SessionTree) -> dict[str, list[Any]]:
@@ -124,14 +161,18 @@ def without_times(value: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", [instant, waiting])
-async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(open_tree: Opener, model: Any) -> None:
+async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(
+    open_tree: Opener, board: Switchboard, model: Any
+) -> None:
     """Everything completes, and each session's facts are the same, one by one."""
     found = []
     branches = BRANCHES[open_tree.backend]
     for slots in (2, 64):
-        async with open_tree.elsewhere(str(slots))(model(), tools=TOOLS, limits=WIDE, slots=slots) as tree:
-            async with asyncio.timeout(30):
-                await run(tree, branches)
+        watch = Watch(board)
+        opened = open_tree.elsewhere(str(slots))
+        async with opened(model(), tools=[*TOOLS, watch], limits=WIDE, slots=slots) as tree:
+            async with asyncio.timeout(150):
+                await run(tree, watch, branches)
             assert len(tree.receipt()) == 1 + 2 * branches
             found.append(await told(tree))
         assert len(effects(open_tree.workspace)) == 2 * branches
