@@ -30,6 +30,8 @@ class InOrder:
             self._run()
 
     def _on_done(self, commit: asyncio.Future[None]) -> None:
+        if not commit.cancelled():
+            commit.exception()  # after a failure nobody else asks the commits behind it how they ended
         self._run()
 
     def _run(self) -> None:
