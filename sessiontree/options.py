@@ -279,11 +279,11 @@ def channel_system_tier(channel: HumanChannel | None) -> SystemAnswer:
     return cast("SystemAnswer", said)
 
 
-def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:
-    """Return agents by name, ``default`` first, each knowing its name.
+def agents_of(agents: Mapping[str, AgentSpec] | None, model: object) -> dict[str, AgentSpec]:
+    """Return agents by name, ``default`` first, each knowing its name and, if the model tells, its context.
 
     Raises:
-        ConfigError: one is no AgentSpec.
+        ConfigError: one is no AgentSpec, or the model's context is no number of tokens.
     """
     given = dict(agents or {})
     for name, spec in given.items():
@@ -291,12 +291,31 @@ def agents_of(agents: Mapping[str, AgentSpec] | None) -> dict[str, AgentSpec]:
     default = given.pop("default", AgentSpec())
     named = {"default": default, **given}
     return {
-        name: spec.model_copy(update={"config": _named(spec.config, name)}) for name, spec in named.items()
+        name: spec.model_copy(update={"config": _named(_fitted(spec.config, model), name)})
+        for name, spec in named.items()
     }
 
 
 def _named(config: AgentConfig, name: str) -> AgentConfig:
     return config.model_copy(update={"agent_id": name})
+
+
+def _fitted(config: AgentConfig, model: object) -> AgentConfig:
+    """Return an agent's settings, with the context of the tree's model where that is theirs."""
+    tokens = getattr(model, "context_tokens", None)
+    if tokens is None or config.context_tokens is not None or config.model not in {"", _name_of(model)}:
+        return config
+    given = {name: getattr(config, name) for name in config.model_fields_set}
+    try:
+        return AgentConfig.model_validate({**given, "context_tokens": tokens})
+    except ValidationError as error:
+        raise ConfigError(
+            f"model {_name_of(model)!r}: context_tokens is {tokens!r}; give a whole number above 0"
+        ) from error
+
+
+def _name_of(model: object) -> str:
+    return str(getattr(model, "name", type(model).__name__))
 
 
 def _check_type(value: object, wanted: type[object], name: str) -> None:

@@ -129,7 +129,7 @@ class SessionTree:
         self._root = workspace_root(workspace)
         self._model = model
         self._tools = tuple(tools)
-        self._agents = agents_of(agents)
+        self._agents = agents_of(agents, model)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
         self._table = self._all_tools(plugins_of(plugins), group, installed=builtin_tools)

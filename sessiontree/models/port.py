@@ -96,3 +96,4 @@ class StreamingModel(Protocol):
 GatewayModel = WaitingModel | StreamingModel
 """What the model gateway asks."""
 Model = InstantModel | GatewayModel
+"""Any model. One that knows how large its context is says so in an attribute ``context_tokens``."""

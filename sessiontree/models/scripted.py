@@ -21,11 +21,18 @@ class ScriptedModel:
     Args:
         script: Answers for every session, or a mapping from session id to its answers (``*`` for all others).
         name: How the model is called in prompts and journals.
+        context_tokens: Size of the context it stands for; results are cut to a share of it.
 
     A session whose script is used up gets the last answer again where that is text, else a ModelError.
     """
 
-    def __init__(self, script: Script | Mapping[str, Script], name: str = "scripted") -> None:
+    def __init__(
+        self,
+        script: Script | Mapping[str, Script],
+        name: str = "scripted",
+        *,
+        context_tokens: int | None = None,
+    ) -> None:
         """Keep the script.
 
         Raises:
@@ -34,6 +41,7 @@ class ScriptedModel:
         if not script:
             raise ConfigError("a scripted model needs at least one answer")
         self.name = name
+        self.context_tokens = context_tokens
         self._scripts = dict(script) if isinstance(script, Mapping) else {"*": list(script)}
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
@@ -54,7 +62,13 @@ class ScriptedModel:
 class FunctionModel:
     """Replies what a plain function returns; the function must be quick and depend on the request alone."""
 
-    def __init__(self, function: Callable[[ModelRequest], Answer], name: str = "function") -> None:
+    def __init__(
+        self,
+        function: Callable[[ModelRequest], Answer],
+        name: str = "function",
+        *,
+        context_tokens: int | None = None,
+    ) -> None:
         """Keep the function.
 
         Raises:
@@ -65,6 +79,7 @@ class FunctionModel:
                 "FunctionModel takes a plain function; use AsyncFunctionModel for one that waits"
             )
         self.name = name
+        self.context_tokens = context_tokens
         self._function = function
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
@@ -85,9 +100,16 @@ class FunctionModel:
 class AsyncFunctionModel:
     """Replies what a coroutine function returns; asked through the model gateway, so it may wait."""
 
-    def __init__(self, function: Callable[[ModelRequest], Awaitable[Answer]], name: str = "function") -> None:
+    def __init__(
+        self,
+        function: Callable[[ModelRequest], Awaitable[Answer]],
+        name: str = "function",
+        *,
+        context_tokens: int | None = None,
+    ) -> None:
         """Keep the function."""
         self.name = name
+        self.context_tokens = context_tokens
         self._function = function
 
     async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
@@ -120,7 +142,11 @@ class StreamFunctionModel:
     """
 
     def __init__(
-        self, function: Callable[[ModelRequest], AsyncIterator[Piece]], name: str = "function"
+        self,
+        function: Callable[[ModelRequest], AsyncIterator[Piece]],
+        name: str = "function",
+        *,
+        context_tokens: int | None = None,
     ) -> None:
         """Keep the function.
 
@@ -130,6 +156,7 @@ class StreamFunctionModel:
         if not callable(function):
             raise ConfigError(f"StreamFunctionModel takes a function that yields pieces, not {function!r}")
         self.name = name
+        self.context_tokens = context_tokens
         self._function = function
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:

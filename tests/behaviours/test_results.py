@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,11 +15,13 @@ from sessiontree import (
     AgentSpec,
     AssistantMessage,
     AsyncFunctionModel,
+    ConfigError,
     ExecutionError,
     FunctionModel,
     ImageLimits,
     ModelRequest,
     PermissionTier,
+    ScriptedModel,
     ToolResult,
     call,
     image_result,
@@ -206,3 +209,28 @@ async def test_worker_reads_an_image(open_tree: Opener) -> None:
         assert isinstance(image, ImageContent)
         assert image.mime_type == "image/jpeg"
         assert opened(b64decode(image.data)).size == (40, 20)
+
+
+@pytest.mark.parametrize(
+    ("given_settings", "most"),
+    [({}, 12_000), ({"max_result_chars": 3_000}, 3_000), ({"context_tokens": 5_000}, 6_000)],
+)
+async def test_results_fit_the_context_that_the_model_tells(
+    open_tree: Opener, given_settings: dict[str, Any], most: int
+) -> None:
+    """What reads scales by it, unless the agent says something else."""
+    (open_tree.workspace / "long.txt").write_text("a line of a long file\n" * 4_000)
+    model = ScriptedModel([call("read", path="long.txt"), "done"], context_tokens=10_000)
+    agents = {"default": AgentSpec(config=AgentConfig(**given_settings))}
+    async with open_tree(model, agents=agents) as tree:
+        await tree.main.send("go")
+        (message,) = results(tree, "main")
+        assert most // 2 < len(message.text) <= most
+
+
+async def test_a_context_that_is_no_number_is_refused(open_tree: Opener) -> None:
+    """Before a tree is made; another model's context is not the agent's."""
+    model = ScriptedModel(["done"], context_tokens=-1)
+    with pytest.raises(ConfigError, match="context_tokens is -1"):
+        open_tree(model)
+    open_tree(model, agents={"default": AgentSpec(config=AgentConfig(model="another"))})
