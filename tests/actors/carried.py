@@ -27,7 +27,7 @@ from tests.actors.planned import Play, asked_for, children_of, model_of, own_chi
 from tests.behaviours.effects import TOOLS, Look, Words, effects
 from tests.behaviours.reading import facts_of, results
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class Stumble(Look):

@@ -92,7 +92,7 @@ async def wait(mode: str) -> None:
         raise RuntimeError("as asked")
     asked = await lines()
     while mode == "wait" and await asked.readline():
-        tell(count=await asyncio.wait_for(actor.count.remote(), 20))
+        tell(count=await asyncio.wait_for(actor.count.remote(), 60))
 
 
 async def lines() -> asyncio.StreamReader:

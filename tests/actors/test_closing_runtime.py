@@ -56,7 +56,7 @@ def test_a_runtime_closed_twice_at_once_under_its_tree(tmp_path: Path) -> None:
         [sys.executable, "-c", SCRIPT, str(tmp_path / "workspace"), str(tmp_path / "state")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

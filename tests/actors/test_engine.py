@@ -21,10 +21,10 @@ from sessiontree.actors.engine import Engine
 from sessiontree.actors.engine_settings import SYSTEM_CONFIG
 from sessiontree.contracts.errors import SessionTreeError
 
-START_S = 90.0
+START_S = 180.0
 """A start takes 2 to 4 s; on a machine where everybody starts one at once, longer."""
-GONE_S = 10.0
-"""After this no process of a program may be left."""
+GONE_S = 60.0
+"""After this no process of a program may be left; where nobody else is at work, 10 s are enough."""
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.equipment import Baggage
 
-PATIENCE_S = 8.0
+PATIENCE_S = 60.0
 BAGGAGE = Baggage(b"tools", None)
 Say = Callable[..., Any]
 

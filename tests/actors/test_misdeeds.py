@@ -12,7 +12,7 @@ from sessiontree import Limits, Runtime, SessionStatus, SessionTree
 from sessiontree.actors.backend import RayBackend
 from tests.actors.misdeeds import MODEL, TOOLS
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def listed(folder: Path) -> list[str]:

@@ -19,7 +19,7 @@ from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.reading import calls
 
 STEPS = 30
-PATIENCE_S = 90.0
+PATIENCE_S = 200.0
 
 
 def reply(request: ModelRequest) -> Answer:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 BESIDE = '''
 """A module beside the script."""
