@@ -41,7 +41,7 @@ async def test_a_misbehaving_tool_gets_one_result_and_its_session_goes_on(
     async with open_tree(ScriptedModel(scripts), tools=[*TOOLS, *tools]) as tree:
         for name, misdeed in MISDEEDS.items():
             worker = await tree.main.spawn("worker", "look")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 result = await worker.result()
             assert (name, result.status, result.summary) == (name, SessionStatus.COMPLETED, "went on")
             messages = results(tree, worker.session_id)
@@ -61,7 +61,7 @@ def first_of(names: list[str]) -> str:
 async def test_a_plain_function_that_raises_stop_iteration_has_failed_at_once(open_tree: Opener) -> None:
     """An exhausted iterator in a thread is an error like any other, and no call without an end."""
     async with open_tree(ScriptedModel([call("first_of", names=[]), "went on"]), tools=[first_of]) as tree:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await tree.main.send("go") == "went on"
         assert "StopIteration" in results(tree, "main")[0].text
         with pytest.raises(ExecutionError, match="StopIteration"):
@@ -77,7 +77,7 @@ def interrupt() -> str:
 async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(open_tree: Opener) -> None:
     """It is an error of the call; neither the program nor the session ends with it."""
     async with open_tree(ScriptedModel([call("interrupt"), "went on"]), tools=[interrupt]) as tree:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await tree.main.send("go") == "went on"
         assert "KeyboardInterrupt" in results(tree, "main")[0].text
         with pytest.raises(ExecutionError, match="KeyboardInterrupt"):
@@ -100,7 +100,7 @@ async def test_a_tool_that_never_returns_times_out(
         assert next(iter(await facts_of(tree, CallResolved))).message.tool_name in {"sleeper", "look"}
         with pytest.raises(Timeout) as caught:
             await tree.main.call("sleeper")
-        assert 0.03 <= caught.value.elapsed < 5
+        assert 0.03 <= caught.value.elapsed < 60
         assert sleeper.ended == ["cancelled"] * 2
 
 
