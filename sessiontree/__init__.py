@@ -92,6 +92,8 @@ if TYPE_CHECKING:
     from sessiontree.contracts.messages import ToolCall as ToolCall
     from sessiontree.contracts.params import AllowEmpty as AllowEmpty
     from sessiontree.contracts.params import Trimmed as Trimmed
+    from sessiontree.contracts.params import optional_string_enum as optional_string_enum
+    from sessiontree.contracts.params import string_enum as string_enum
     from sessiontree.contracts.plugins import PluginContext as PluginContext
     from sessiontree.contracts.plugins import PluginSettings as PluginSettings
     from sessiontree.contracts.results import Artifact as Artifact
@@ -206,7 +208,7 @@ _ROOMS = {
     "contracts.limits": ("Budget", "Limits"),
     "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
     "contracts.messages": ("AssistantMessage", "ToolCall"),
-    "contracts.params": ("AllowEmpty", "Trimmed"),
+    "contracts.params": ("AllowEmpty", "Trimmed", "optional_string_enum", "string_enum"),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.results": (
         "Artifact",

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.params import AllowEmpty, Trimmed
+from sessiontree.contracts.params import AllowEmpty, Trimmed, optional_string_enum, string_enum
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import RawTool, Tool
 from sessiontree.schema.derive import derive_schema, schema_digest
@@ -356,3 +356,21 @@ def test_deriving_twice_is_deriving_once(schema: dict[str, Any]) -> None:
     again: Mapping[str, JsonValue] = derive_schema(Raw(once))
     assert schema_digest(again) == schema_digest(once)
     assert json.dumps(again) == json.dumps(once)
+
+
+def test_enums_of_texts_are_flat_and_hold_no_null() -> None:
+    """Values the program knows when it runs; the optional one is simply not required."""
+    views = ["desktop", "tablet", "desktop"]
+    shape: dict[str, Any] = {"view": (string_enum(views), ...), "other": (optional_string_enum(views), None)}
+    schema = derive_schema(tool_of(create_model("Params", **shape)))
+    listed = {"type": "string", "enum": ["desktop", "tablet"]}
+    assert schema["properties"] == {"view": listed, "other": listed}
+    assert schema["required"] == ["view"]
+
+
+@pytest.mark.parametrize("values", [[], "desktop", ["a", 1], [None]])
+def test_an_enum_of_texts_has_some_and_nothing_else(values: Any) -> None:
+    """One text would make a value of every letter."""
+    for made in (string_enum, optional_string_enum):
+        with pytest.raises(ConfigError, match="give a list of texts"):
+            made(values)
