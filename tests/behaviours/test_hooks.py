@@ -167,7 +167,7 @@ async def test_after_comes_once_for_calls_that_a_message_or_the_end_cuts_short(
         second = asyncio.ensure_future(tree.main.send("stop that", mode="steer"))
         await asked(tree)
         await tree.cancel("enough")
-        await asyncio.wait([first, second])
+        await asyncio.gather(first, second, return_exceptions=True)
         async with asyncio.timeout(PATIENCE_S):
             await log.holds(2)
         assert log.items() == ["sleeper aborted main {}", "launch denied main {'text': 'b'}"]
