@@ -22,9 +22,9 @@ from tests.actors.tree_program import Hold, WatchOnce, reply
 from tests.behaviours.effects import Append, effects
 from tests.behaviours.reading import facts_of, results, until
 
-START_S = 90.0
-GONE_S = 10.0
-"""After this no process of a program may be left."""
+START_S = 180.0
+GONE_S = 60.0
+"""After this no process of a program may be left; where nobody else is at work, 10 s are enough."""
 
 
 def interrupt(pid: int) -> None:
@@ -103,7 +103,6 @@ def left_of(seen: set[engine_home.Process], home: Path) -> list[str]:
     ("mode", "end", "code", "complaints"),
     [
         pytest.param("wait", interrupt, 1, ["KeyboardInterrupt"], id="Ctrl-C"),
-        pytest.param("raise", nothing, 1, ["RuntimeError: as asked"], id="an exception"),
         pytest.param("exit", nothing, 0, [], id="exit without close"),
     ],
 )

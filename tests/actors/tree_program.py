@@ -2,7 +2,7 @@
 
 Run as ``python -m tests.actors.tree_program MODE PLACE``. It prints a line of JSON once Main waits for its
 model and a Branch and a Worker are within a tool; the Branch's has started processes of its own. Then it
-waits, or it comes to its end by itself: by an error (``raise``), or without closing anything (``exit``).
+waits (``wait``), or it comes to its end by itself, without closing anything (``exit``).
 """
 
 from __future__ import annotations
@@ -109,8 +109,6 @@ async def main(mode: str, place: Path) -> None:
         if isinstance(event, ToolExecutionUpdate) and isinstance(event.partial, dict):
             at_work |= event.partial
     tell(tree_id=tree.tree_id, **at_work, **_whereabouts(tree))
-    if mode == "raise":
-        raise RuntimeError("as asked")
     if mode == "wait":
         await asyncio.get_running_loop().create_future()
 

@@ -59,7 +59,7 @@ def test_terminal_that_wants_lines_gets_those_of_a_pipe(
     program: Program, ground: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """Asked not to, a terminal is not drawn on: the lines are those anybody else reads."""
-    piped = program.run("survey", ground, *LOCAL, "--state-dir", tmp_path / "state")
+    piped = program.call("survey", ground, *LOCAL, "--state-dir", tmp_path / "state")
     (ground / "SURVEY.md").unlink()
     shutil.rmtree(tmp_path / "state")
     arguments = ("survey", ground, *LOCAL, "--state-dir", tmp_path / "state")
