@@ -220,7 +220,7 @@ def test_hostile_page_costs_its_process_alone(name: str, nothing_left: Leftovers
             assert "could not be converted" in str(error)
         else:
             assert len(found.text) <= 50_000
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
 
 
 def test_deep_page_becomes_plain_text(nothing_left: Leftovers) -> None:
