@@ -188,6 +188,6 @@ def test_the_watcher_stands_alone() -> None:
     subprocess.run(
         [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(os.getpid()), "1"],
         check=True,
-        timeout=20,
+        timeout=120,
     )
     assert not home.exists()

@@ -301,7 +301,7 @@ async def test_a_terminal_nobody_types_at_keeps_nothing_but_its_reader(open_tree
         typed = threading.Event()
 
         def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
-            self.typed.wait(20)
+            self.typed.wait(60)
             return ""
 
     class Screen(io.StringIO):
@@ -328,4 +328,4 @@ async def test_a_terminal_nobody_types_at_keeps_nothing_but_its_reader(open_tree
     assert len(left) == 1
     keyboard.typed.set()
     for thread in left:
-        thread.join(10)
+        thread.join(60)

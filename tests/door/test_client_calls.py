@@ -16,7 +16,7 @@ from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.door.client import DoorClient
 from tests.behaviours.reading import results
 
-LONGEST_S = 20.0
+LONGEST_S = 60.0
 
 
 class Question(BaseModel):

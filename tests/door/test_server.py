@@ -24,7 +24,7 @@ from sessiontree.door.server import DoorServer
 from sessiontree.kernel.owner import Owner
 from tests.door.errands import errands
 
-LONGEST_S = 20.0
+LONGEST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,7 @@ async def test_hostile_answer_ends_in_time_with_its_reason(respond: Respond, sai
 @pytest.mark.parametrize("respond", [endless_chunks, empty_blocks], ids=lambda value: value.__name__)
 async def test_endless_body_is_cut(respond: Respond) -> None:
     """What is wanted of it is kept, and the connection is left."""
-    async with serving(respond) as site, asyncio.timeout(20):
+    async with serving(respond) as site, asyncio.timeout(60):
         page = await local_web(site, max_bytes=100_000).get(site.url)
     assert page.truncated
     assert len(page.body) in {0, 100_000}
@@ -325,7 +325,7 @@ async def test_cancelled_fetch_leaves_nothing() -> None:
         except ConnectionError:
             closed.set()
 
-    async with serving(respond) as site, asyncio.timeout(10):
+    async with serving(respond) as site, asyncio.timeout(60):
         fetching = asyncio.ensure_future(local_web(site).get(site.url))
         await arrived.wait()
         fetching.cancel()

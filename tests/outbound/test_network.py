@@ -183,7 +183,7 @@ async def test_only_so_many_pages_are_fetched_at_a_time() -> None:
         now -= 1
         await answer(b"done")(request, writer)
 
-    async with serving(respond) as site, asyncio.timeout(20):
+    async with serving(respond) as site, asyncio.timeout(60):
         web = local_web(site, max_at_once=2)
         fetching = [asyncio.ensure_future(web.get(site.url)) for _ in range(6)]
         await arrived.acquire()

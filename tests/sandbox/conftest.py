@@ -68,7 +68,7 @@ class Prison:
     def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run words as the user."""
         return subprocess.run(
-            [*as_user(self.user), *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=60
+            [*as_user(self.user), *words], cwd=CHECKOUT, capture_output=True, text=True, timeout=240
         )
 
     def try_all(self, *before: str) -> Escape:

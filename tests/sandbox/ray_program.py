@@ -25,7 +25,7 @@ from sessiontree.sandbox.attempts import try_all
 from sessiontree.sandbox.victims import traces
 
 BIG = 5_000_000
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 class Inmate:

@@ -20,7 +20,7 @@ Done = subprocess.CompletedProcess[str]
 def launch(*words: str) -> Done:
     """Run the launcher with some words."""
     command = [sys.executable, "-I", "-S", jail.__file__, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=120)
 
 
 def python(program: str, *arguments: str) -> list[str]:
@@ -184,7 +184,7 @@ for word in sys.argv[1:]:
     words = ["--write", str(tmp_path / "logs"), *python(program, str(outside), str(inside), str(writer))]
     command = [sys.executable, "-I", "-S", jail.__file__, *words]
     kept = (outside, inside, writer)
-    done = subprocess.run(command, capture_output=True, text=True, pass_fds=kept, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, pass_fds=kept, timeout=120)
     for descriptor in (*kept, reader):
         os.close(descriptor)
     assert done.stdout.splitlines() == ["OSError 9", "1", "1"]
@@ -234,7 +234,7 @@ os.execv(sys.executable, [sys.executable, "-I", "-S", jail.__file__, *sys.argv[1
 def on_a_kernel_without_landlock(*words: str) -> Done:
     """Run the launcher where Landlock's calls are answered as an old kernel does."""
     command = [sys.executable, "-c", DENY_LANDLOCK, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_kernel_without_landlock_is_refused() -> None:

@@ -20,7 +20,7 @@ def told(*before: str, said: str | None = None) -> str:
     environment = {**os.environ, jail.LEVEL_VARIABLE: said} if said is not None else None
     command = [*before, sys.executable, "-c", TELL]
     done = subprocess.run(
-        command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=30
+        command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=120
     )
     return done.stdout.strip()
 

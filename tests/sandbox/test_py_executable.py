@@ -69,7 +69,7 @@ def test_a_shell_agrees_with_the_reading(tmp_path: Path) -> None:
     program = "import json, sys; print(json.dumps(sys.argv[1:])); open(sys.argv[1])"
     tail = shlex.join(["-S", "-c", program, str(place / "file"), "a b"])
     done = subprocess.run(
-        ["bash", "-c", f"exec {py_executable(asked)} {tail}"], capture_output=True, text=True, timeout=30
+        ["bash", "-c", f"exec {py_executable(asked)} {tail}"], capture_output=True, text=True, timeout=120
     )
     assert json.loads(done.stdout) == [str(place / "file"), "a b"]
     assert "PermissionError" in done.stderr

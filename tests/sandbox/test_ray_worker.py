@@ -20,7 +20,7 @@ from tests.sandbox.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="module")

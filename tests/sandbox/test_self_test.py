@@ -47,7 +47,7 @@ def run_test(folder: Path, *before: str) -> tuple[bool, list[str]]:
     """Return what a process behind some words finds of itself: whether it holds, and the faults."""
     done = subprocess.run(
         [*before, sys.executable, "-c", TEST_ITSELF, str(folder)],
-        cwd=CHECKOUT, capture_output=True, text=True, timeout=30,
+        cwd=CHECKOUT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     holds, faults = json.loads(done.stdout)
@@ -114,7 +114,7 @@ def test_jail_put_on_too_late_is_found_by_the_ready_thread(tmp_path: Path) -> No
     """Planted bug: a process that confines itself confines one thread; those made before go on writing."""
     prepare_victims(tmp_path / "victims")
     command = [sys.executable, "-c", LATE_JAIL, str(tmp_path / "victims")]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=120)
     open_ways = [line for line in done.stdout.splitlines() if line.endswith(SUCCEEDED)]
     assert open_ways == [f"{name} from ready thread: succeeded" for name in ATTEMPTS]
 

@@ -171,13 +171,13 @@ async def test_a_cancelled_call_leaves_no_thread_reading(make_tree: MakeTree) ->
 
     def wait() -> None:
         inside.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     reader = CancellingReader(root, wait)
     ctx = make_context(root, reader=reader)
     paths = [f"{number}.py" for number in range(100)]
     task = asyncio.create_task(call_tool(SurveyFiles(), ctx, paths=paths))
-    await asyncio.to_thread(inside.wait, 10)
+    await asyncio.to_thread(inside.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

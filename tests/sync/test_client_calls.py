@@ -39,7 +39,7 @@ def test_calls_are_answered_as_they_come(open_tree: Opener) -> None:
         serving.start()
         assert tree.main.spawn("branch", "go").result().summary == "done"
         tree.finish("enough")
-        serving.join(20)
+        serving.join(60)
         assert served == ["one", "two"]
 
 

@@ -145,7 +145,7 @@ def test_writing_in_place_is_seen_half_done(grounds: Grounds) -> None:
 def in_child(script: str, *arguments: str) -> None:
     """Run a test's lines in a process of their own, whose limits and user they may change."""
     command = [sys.executable, "-c", script, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
