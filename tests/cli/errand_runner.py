@@ -13,6 +13,7 @@ from pathlib import Path
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.door.client import DoorClient
+from sessiontree.door.questions import LONGEST_READ_S
 from sessiontree.kernel.replay import fact_of
 from tests.cli.program import LONGEST_S, read_until
 
@@ -53,7 +54,7 @@ class Errands:
                 pending = await client.pending(self.tree_id)
                 if len(pending) == count and durable >= {request.request_id for request in pending}:
                     return pending
-                for record in await client.read_tree(self.tree_id, seq, LONGEST_S / 2):
+                for record in await client.read_tree(self.tree_id, seq, LONGEST_READ_S):
                     seq = record.seq
                     fact = fact_of(record.text)
                     if isinstance(fact, ApprovalWaiting):

@@ -26,6 +26,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import ApprovalDecided
 from sessiontree.door.client import DoorClient
 from sessiontree.door.place import open_door
+from sessiontree.door.questions import LONGEST_READ_S
 from sessiontree.door.server import DoorServer
 from sessiontree.kernel.owner import Owner
 from sessiontree.kernel.replay import fact_of
@@ -41,7 +42,7 @@ async def first_request(client: DoorClient, tree_id: str) -> ApprovalRequest:
     seq = 0
     async with asyncio.timeout(LONGEST_S):
         while not (pending := await client.pending(tree_id)):
-            records = await client.read_tree(tree_id, seq, LONGEST_S)
+            records = await client.read_tree(tree_id, seq, LONGEST_READ_S)
             seq = records[-1].seq if records else seq
     return pending[0]
 
@@ -189,7 +190,7 @@ async def test_every_reader_of_the_tree_gets_every_fact(tree: SessionTree, clien
     async def follow(reader: DoorClient) -> list[int]:
         seqs: list[int] = []
         while True:
-            for record in await reader.read_tree(tree.tree_id, seqs[-1] if seqs else 0, LONGEST_S):
+            for record in await reader.read_tree(tree.tree_id, seqs[-1] if seqs else 0, LONGEST_READ_S):
                 assert record.session == ""
                 seqs.append(record.seq)
                 if '"session_ended"' in record.text and '"main"' in record.text:
@@ -233,7 +234,7 @@ async def test_a_runtime_that_ends_tells_whoever_waits(tmp_path: Path, state_dir
             asyncio.create_task(client.send(tree.tree_id, "main", "sweep hall", "follow_up", "m1")),
         ]
         await first_request(client, tree.tree_id)
-        reading = asyncio.create_task(client.read_tree(tree.tree_id, 10**6, LONGEST_S))
+        reading = asyncio.create_task(client.read_tree(tree.tree_id, 10**6, LONGEST_READ_S))
         await client.open_trees()
         await tree.close()
         await asyncio.wait([*waiting, reading])
