@@ -133,7 +133,11 @@ class AssistantMessage:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls, in the reply's order."""
-        return tuple([block for block in self.content if isinstance(block, ToolCall)])
+        content = self.content
+        if len(content) == 1:
+            only = content[0]
+            return (only,) if isinstance(only, ToolCall) else ()
+        return tuple([block for block in content if isinstance(block, ToolCall)])
 
     def to_json(self) -> str:
         """Return ``{role: "assistant", content, stopReason, timestamp}``, and ``usage`` where any is."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import current_thread, main_thread
-from typing import Any
+from typing import Any, Final
 
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.client_call import ClientAnswer
@@ -45,6 +45,7 @@ from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
 
+_READ_ONLY: Final = PermissionTier.READ_ONLY
 MAX_UNREAD_SHOWN = 400
 """Most characters of an unreadable argument text that its refusal shows."""
 
@@ -74,6 +75,7 @@ class Dispatcher:
         self._policy = policy
         self._owned = frozenset() if policy.standing.is_owner else table.for_owners
         self._held = held - self._owned
+        self._at_hand = {name: entry for name in self._held if (entry := table.get(name)) is not None}
         self.client_tools = table.for_client
         """Names of the tools whose calls are never executed here: the creating program answers them."""
         self._rights = rights
@@ -88,10 +90,12 @@ class Dispatcher:
         self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = ()
     ) -> PreparedCall | RejectedCall | ImmediateOutcome:
         """Check one call, made for these askers. Never raises for anything a model sent."""
-        entry = self._table.get(call.name)
-        held = self._held - self.withheld_from(asked_by) if asked_by else self._held
-        if entry is None or entry.name not in held:
-            return self._unknown(key, call, entry, held, asked_by)
+        entry = None if asked_by else self._at_hand.get(call.name)
+        if entry is None:
+            entry = self._table.get(call.name)
+            held = self._held - self.withheld_from(asked_by)
+            if entry is None or entry.name not in held:
+                return self._unknown(key, call, entry, held, asked_by)
         if call.unread is not None:
             return _unread(key, entry, call.unread)
         try:
@@ -152,6 +156,8 @@ class Dispatcher:
                 tier = PermissionTier(max(tier, asked))
         except Exception:  # noqa: BLE001 - a tool that cannot tell its tier counts as the highest
             tier = PermissionTier.ELEVATED
+        if tier is _READ_ONLY:
+            return PreparedCall(key, call_id, entry, params, arguments, 0, "", False)
         needs_approval = tier is PermissionTier.ELEVATED
         if tier is PermissionTier.SYSTEM:
             setting = self._rights.config.system_tier
@@ -159,9 +165,7 @@ class Dispatcher:
                 reason = f"agent {self._rights.agent_id!r} may make no System calls"
                 return self._error(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = setting == "ask"
-        digest = ""
-        if tier is not PermissionTier.READ_ONLY or needs_approval:
-            digest = self._digest(tool, arguments, is_asked=needs_approval)
+        digest = self._digest(tool, arguments, is_asked=needs_approval)
         return PreparedCall(key, call_id, entry, params, arguments, int(tier), digest, needs_approval)
 
     def _digest(self, tool: Tool[Any], arguments: Mapping[str, JsonValue], *, is_asked: bool) -> str:
@@ -266,8 +270,7 @@ class Dispatcher:
         ``CancelledError`` of something it waited for either.
         """
         tool = prepared.entry.tool
-        altered = self.altered(prepared, digest)
-        if altered is not None:
+        if digest and (altered := self.altered(prepared, digest)) is not None:
             return altered
         started = time.monotonic()
         try:

@@ -38,7 +38,8 @@ def result_message(
         text = result.text_for_model()
     except (TypeError, ValueError, RecursionError) as error:
         raise ExecutionError(f"{tool} returned output without a JSON form: {error}") from error
-    _check_parts(tool, result)
+    if result.images != () or result.artifacts != () or type(result.display) is not str:
+        _check_parts(tool, result)
     room = max_chars - min(NOTE_CHARS, max_chars // 2) if result.images else max_chars
     if len(text) > room:
         text = cut_text(text, room)

@@ -48,7 +48,8 @@ class Lane:
         self._inside -= 1
         if not self._inside:
             self._alone = False
-        self._admit()
+        if self._waiting:
+            self._admit()
 
     def _admit(self) -> None:
         while self._waiting and not self._alone:

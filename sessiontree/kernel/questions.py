@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sessiontree.contracts.messages import Message, shown
+from sessiontree.contracts.messages import Message, ToolResultMessage, shown
 from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, ToolCard
 from sessiontree.dispatch.tool_table import ToolTable
@@ -53,15 +53,13 @@ class Questioner:
 
     def request(self, state: SessionState) -> ModelRequest:
         """Return the whole question; its messages are a list that grows with the conversation, read only."""
-        prompt, specs = self._shown_to(state, self._withheld(state.asked_by))
+        gone = self._withheld(state.asked_by)
+        prompt, specs = self._shown_to(state, gone) if gone else (state.system_prompt or "", self._specs)
+        spec, messages = state.spec, state.transcript
+        if not self._reads_details:
+            messages = self._grown(messages)
         return ModelRequest(
-            state.spec.session_id,
-            state.spec.kind,
-            state.turn,
-            prompt,
-            specs,
-            state.transcript if self._reads_details else self._grown(state.transcript),
-            state.spec.result_schema,
+            spec.session_id, spec.kind, state.turn, prompt, specs, messages, spec.result_schema
         )
 
     def ask(self, state: SessionState, now_ms: Callable[[], int]) -> Stimulus:
@@ -102,8 +100,11 @@ class Questioner:
 
     def _grown(self, transcript: list[Message]) -> list[Message]:
         """Return the conversation as a model may see it; only what is new is looked at."""
-        self._shown.extend([shown(each) for each in transcript[len(self._shown) :]])
-        return self._shown
+        grown = self._shown
+        for each in transcript[len(grown) :]:
+            hides = type(each) is ToolResultMessage and each.details is not None
+            grown.append(shown(each) if hides else each)
+        return grown
 
     def forget(self) -> None:
         """Begin the next question from the first message."""

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from sessiontree.contracts import stimuli
@@ -38,6 +39,8 @@ REPORT_AFTER_S = 0.2
 FACTS_WAIT_S = 0.02
 YIELD_AFTER_S = 0.005
 STIMULI_PER_PUMP = 128
+_PACKED: Callable[[tuple[str, int, str]], Packed] = partial(tuple.__new__, Packed)
+"""Makes what ``Packed`` makes, without the Python function that a named tuple's class calls."""
 
 
 class SessionRunner:
@@ -55,7 +58,6 @@ class SessionRunner:
         """Rebuild the session from its facts and say that it is adopted."""
         self.session = adopt.session
         self.epoch = adopt.epoch
-        self._spec = adopt.spec
         self._metered = adopt.metered
         self._metering = False
         self._dispatcher = dispatcher
@@ -155,12 +157,12 @@ class SessionRunner:
         try:
             while not self._over:
                 self._pump()
-                lone = self._take_lone()
-                if lone is None:
-                    if not self._has_work:
-                        break
-                elif not await self._run_lone(lone, me):
-                    return
+                lone = self._take_lone() if self._to_run else None
+                if lone is not None:
+                    if not await self._run_lone(lone, me):
+                        return
+                elif not self._inputs and not self._due:
+                    break
                 if time.monotonic() - rested > YIELD_AFTER_S:
                     await self._rest()
                     rested = time.monotonic()
@@ -186,10 +188,6 @@ class SessionRunner:
             self._finished(outcome)
         return True
 
-    @property
-    def _has_work(self) -> bool:
-        return bool(self._inputs or self._due)
-
     async def _rest(self) -> None:
         """Report what has become much, and let others on the loop have their turn."""
         late = time.monotonic() - self._last_report > REPORT_AFTER_S
@@ -204,7 +202,7 @@ class SessionRunner:
             for execute in self._to_run:
                 self._launch(execute)
             self._to_run.clear()
-            if self._has_work:
+            if self._inputs or self._due:
                 asyncio.get_running_loop().call_soon(self.start)
         except Exception as error:  # noqa: BLE001 - whatever fails here ends this session alone, as a typed outcome
             self._crashed(error)
@@ -212,26 +210,28 @@ class SessionRunner:
 
     def _pump(self) -> None:
         """Take in what is there, a bounded number of stimuli so that others get their turn."""
+        due, inputs, state = self._due, self._inputs, self.state
+        packed, carriers = self._facts, self._carry
         for _ in range(STIMULI_PER_PUMP):
-            if self._due:
-                cause, stimulus = self._due.popleft()
-            elif self._inputs:
-                cause, stimulus, counts = self._inputs.popleft()
+            if due:
+                cause, stimulus = due.popleft()
+            elif inputs:
+                cause, stimulus, counts = inputs.popleft()
                 if counts:
                     self._taken += 1
             else:
                 return
-            facts, instructions = react(self.state, stimulus)
+            facts, instructions = react(state, stimulus)
             at_ms = stimulus.at_ms
             if type(stimulus) is stimuli.ApprovalAnswered and stimulus.intended:
                 # Its intent came with the answer: it is in the journal already.
                 facts = [fact for fact in facts if type(fact) is not CallIntended]
             for fact in facts:
-                self._facts.append(Packed(cause, at_ms, pack(fact)))
+                packed.append(_PACKED((cause, at_ms, pack(fact))))
             if self._readers:
                 self._watch.saw(facts)
             for instruction in instructions:
-                carry = self._carry.get(type(instruction))
+                carry = carriers.get(type(instruction))
                 if carry is None:
                     self._out.append(instruction)
                 else:
@@ -239,8 +239,6 @@ class SessionRunner:
 
     def _take_lone(self) -> todo.ExecuteCall | None:
         """Return a call that may run inside the driver; launch all of them where there are several."""
-        if not self._to_run:
-            return None
         if len(self._to_run) == 1 and not self._running and not self._inputs:
             return self._to_run.pop()
         for execute in self._to_run:
@@ -268,9 +266,10 @@ class SessionRunner:
         prepared = self._dispatcher.prepare(key, instruction.call, instruction.asked_by)
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
-            if prepared.harmless and instruction.run_unless is not None:
-                tool = prepared.entry.name
-                if tool not in instruction.run_unless:
+            given_up = instruction.run_unless
+            if given_up is not None and prepared.harmless:
+                tool = prepared.entry.tool.name
+                if tool not in given_up:
                     call_id = call_id_of(self.session, key)
                     self._execute(todo.ExecuteCall(key, call_id, tool, prepared.arguments, ""))
                     return
@@ -355,7 +354,7 @@ class SessionRunner:
         self._do_beside(self._consult(instruction))
 
     async def _consult(self, instruction: todo.RunApprover) -> None:
-        answered = await consult(self._spec.approver or "", instruction, self.session, self._now_ms)
+        answered = await consult(self.state.spec.approver or "", instruction, self.session, self._now_ms)
         if not self._over:
             self._due.append((f"approver:{instruction.request_id}", answered))
             self.start()

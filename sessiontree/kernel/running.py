@@ -107,9 +107,9 @@ class RunningCalls:
         """Run one call in the current task, given if known; None when it was left behind with its result."""
         alone = prepared.entry.tool.sequential
         inside = self._lane.enter_at_once(alone=alone)
-        signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
-        current_task = task or asyncio.current_task()
-        running = Running(prepared, signals, time.monotonic(), current_task, inside=inside)
+        now = time.monotonic()
+        signals = self._signals(prepared, 1, now) if inside else CallSignals(math.inf)
+        running = Running(prepared, signals, now, task or asyncio.current_task(), inside=inside)
         self._running[execute.key] = running
         try:
             outcome = None if inside else await self._wait(running, alone=alone)
@@ -125,7 +125,8 @@ class RunningCalls:
             current = self._running.get(execute.key) is running
             if current:
                 del self._running[execute.key]
-            self._leave(running)
+            if running.inside:
+                self._leave(running)
         if running.give_up_at < math.inf and running.task is not None:
             running.task.uncancel()
         return outcome if current else None
@@ -144,11 +145,11 @@ class RunningCalls:
 
     def _begin(self, running: Running, attempt: int) -> None:
         running.started = time.monotonic()
-        running.signals = self._signals(running.prepared, attempt)
+        running.signals = self._signals(running.prepared, attempt, running.started)
 
-    def _signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
+    def _signals(self, prepared: PreparedCall, attempt: int, now: float) -> CallSignals:
         """Return the signals of an attempt that begins now; its deadline is watched over."""
-        signals = CallSignals(time.monotonic() + self._dispatcher.timeout_of(prepared), attempt=attempt)
+        signals = CallSignals(now + self._dispatcher.timeout_of(prepared), attempt=attempt)
         signals.on_update = self._watch.updates_of(prepared.provider_id, prepared.entry.name, signals)
         if signals.deadline < self._next_look:
             self._look_at(signals.deadline)

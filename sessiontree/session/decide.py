@@ -17,7 +17,7 @@ from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.session import calls, delegating, turns
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
-from sessiontree.session.evolve import evolve
+from sessiontree.session.evolve import APPLY
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.prompt import system_prompt
 from sessiontree.session.state import SessionState
@@ -36,15 +36,15 @@ def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], l
     Returns:
         All facts and all instructions, in order. The state has taken every fact in.
     """
-    decision = decide(state, stimulus)
+    decision = _DECIDE[type(stimulus)](state, stimulus)
     new_facts, new_instructions = decision.facts, decision.instructions
     for fact in new_facts:
-        evolve(state, fact)
+        APPLY[type(fact)](state, fact)
     if type(stimulus) is stimuli.CallPrepared and not new_facts:
         return new_facts, new_instructions
     while (more := turns.advance(state, stimulus.at_ms)) is not None:
         for fact in more.facts:
-            evolve(state, fact)
+            APPLY[type(fact)](state, fact)
         new_facts.extend(more.facts)
         new_instructions.extend(more.instructions)
         if not more.facts or state.asking:

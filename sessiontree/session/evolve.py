@@ -20,7 +20,7 @@ REMEMBERED_MESSAGES = 4096
 
 def evolve(state: SessionState, fact: SessionFact) -> SessionState:
     """Apply one fact. Amortised O(1) in the length of the conversation."""
-    _APPLY[type(fact)](state, fact)
+    APPLY[type(fact)](state, fact)
     return state
 
 
@@ -219,7 +219,7 @@ def _stopping(state: SessionState, fact: facts.Stopping) -> None:
     state.asking = False
 
 
-_APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
+APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.Opened: _opened,
     facts.Heard: _heard,
     facts.ActsFor: _acts_for,
@@ -244,3 +244,4 @@ _APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.Rested: _rested,
     facts.Stopping: _stopping,
 }
+"""How each type of fact is applied; every fact of a session has its entry."""
