@@ -150,14 +150,14 @@ def text_of(answer: object, what: str, before: int) -> str:
 
 
 def reason_of(block: Block) -> str:
-    """Return why a hook forbids something.
+    """Return why a hook forbids something; where it does not say, that it does.
 
     Raises:
         HookError: it is no text.
     """
     if not isinstance(block.reason, str):
         raise HookError(f"its reason is {type(block.reason).__name__} instead of text")
-    return block.reason[:MOST_REASON]
+    return block.reason[:MOST_REASON] if block.reason.strip() else Block().reason
 
 
 def withheld(kept: KeptResult, hook: str, reason: str) -> KeptResult:

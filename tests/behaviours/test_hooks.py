@@ -46,6 +46,7 @@ IN_FULL = ToolResult("in its place")
         ([Result(IN_FULL), Change({"text": "two"})], "ok", "in its place", []),
         ([Result(ToolResult("first")), Result(IN_FULL)], "ok", "in its place", []),
         ([Result(IN_FULL), Block("not today")], "blocked", "not today", []),
+        ([Block(" ")], "blocked", "a hook forbids this", []),
     ],
     ids=[
         "none",
@@ -55,6 +56,7 @@ IN_FULL = ToolResult("in its place")
         "result over change",
         "later result",
         "block over result",
+        "block without a reason",
     ],
 )
 async def test_hooks_decide_before_a_call_runs(
