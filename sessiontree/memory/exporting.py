@@ -13,6 +13,7 @@ line) stand at the end, so that an export runs beside a writer and one that was 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
@@ -93,9 +94,17 @@ def members_of(record: MemoryRecord) -> dict[str, JsonValue]:
 def private_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file only its owner may read, that takes the place of ``path`` once it is whole and on disk.
 
+    A link is followed; what is no file, such as a device, a pipe or a directory, is not replaced.
+
     Raises:
         OSError: it can't be written; what was there before is as it was.
     """
+    if path.exists() and not path.is_file():
+        reason = (
+            "it is no regular file and would be replaced by one; give another name, or - for standard output"
+        )
+        raise FileExistsError(errno.EEXIST, reason, str(path))
+    path = path.resolve()
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import stat
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -295,3 +296,32 @@ def test_a_private_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert path.read_text() == "earlier"
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("memory.ndjson", "whole")]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link to a pipe"])
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path, kind: str) -> None:
+    """A device or pipe that is named stays what it is, and it is said what to do instead."""
+    path = tmp_path / "place"
+    if kind == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        path = tmp_path / "pipe" if kind == "pipe" else path
+        if kind != "pipe":
+            path.symlink_to("pipe")
+    before = [(each.name, each.lstat().st_ino) for each in tmp_path.iterdir()]
+    with (
+        pytest.raises(FileExistsError, match=r"no regular file .* or - for standard output"),
+        private_file(path),
+    ):
+        pytest.fail("it was opened")
+    assert [(each.name, each.lstat().st_ino) for each in tmp_path.iterdir()] == before
+
+
+def test_a_private_file_goes_where_a_link_leads(tmp_path: Path) -> None:
+    """The link stays one."""
+    (tmp_path / "link").symlink_to("target")
+    with private_file(tmp_path / "link") as file:
+        file.write(b"whole")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "whole"
