@@ -23,6 +23,7 @@ _REFUSED: Final = frozenset(
 )
 _SHORT: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 _GONE: Final = re.compile(r"not found|no such file|was not found|does not exist", re.IGNORECASE)
+_ADDRESS: Final = re.compile(r"(?!file:)\w+://")
 _LONGEST = 300
 
 
@@ -61,6 +62,9 @@ def read_error(place: str, error: Exception) -> MemoryFailed:
         return MemoryFailed(place, f"can't read it: {os.strerror(number)}")
     if number == errno.ENOENT or _GONE.search(str(error)):
         return _gone(place, error)
+    if _ADDRESS.match(place):  # what a service or the network refuses is no damage
+        reason = f"it can't be read ({_said(error)}); look at the address, what may reach it, and the network"
+        return MemoryFailed(place, reason)
     return MemoryCorrupt(place, f"its files are damaged ({_said(error)}); restore it from an export")
 
 

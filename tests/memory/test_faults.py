@@ -19,6 +19,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.memory.durable import DurableFolder
+from sessiontree.memory.failures import read_error
 from sessiontree.memory.store import MemoryStore
 from tests.memory.words import ToyEmbedder
 
@@ -261,3 +262,16 @@ async def test_failed_sync_is_never_acknowledged(tmp_path: Path) -> None:
     async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as again:
         assert len(await again.store([NewRecord("lost")], SCOPE, "two")) == 1
         assert len(again) == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "is_damage"),
+    [("s3://bucket/memory", False), ("gs://b/m", False), ("/var/memory", True), ("file:///var/memory", True)],
+)
+def test_address_that_can_not_be_reached_is_not_called_damaged(place: str, is_damage: bool) -> None:
+    """What a service or the network refuses says nothing of the files; on a disk it does."""
+    error = read_error(place, RuntimeError("Generic S3 error: Failed to resolve region"))
+    assert isinstance(error, MemoryFailed)
+    assert isinstance(error, MemoryCorrupt) == is_damage
+    assert ("restore it" in error.reason) == is_damage
+    assert ("look at the address" in error.reason) == (not is_damage)
