@@ -47,7 +47,7 @@ from tests.behaviours.waiting import Held, Nothing, Sleeper
 WORKER = call("sessions_spawn", kind="worker", task="look")
 WIDE = Limits(max_children=64, approval_patience_s=None)
 OpenTree: TypeAlias = Callable[..., SessionTree]
-BRANCHES = {"local": 12, "ray": 5}
+BRANCHES = {"local": 12, "ray": 3}
 """How many are at work at once; on Ray each of them, and each one's Worker, is a process."""
 
 
