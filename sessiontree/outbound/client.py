@@ -196,9 +196,11 @@ def _words_of(error: Exception) -> str:
     """Return what went wrong in words of this house: those of the protocol quote what the server sent."""
     if isinstance(error, httpcore.ProtocolError):
         return "its answer breaks off, or is no valid HTTP"
-    waits: dict[type[Exception], str] = {
+    words: dict[type[Exception], str] = {
         httpcore.ConnectTimeout: "it did not take the connection in time",
         httpcore.ReadTimeout: "it did not answer in time",
         httpcore.WriteTimeout: "it did not take the request in time",
+        httpcore.ReadError: "it broke the connection off before its answer was whole",
+        httpcore.WriteError: "it broke the connection off before it had the request",
     }
-    return waits.get(type(error)) or str(error) or type(error).__name__
+    return words.get(type(error)) or str(error) or type(error).__name__

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import struct
+from socket import SO_LINGER, SOL_SOCKET
 
 import pytest
 
@@ -235,6 +237,12 @@ async def broken_off(request: str, writer: asyncio.StreamWriter) -> None:
     await writer.drain()
 
 
+async def reset(request: str, writer: asyncio.StreamWriter) -> None:
+    """Break the connection off, without a word."""
+    writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
 async def broken_gzip(request: str, writer: asyncio.StreamWriter) -> None:
     """Answer the first half of some gzip."""
     packed = gzip.compress(bytes(range(256)) * 4)
@@ -259,6 +267,7 @@ HOSTILE: list[tuple[Respond, str]] = [
     (members, "64 gzip members"),
     (garbage, "can't be fetched"),
     (broken_off, "can't be fetched"),
+    (reset, "broke the connection off"),
     (broken_gzip, "broke off"),
     (no_gzip, "said to be gzip"),
 ]
