@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -29,8 +30,9 @@ _LATE = {
 """What a tree needs once it is opened: the one place that loads a backend, and only the one asked for."""
 
 
+@cache
 def late(name: str) -> Any:
-    """Return what a tree needs once it is opened, loaded now."""
+    """Return what a tree needs once it is opened, loaded with the first use."""
     module, _, wanted = _LATE[name].partition(":")
     return getattr(importlib.import_module(module), wanted)
 

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sessiontree.contracts.making import quickly_made
 
+
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Amounts used; adds up."""

@@ -141,7 +141,9 @@ class TreeKeeper:
     ) -> list[TreeInstruction]:
         """Append session facts and what the tree machine makes of them as one commit."""
         tree_facts, instructions, tell = self._decide_all(seat, given, cause)
-        instructions, intents = intended_with(instructions, self.seats, cause)
+        intents: list[tuple[Seat, Packed]] = []
+        if instructions:
+            instructions, intents = intended_with(instructions, self.seats, cause)
         commit, seq = None, 0
         own = list(session_facts)
         chunks: list[tuple[str, Sequence[Packed]]] = []

@@ -35,6 +35,7 @@ class Mailbox:
         self._sent = 0
         self._news = asyncio.Event()
         self._telling: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self.closed = False
 
     def receive(self, frames: Sequence[tuple[int, Any]]) -> None:
@@ -66,6 +67,8 @@ class Mailbox:
     async def poll(self, after: int, wait_s: float) -> PollReply:
         """Return answers after a number, waiting for the first; those up to it are known and dropped.
 
+        It waits ``wait_s`` at most, and may come back with none before.
+
         Raises:
             HostLost: the mailbox was closed.
         """
@@ -74,12 +77,8 @@ class Mailbox:
             outbox.popleft()
         if not outbox and not self.closed:
             self._news.clear()
-            # Waited long enough is news, too; a deadline of asyncio's own costs several times as much.
-            patience = asyncio.get_running_loop().call_later(wait_s, self._news.set)
-            try:
-                await self._news.wait()
-            finally:
-                patience.cancel()
+            self._wait_at_most(wait_s)
+            await self._news.wait()
         if self.closed:
             raise HostLost("the host was closed")
         self._told = self._received
@@ -88,8 +87,25 @@ class Mailbox:
     def close(self) -> None:
         """Take nothing more; whoever polls learns of it."""
         self.closed = True
-        if self._telling is not None:
-            self._telling.cancel()
+        for timer in (self._telling, self._patience):
+            if timer is not None:
+                timer.cancel()
+        self._news.set()
+
+    def _wait_at_most(self, wait_s: float) -> None:
+        """Let the poll that waits return by then; a bell that an earlier one has set may ring before.
+
+        It outlives the polls, which have their news soon: one for each would cost more than all the rest.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_s
+        if self._patience is None or self._patience.when() > until:
+            if self._patience is not None:
+                self._patience.cancel()
+            self._patience = loop.call_at(until, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
         self._news.set()
 
     def _tell(self) -> None:

@@ -121,9 +121,11 @@ def rests(state: SessionState) -> bool:
 
 def standing(told: Sequence[Any], state: SessionState) -> tuple[Any, ...]:
     """Return what is to be carried out: of last words the newest alone, and not if it was taken back."""
-    words = [each for each in told if isinstance(each, todo.OfferResult)]
-    newest = words[-1] if words and rests(state) else None
-    return tuple(each for each in told if each is newest or not isinstance(each, todo.OfferResult))
+    words = [each for each in told if type(each) is todo.OfferResult]
+    if not words:
+        return tuple(told)
+    newest = words[-1] if rests(state) else None
+    return tuple([each for each in told if each is newest or type(each) is not todo.OfferResult])
 
 
 def _release(held: list[CallState]) -> Decision:

@@ -62,6 +62,8 @@ class Alarms:
 
     def due(self, now_ms: int) -> list[Alarm]:
         """Return the alarms at or before a time, sorted, and leave them set. O(number returned)."""
+        if not self._heap or self._heap[0].at_ms > now_ms:
+            return []
         found, _ = self._split(now_ms)
         found.sort()
         return found

@@ -6,7 +6,7 @@ import math
 
 from sessiontree.contracts.errors import LimitExceeded
 from sessiontree.contracts.tree_facts import UsageCharged
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.usage import NOTHING_USED, Usage
 from sessiontree.tree.accounts import amounts_of, caps_of, natural, payers_of
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.ending import stop_overdrawn
@@ -39,7 +39,7 @@ def charge(draft: Draft, reported: UsageReported) -> None:
     """Charge what a session used, even after its end: it is gone. At a cap those drawing on it stop."""
     session = draft.state.sessions.get(reported.session)
     usage = _sane(reported.usage)
-    if session is None or usage == Usage():
+    if session is None or usage == NOTHING_USED:
         return
     draft.write(UsageCharged(reported.session, session.account, usage))
     stop_overdrawn(draft, session.account, amounts_of(usage))

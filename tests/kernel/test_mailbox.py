@@ -6,7 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sessiontree import ScriptedModel, SessionTree
+from sessiontree.kernel.errors import HostLost
 from sessiontree.kernel.mailbox import Mailbox
 from tests.kernel.faulty import FaultyRuntime
 
@@ -55,3 +58,27 @@ async def test_the_only_host_serves_the_next_tree_as_soon_as_one_is_closed(tmp_p
                 assert await one.main.send("hello") == "here"
             async with asyncio.timeout(AT_ONCE_S):
                 assert await other.main.send("hello") == "here"
+
+
+async def test_a_short_poll_is_not_kept_by_the_patience_of_a_longer_one() -> None:
+    """Polls share one bell: it rings for the one that gives up first."""
+    box = mailbox()
+    long = asyncio.create_task(box.poll(0, POLL_S))
+    await asyncio.sleep(0)
+    box.put("an answer")
+    assert (await long).outcomes == ((1, "an answer"),)
+    for _ in range(2):
+        async with asyncio.timeout(AT_ONCE_S):
+            assert (await box.poll(1, 0.01)).outcomes == ()
+
+
+async def test_a_closed_mailbox_leaves_no_bell_behind() -> None:
+    """Whoever polled is told, and no timer keeps the mailbox."""
+    box = mailbox()
+    polling = asyncio.create_task(box.poll(0, POLL_S))
+    await asyncio.sleep(0)
+    box.close()
+    with pytest.raises(HostLost):
+        await polling
+    assert box._patience is not None
+    assert box._patience.cancelled()
