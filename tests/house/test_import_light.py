@@ -15,6 +15,8 @@ import sessiontree
 
 HEAVY = {"ray", "lancedb", "pyarrow", "PIL", "httpx", "pydantic_ai", "rich", "typer"}
 RUNS = 5
+FAMILIAR = "import asyncio, pydantic.main"
+"""What nearly every program of ours loads: the unit of the bounds. On a busy machine it is dearer as well."""
 
 PROBE = """
 import json, sys, threading, time
@@ -32,7 +34,7 @@ class Imported:
     """What an import cost."""
 
     spent_ms: float
-    """CPU time, the least of the runs: how busy the machine is does not count."""
+    """CPU time, the least of the runs."""
     modules: frozenset[str]
     threads: int
 
@@ -53,27 +55,27 @@ def measure(line: str, *places: Path) -> Imported:
     return Imported(spent, frozenset(runs[0][1]), max(run[2] for run in runs))
 
 
-def assert_light(imported: Imported, forbidden: set[str], at_most_ms: float) -> None:
-    """Nothing forbidden was loaded, no thread was started, and the time is within bounds."""
+def assert_light(imported: Imported, forbidden: set[str], at_most: float) -> None:
+    """Nothing forbidden was loaded, no thread was started, and it took so many times what is familiar."""
     assert not imported.top() & forbidden, f"loads {sorted(imported.top() & forbidden)}"
     assert imported.threads == 1
-    assert imported.spent_ms <= at_most_ms
+    assert imported.spent_ms <= at_most * measure(FAMILIAR).spent_ms
 
 
 def test_importing_the_package_is_light() -> None:
-    """``import sessiontree`` takes at most 120 ms and loads nothing heavy, nor a database."""
-    assert_light(measure("import sessiontree"), HEAVY | {"sqlite3"}, 120)
+    """``import sessiontree`` takes next to no time and loads nothing heavy, nor a database."""
+    assert_light(measure("import sessiontree"), HEAVY | {"sqlite3"}, 0.5)
 
 
 def test_importing_the_public_names_is_light() -> None:
-    """Every public name together takes at most 320 ms and loads nothing heavy."""
+    """Every public name together takes six times as long at most, and loads nothing heavy."""
     names = ", ".join(getattr(sessiontree, "__all__", ()))
-    assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 320)
+    assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 6)
 
 
 def test_importing_the_built_in_tools_is_light() -> None:
-    """The tools take at most 250 ms and load nothing heavy: each program pays for them at its start."""
-    assert_light(measure("import sessiontree_tools"), HEAVY, 250)
+    """The tools take four times as long at most, and load nothing heavy: each program pays for them."""
+    assert_light(measure("import sessiontree_tools"), HEAVY, 4)
 
 
 @pytest.mark.parametrize(
@@ -90,4 +92,4 @@ def test_planted_weight_is_found(tmp_path: Path, body: str, complaint: str) -> N
     (tmp_path / "planted.py").write_text(body)
     imported = measure("import planted", tmp_path)
     with pytest.raises(AssertionError, match=complaint):
-        assert_light(imported, HEAVY | {"sqlite3"}, 120)
+        assert_light(imported, HEAVY | {"sqlite3"}, 0.5)
