@@ -90,7 +90,7 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
         _show_machine(screen, installation, room, confinement)
         _show_commands(screen, commands)
         _show_state(screen, state)
-        _show_live(screen, live)
+        _show_live(screen, live, state.writer)
         _show_findings(screen, found)
     return FINE if is_fine else ILL
 
@@ -142,9 +142,10 @@ def _show_state(screen: RichScreen, state: State) -> None:
         screen.line(f"  mode {state.mode:04o}, journal of {size}, {counted(state.trees, 'tree')}, {whole}")
 
 
-def _show_live(screen: RichScreen, live: Live | None) -> None:
+def _show_live(screen: RichScreen, live: Live | None, writer: int | None) -> None:
     if live is None:
-        screen.line("runtime: none is at work here")
+        holds = f"none answers; process {writer} holds the journal"
+        screen.line(f"runtime: {'none is at work here' if writer is None else holds}")
         return
     trees = ", ".join(live.trees) or "none"
     screen.line(f"runtime: release {live.release}, open trees: {trees}")

@@ -291,6 +291,8 @@ def test_a_lock_without_a_door_is_seen_and_left_alone(program: Program, state_di
     assert told["state"]["writer"] == os.getpid()
     (finding,) = told["findings"]
     assert f"process {os.getpid()} holds the journal" in finding["what"]
+    shown = program.call("doctor", "--state-dir", state_dir).lines
+    assert f"runtime: none answers; process {os.getpid()} holds the journal" in shown
     lock.release()
     assert told_of(program, state_dir)["state"]["writer"] is None
 
