@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from sessiontree import (
 from sessiontree.policy.settings import ProfiledTools, ToolLists
 from sessiontree.testing.force import force_register
 from tests.behaviours.opening import Opener
+from tests.behaviours.reading import PATIENCE_S
 from tests.behaviours.switchboard import Switchboard
 from tests.behaviours.waiting import Late
 
@@ -137,7 +139,7 @@ async def test_a_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Op
 
 async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, board: Switchboard) -> None:
     """The creating program calls it at Main; a child does not hold it, whoever calls."""
-    async with open_tree(Late(board, fine), tools=(ledger,)) as tree:
+    async with open_tree(Late(board, fine), tools=(ledger,)) as tree, asyncio.timeout(PATIENCE_S):
         assert (await tree.main.call("ledger", {})).output == "open"
         branch = await tree.main.spawn("branch", "look")
         with pytest.raises(PermissionDenied, match=OWNERS_ALONE):
@@ -148,7 +150,7 @@ async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener,
     """Removed *and* refused: what forces it on a Branch does not get it run."""
     tree = open_tree(Late(board, fine), tools=(ledger,))
     force_register(tree, "ledger", SessionKind.BRANCH)
-    async with tree:
+    async with tree, asyncio.timeout(PATIENCE_S):
         branch = await tree.main.spawn("branch", "look")
         with pytest.raises(PermissionDenied, match=OWNERS_ALONE):
             await branch.call("ledger", {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sessiontree import (
@@ -14,6 +16,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.tiers import SystemAnswer
 from tests.behaviours.opening import Opener
+from tests.behaviours.reading import PATIENCE_S
 from tests.behaviours.switchboard import Switchboard
 from tests.behaviours.waiting import Late
 
@@ -59,9 +62,11 @@ async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
     open_tree: Opener, board: Switchboard
 ) -> None:
     """Rights only shrink on the way down: a lax agent below a strict one stays strict."""
-    async with open_tree(
-        Late(board, lambda request: "fine"), agents=agents(default="deny", lax="allow")
-    ) as tree:
+    model = Late(board, lambda request: "fine")
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        open_tree(model, agents=agents(default="deny", lax="allow")) as tree,
+    ):
         branch = await tree.main.spawn("branch", "go on", agent="lax")
         with pytest.raises(PermissionDenied, match="no System calls"):
             await branch.call("message", {"text": "hello"})
