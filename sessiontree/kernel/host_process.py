@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from sessiontree.sandbox.descendants import end_descendants
 
 LOOK_EVERY_S = 0.25
 PING_S = 0.05
@@ -103,14 +105,21 @@ class OwnProcess:
             poll.register(self._supervisor, select.POLLIN)
         while True:
             if poll.poll(LOOK_EVERY_S * 1000):
-                os._exit(GONE)
+                self._end()
             held = resident_bytes()
             if held > self._most_bytes:
                 with contextlib.suppress(Exception):  # the process ends whether anybody heard it or not
                     self._last_words(
                         f"its process held {held:,} bytes of memory; a host may hold {self._most_bytes:,}"
                     )
-                os._exit(GONE)
+                self._end()
+
+    @staticmethod
+    def _end() -> NoReturn:
+        """End, and first what was started here: afterwards it would be nobody's, and stay."""
+        with contextlib.suppress(Exception):  # the process ends whatever else can't be ended
+            end_descendants()
+        os._exit(GONE)
 
 
 def resident_bytes() -> int:

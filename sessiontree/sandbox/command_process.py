@@ -20,7 +20,8 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.ports import Finished, HowEnded
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_output import Decoder, OutputKeeper
-from sessiontree.sandbox.command_watch import CommandWatch, Excess, children
+from sessiontree.sandbox.command_watch import CommandWatch, Excess
+from sessiontree.sandbox.descendants import children
 
 LOOK_EVERY_S: Final = 0.1
 SHARE_OF_LOOKING: Final = 0.1

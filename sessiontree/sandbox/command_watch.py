@@ -7,12 +7,12 @@ the disk, is bounded here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from sessiontree.sandbox.bounds import Bounds
+from sessiontree.sandbox.descendants import descendants
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 NEARLY: Final = 8
@@ -108,26 +108,6 @@ def _written(pid: int) -> int:
         return 0
     written, taken_back = (int(line.rpartition(b" ")[2]) for line in lines[5:7])
     return written - taken_back
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """Yield the processes below one, parents first."""
-    ahead = children(pid)
-    while ahead:
-        child = ahead.pop()
-        yield child
-        ahead += children(child)
-
-
-def children(pid: int) -> list[int]:
-    """Return a process's children; none where it is gone."""
-    found: list[int] = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - as above
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_bytes().split())
-    except OSError:  # it ended just now
-        return found
-    return found
 
 
 def _memory_is_short() -> bool:

@@ -23,7 +23,7 @@ from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell, command_confinement
 from sessiontree.sandbox.bounds import MIB
 from sessiontree.sandbox.command_kernel import bubblewrap
-from sessiontree.sandbox.command_watch import descendants
+from sessiontree.sandbox.descendants import descendants
 from sessiontree.sandbox.environment import LOADERS
 
 LONG_S = 60.0
