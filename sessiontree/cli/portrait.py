@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
@@ -164,13 +163,9 @@ def _approval(line: ApprovalLine) -> dict[str, Any]:
         "tool": asked.tool,
         "arguments": dict(asked.arguments),
         "tier": PermissionTier(asked.tier).label,
-        "asked_by": [_asker(asker) for asker in asked.asked_by],
+        "asked_by": [asdict(asker) for asker in asked.asked_by],
         "asked_at_ms": asked.at_ms,
         "decision": line.decision,
         "by": line.by,
         "reason": "" if decided is None else decided.reason,
     }
-
-
-def _asker(asker: Asker) -> dict[str, Any]:
-    return {member.name: getattr(asker, member.name) for member in fields(asker)}
