@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sessiontree.contracts.messages import Message, ToolResultMessage, shown
+from sessiontree.contracts.messages import Message, shown
 from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, ToolCard
 from sessiontree.dispatch.tool_table import ToolTable
@@ -100,11 +100,8 @@ class Questioner:
 
     def _grown(self, transcript: list[Message]) -> list[Message]:
         """Return the conversation as a model may see it; only what is new is looked at."""
-        grown = self._shown
-        for each in transcript[len(grown) :]:
-            hides = type(each) is ToolResultMessage and each.details is not None
-            grown.append(shown(each) if hides else each)
-        return grown
+        self._shown.extend([shown(each) for each in transcript[len(self._shown) :]])
+        return self._shown
 
     def forget(self) -> None:
         """Begin the next question from the first message."""
