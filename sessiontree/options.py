@@ -28,6 +28,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.approver_function import load_approver
 from sessiontree.kernel.clock import machine_ms
 from sessiontree.kernel.policing import policy_row
+from sessiontree.models.port import name_of as model_name_of
 from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.policy.slips import PolicyWarning
 from sessiontree.schema.guardrails import SchemaWarning, schema_slips
@@ -303,19 +304,15 @@ def _named(config: AgentConfig, name: str) -> AgentConfig:
 def _fitted(config: AgentConfig, model: object) -> AgentConfig:
     """Return an agent's settings, with the context of the tree's model where that is theirs."""
     tokens = getattr(model, "context_tokens", None)
-    if tokens is None or config.context_tokens is not None or config.model not in {"", _name_of(model)}:
+    if tokens is None or config.context_tokens is not None or config.model not in {"", model_name_of(model)}:
         return config
     given = {name: getattr(config, name) for name in config.model_fields_set}
     try:
         return AgentConfig.model_validate({**given, "context_tokens": tokens})
     except ValidationError as error:
         raise ConfigError(
-            f"model {_name_of(model)!r}: context_tokens is {tokens!r}; give a whole number above 0"
+            f"model {model_name_of(model)!r}: context_tokens is {tokens!r}; give a whole number above 0"
         ) from error
-
-
-def _name_of(model: object) -> str:
-    return str(getattr(model, "name", type(model).__name__))
 
 
 def _check_type(value: object, wanted: type[object], name: str) -> None:

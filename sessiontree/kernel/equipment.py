@@ -9,7 +9,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.port import GatewayModel, InstantModel, Model
+from sessiontree.models.port import GatewayModel, InstantModel, Model, name_of
 from sessiontree.outbound.settings import WebSettings
 from sessiontree.policy.settings import PolicyConfig
 
@@ -62,8 +62,7 @@ class TreeSetup:
             )
         if web is not None and not isinstance(web, WebSettings):
             raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
-        model_name = str(getattr(model, "name", type(model).__name__))
-        return cls(table, agents, instant, waiting, web, policy, group, model_name, hooks)
+        return cls(table, agents, instant, waiting, web, policy, group, name_of(model), hooks)
 
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""

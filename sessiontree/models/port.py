@@ -97,3 +97,8 @@ GatewayModel = WaitingModel | StreamingModel
 """What the model gateway asks."""
 Model = InstantModel | GatewayModel
 """Any model. One that knows how large its context is says so in an attribute ``context_tokens``."""
+
+
+def name_of(model: object) -> str:
+    """Return how a model is called: by its ``name``, or by its class where it says none."""
+    return str(getattr(model, "name", type(model).__name__))
