@@ -26,7 +26,10 @@ def absolute_path(given: object, name: str) -> Path:
     try:
         path = Path(given).expanduser().absolute()
     except (OSError, RuntimeError, TypeError) as error:  # no working directory, no such home, a path of bytes
-        raise ConfigError(f"{name} {given!r} can't be a path here: {error}; give an absolute one") from error
+        spelled = os.fspath(given)
+        raise ConfigError(
+            f"{name} {spelled!r} can't be a path here: {error}; give an absolute one"
+        ) from error
     if "\0" in str(path):
         raise ConfigError(f"{name} {str(path)!r} holds a NUL character; no path does")
     return path

@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import TreeRow
-from sessiontree.places import default_state_dir, workspace_root
+from sessiontree.places import absolute_path, default_state_dir, workspace_root
 from sessiontree.tree.state import Session
 
 
@@ -64,7 +64,7 @@ def state_dir_of(path: Path | None, given: Path | None) -> Path:
         ConfigError: the workspace is none.
     """
     if given is not None:
-        return given.expanduser().absolute()
+        return absolute_path(given, "--state-dir")
     return default_state_dir(workspace_root(path or Path()))
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from sessiontree.contracts.agent import AgentConfig, AgentSpec
 from sessiontree.contracts.errors import ConfigError, SessionFailed
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.places import default_state_dir, workspace_root
+from sessiontree.places import absolute_path, default_state_dir, workspace_root
 from sessiontree.runtime import BackendName, Runtime
 from sessiontree.session_tree import SessionTree
 from sessiontree.survey.answer import MAX_PLACES, Answer, AnswerPlace, AskOrder, answer_of
@@ -72,7 +72,7 @@ def ask(
         SessionTreeError: the state can't be used, or another program holds it.
     """
     root = workspace_root(path)
-    state = default_state_dir(root) if state_dir is None else state_dir.expanduser().absolute()
+    state = default_state_dir(root) if state_dir is None else absolute_path(state_dir, "--state-dir")
     _check_question(question)
     if not 1 <= limit <= MAX_PLACES:
         raise ConfigError(f"--limit is {limit}; it must be 1 to {MAX_PLACES}")

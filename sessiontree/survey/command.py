@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.places import default_state_dir, workspace_root
+from sessiontree.places import absolute_path, default_state_dir, workspace_root
 from sessiontree.runtime import BackendName, Runtime
 from sessiontree.session_tree import SessionTree
 from sessiontree.survey.bounds import MAX_LIVE
@@ -106,7 +106,7 @@ def resume(
     if tree_or_path is not None and path is None and not _TREE_ID.fullmatch(tree_or_path):
         tree_id, path = None, Path(tree_or_path)
     if state_dir is not None:
-        state = state_dir.expanduser().absolute()
+        state = absolute_path(state_dir, "--state-dir")
     else:
         state = default_state_dir(workspace_root(path or Path()))
     left = find_unfinished(state, tree_id)
@@ -124,7 +124,7 @@ def resume(
 def _state_dir(root: Path, given: Path | None) -> Path:
     if given is None:
         return default_state_dir(root)
-    state = given.expanduser().absolute()
+    state = absolute_path(given, "--state-dir")
     if root.is_relative_to(state.resolve()):
         raise ConfigError(f"--state-dir {str(given)!r} holds the directory to survey; give another place")
     return state

@@ -225,3 +225,6 @@ def test_place_without_a_tree_is_one_typed_line(program: Program, tmp_path: Path
     assert done.err.startswith("sessiontree: ConfigError: the journal in ")
     done = program.call("tree", tmp_path / "nowhere")
     assert done.err.startswith("sessiontree: ConfigError: workspace ")
+    done = program.call("tree", "--state-dir", "~nobody-of-this-name/journal")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("sessiontree: ConfigError: --state-dir '~nobody-of-this-name/journal' ")
