@@ -75,7 +75,16 @@ def inventory() -> Inventory:
 
 
 @pytest.fixture
-async def nothing_left(open_tree: Opener, board: Switchboard) -> AsyncIterator[None]:
+async def engine_stays(request: pytest.FixtureRequest, open_tree: Opener) -> None:
+    """A Ray runs before and after the test: ended, the library keeps a log and sockets that are no tree's."""
+    if open_tree.backend == "ray":
+        runtime = request.getfixturevalue("ray_runtime")
+        async with SessionTree(open_tree.workspace, model=ScriptedModel(["done"]), runtime=runtime) as tree:
+            await tree.main.send("start it")
+
+
+@pytest.fixture
+async def nothing_left(engine_stays: None, open_tree: Opener, board: Switchboard) -> AsyncIterator[None]:
     """What the test leaves behind fails it; a first tree makes what the process makes once."""
     async with open_tree.elsewhere("first")(ScriptedModel([call("read", path="none"), "done"])) as tree:
         await tree.main.send("warm up")
@@ -294,6 +303,7 @@ async def test_trees_of_one_runtime_do_not_meet(open_tree: Opener, tmp_path: Pat
         await second.close()
 
 
+@pytest.mark.usefixtures("engine_stays")
 async def test_a_terminal_nobody_types_at_keeps_nothing_but_its_reader(open_tree: Opener) -> None:
     """The one thread that waits for a key is a daemon's; the question is withdrawn from the screen."""
 
