@@ -24,6 +24,8 @@ from sessiontree.journal.chain import Advance
 from sessiontree.journal.commit import Commit, Numbered, Tail, mend_numbering
 from sessiontree.journal.erasure import empty_log
 from sessiontree.journal.faults import FAULTS, write_error
+from sessiontree.journal.log_space import LogSpace
+from sessiontree.journal.tables import log_of
 
 _LOG_BYTES_IDLE = 4 * 1024 * 1024
 """The log is emptied beyond this as soon as nothing waits."""
@@ -93,6 +95,7 @@ class Writer:
         self._blobs = blobs
         self._path = path
         self._file = _identity_of(path)
+        self._log_space = LogSpace(log_of(path))
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -150,6 +153,7 @@ class Writer:
         """Close the connection of a writer whose thread was never started."""
         if self.broken is None and self._log_bytes:
             self._empty_log()
+        self._log_space.close()
         self._connection.close()
 
     def _run(self) -> None:
@@ -170,6 +174,8 @@ class Writer:
             self._commit(group)
             if self._log_bytes > (_LOG_BYTES_IDLE if self._queue.empty() else _LOG_BYTES_BUSY):
                 self._empty_log()
+            if self.broken is None and self._queue.empty():
+                self._log_space.keep()
 
     def _waiting(self) -> list[Item]:
         """Return everything that waits, at least one item."""

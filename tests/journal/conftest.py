@@ -26,6 +26,7 @@ class Written:
 
     database: bytes
     log: bytes
+    """What commits wrote into it; beyond it lay zeros."""
     blobs: Path
     records: tuple[Record, ...]
     log_sizes: tuple[int, ...]
@@ -42,6 +43,17 @@ class Written:
         (state / "journal.db-wal").write_bytes(self.log if log is None else log)
         shutil.copytree(self.blobs, state / "blobs")
         return state
+
+
+def frames_end(log: bytes) -> int:
+    """Return how many bytes of a write-ahead log hold frames of its last start; zeros may follow.
+
+    Source of the layout: the SQLite file format, "WAL File Format".
+    """
+    end, frame = 32, 24 + int.from_bytes(log[8:12], "big")
+    while len(log) >= end + frame and log[end + 8 : end + 16] == log[16:24]:
+        end += frame
+    return end
 
 
 def _fact(n: int, chars: int = 20) -> Packed:
@@ -79,7 +91,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
         async with _opened(state) as journal:
             await journal.create_tree("tree", {"model": "scripted"})
             log = state / "journal.db-wal"
-            sizes, counts = [log.stat().st_size], [0]
+            sizes, counts = [frames_end(log.read_bytes())], [0]
             for n in range(12):
                 if n == 8:
                     journal.put_snapshot("tree", "main", 9, '{"state":"as of 9"}')
@@ -90,10 +102,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
                 ]
                 last_seq, durable = journal.append("tree", chunks)
                 await durable
-                sizes.append(log.stat().st_size)
+                sizes.append(frames_end(log.read_bytes()))
                 counts.append(last_seq)
             records = tuple(journal.read("tree"))
-            database, log_bytes = (state / "journal.db").read_bytes(), log.read_bytes()
+            database, log_bytes = (state / "journal.db").read_bytes(), log.read_bytes()[: sizes[-1]]
         return Written(database, log_bytes, state / "blobs", records, tuple(sizes), tuple(counts))
 
     return asyncio.run(write())

@@ -1,0 +1,57 @@
+"""Room kept ready at the end of the write-ahead log, so that a commit need not ask the file system for it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+STEP_BYTES = 1024 * 1024
+"""So much is made ready at a time: about 60 commits of one turn's facts."""
+_ZEROS = bytes(STEP_BYTES)
+
+
+class LogSpace:
+    """Fills the log with zeros beyond its end: to SQLite they are no frames, and no reader takes them.
+
+    A commit that grows a file waits for the file system's own log, too; one that overwrites blocks waits for
+    its bytes alone, half as long on ext4. The writer's thread calls, and nobody else changes the log: SQLite
+    locks other files, so that closing this descriptor gives up no lock of its own.
+
+    Args:
+        log: The write-ahead log of a database that this process has open for writing.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._descriptor: int | None = None
+        self._ready_bytes = 0
+
+    def keep(self) -> None:
+        """Make room again where commits have used up what there was; call where nothing waits for a commit.
+
+        Where it can't be made (a full disk, a limit), nothing changes: the next commit will tell if it needs
+        more.
+        """
+        with suppress(OSError):
+            if self._descriptor is None:
+                self._descriptor = os.open(self._log, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            end = os.fstat(self._descriptor).st_size
+            if end != self._ready_bytes:
+                self._ready_bytes = end  # one try for each end, or a full disk would be asked each time
+                self._fill(self._descriptor, end)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _fill(self, descriptor: int, end: int) -> None:
+        try:
+            written = os.pwrite(descriptor, _ZEROS, end)
+            os.fdatasync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, end)
+            raise
+        self._ready_bytes = end + written
