@@ -81,7 +81,8 @@ def outside(owner: int | None = None) -> Iterator[Outside]:
         owner: User and group that get the files, in a place all users reach; None = this process's own.
     """
     name = f"sessiontree-trial-{secrets.token_hex(4)}"
-    root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=None if owner is None else EVERYBODYS))
+    # Short, for a socket's path may have 107 bytes.
+    root = Path(tempfile.mkdtemp(prefix="trial-", dir=None if owner is None else EVERYBODYS))
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, root)
         _make_files(root, owner)
