@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
 STEP_BYTES = 1024 * 1024
 """So much is made ready at a time: about 60 commits of one turn's facts."""
+FROM_BYTES = 64 * 1024
+"""A shorter log is left alone: a few commits are not worth the room, and an emptied log stays empty."""
+SPARE_BYTES = 64 * STEP_BYTES
+"""No room is made where less of the disk is free: blobs and the database must find theirs."""
 _ZEROS = bytes(STEP_BYTES)
 
 
@@ -20,26 +25,30 @@ class LogSpace:
 
     Args:
         log: The write-ahead log of a database that this process has open for writing.
+        spare_bytes: What must be free on its disk for room to be made.
     """
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, *, spare_bytes: int = SPARE_BYTES) -> None:
         self._log = log
+        self._spare_bytes = spare_bytes
         self._descriptor: int | None = None
         self._ready_bytes = 0
 
     def keep(self) -> None:
         """Make room again where commits have used up what there was; call where nothing waits for a commit.
 
-        Where it can't be made (a full disk, a limit), nothing changes: the next commit will tell if it needs
-        more.
+        Where a step of it can't be made (a disk nearly full, a limit), nothing changes: the next commit will
+        tell if it needs more.
         """
         with suppress(OSError):
             if self._descriptor is None:
                 self._descriptor = os.open(self._log, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             end = os.fstat(self._descriptor).st_size
-            if end != self._ready_bytes:
+            if end >= FROM_BYTES and end != self._ready_bytes:
                 self._ready_bytes = end  # one try for each end, or a full disk would be asked each time
-                self._fill(self._descriptor, end)
+                disk = os.fstatvfs(self._descriptor)
+                if disk.f_bavail * disk.f_frsize >= self._spare_bytes:
+                    self._fill(self._descriptor, end)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -49,9 +58,10 @@ class LogSpace:
 
     def _fill(self, descriptor: int, end: int) -> None:
         try:
-            written = os.pwrite(descriptor, _ZEROS, end)
+            if os.pwrite(descriptor, _ZEROS, end) < STEP_BYTES:
+                raise OSError(errno.ENOSPC, "a limit is nearer than one step")
             os.fdatasync(descriptor)
         except OSError:
             os.ftruncate(descriptor, end)
             raise
-        self._ready_bytes = end + written
+        self._ready_bytes = end + STEP_BYTES

@@ -99,7 +99,7 @@ class Writer:
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._log_bytes = 0
+        self._log_bytes = _length_of(log_of(path))  # what a killed writer left is emptied in its time, too
         self.advances: dict[str, Advance] = {}
         """How far each tree has become durable; whoever takes an entry out learns of it once."""
         self.broken: JournalError | None = None
@@ -246,6 +246,13 @@ def _identity_of(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _length_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _settle(futures: list[asyncio.Future[None]], error: JournalError | None) -> None:

@@ -11,27 +11,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.log_space import STEP_BYTES, LogSpace
+from sessiontree.journal.log_space import FROM_BYTES, STEP_BYTES, LogSpace
 from tests.journal.conftest import MakeFact, OpenJournal, Written, frames_end
 from tests.journal.test_damage import expected_after, load
+
+FRAMES = b"f" * FROM_BYTES
+"""Stands for a log that is long enough."""
 
 
 def test_room_is_made_once_and_again_where_it_is_used_up(tmp_path: Path) -> None:
     """What stands in the log stays; zeros follow, a step at a time, and none while there is room."""
     log = tmp_path / "log"
-    log.write_bytes(b"frames")
+    log.write_bytes(FRAMES)
     space = LogSpace(log)
     for _ in range(3):
         space.keep()
-        assert log.read_bytes() == b"frames" + bytes(STEP_BYTES)
+        assert log.read_bytes() == FRAMES + bytes(STEP_BYTES)
     with log.open("ab") as more:
         more.write(b"beyond")
     space.keep()
-    assert log.read_bytes() == b"frames" + bytes(STEP_BYTES) + b"beyond" + bytes(STEP_BYTES)
-    log.write_bytes(b"")
+    assert log.read_bytes() == FRAMES + bytes(STEP_BYTES) + b"beyond" + bytes(STEP_BYTES)
+    log.write_bytes(FRAMES)
     space.keep()
-    assert log.read_bytes() == bytes(STEP_BYTES)
+    assert log.read_bytes() == FRAMES + bytes(STEP_BYTES)
     space.close()
+    space.close()
+
+
+@pytest.mark.parametrize("length", [0, FROM_BYTES - 1])
+def test_short_log_is_left_as_it_is(tmp_path: Path, length: int) -> None:
+    """A few commits are not worth the room, and an emptied log stays empty."""
+    log = tmp_path / "log"
+    log.write_bytes(FRAMES[:length])
+    space = LogSpace(log)
+    space.keep()
+    assert log.read_bytes() == FRAMES[:length]
+    space.close()
+
+
+def test_last_of_a_disk_is_left_to_others(tmp_path: Path) -> None:
+    """Where less is free than must stay free, a blob and the database find what they need."""
+    log = tmp_path / "log"
+    log.write_bytes(FRAMES)
+    space = LogSpace(log, spare_bytes=2**62)
+    space.keep()
+    assert log.read_bytes() == FRAMES
     space.close()
 
 
@@ -49,19 +73,17 @@ def test_log_that_can_be_no_log_is_left_as_it_is(tmp_path: Path, kind: str) -> N
     assert log.exists() == (kind != "missing")
 
 
-def test_no_room_is_no_fault(tmp_path: Path) -> None:
-    """Where a limit leaves less than a step, the log stays as long as it was, or grows as far as it may."""
+@pytest.mark.parametrize("left", [0, STEP_BYTES - 1])
+def test_no_room_is_no_fault(tmp_path: Path, left: int) -> None:
+    """Where a limit leaves less than a step, the log stays as long as it was."""
     log = tmp_path / "log"
-    log.write_bytes(b"x" * 5000)
+    log.write_bytes(FRAMES)
     space = LogSpace(log)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (FROM_BYTES + left, hard))
         space.keep()
-        assert log.read_bytes() == b"x" * 5000
-        log.write_bytes(b"x" * 4000)
-        space.keep()
-        assert log.read_bytes() == b"x" * 4000 + bytes(1000)
+        assert log.read_bytes() == FRAMES
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         space.close()
@@ -77,25 +99,49 @@ def test_zeros_after_any_commit_are_no_commits(
     assert load(state) == list(written.records[: expected_after(written, end)])
 
 
+def room_in(log: Path) -> int:
+    """Return how many bytes follow what commits wrote."""
+    data = log.read_bytes()
+    return len(data) - frames_end(data)
+
+
+async def room_made(journal: Journal, log: Path) -> None:
+    """Let the writer come round until it finds nothing waiting."""
+    async with asyncio.timeout(60):
+        while room_in(log) != STEP_BYTES:
+            await journal.append("tree", [])[1]
+
+
 async def test_commits_write_into_the_room(opened: OpenJournal, fact: MakeFact, tmp_path: Path) -> None:
-    """Commits that follow the first leave the log as long as it was until the room is used up."""
+    """Commits that follow leave the log as long as it was until the room is used up."""
     log = tmp_path / "journal.db-wal"
-
-    async def room_made(journal: Journal) -> int:
-        """Let the writer come round until it finds nothing waiting; return how long the log is then."""
-        async with asyncio.timeout(60):
-            while log.stat().st_size - frames_end(log.read_bytes()) != STEP_BYTES:
-                await journal.append("tree", [])[1]
-        return log.stat().st_size
-
     async with opened(tmp_path) as journal:
         await journal.create_tree("tree", {})
-        size = await room_made(journal)
+        await journal.append("tree", [("main", [fact(0, 60_000)] * 2)])[1]
+        await room_made(journal, log)
+        size = log.stat().st_size
         for n in range(20):
             await journal.append("tree", [("main", [fact(n)])])[1]
         assert frames_end(log.read_bytes()) > size - STEP_BYTES + 20 * 4096
         assert log.stat().st_size == size
         while log.stat().st_size == size:
             await journal.append("tree", [("main", [fact(0, 60_000)])])[1]
-        assert await room_made(journal) > size + STEP_BYTES
+        await room_made(journal, log)
+        assert log.stat().st_size > size + STEP_BYTES
     assert not log.exists()
+
+
+async def test_log_that_killed_writers_left_is_emptied_in_its_time(
+    opened: OpenJournal, fact: MakeFact, written: Written, tmp_path: Path
+) -> None:
+    """However long it is, and however often that happens: the log does not grow by a step with each."""
+    zeros = bytes(5 * STEP_BYTES)
+    state = written.copy_to(tmp_path, log=written.log + zeros)
+    log = state / "journal.db-wal"
+    async with opened(state) as journal:
+        facts = journal.read("tree")
+        await journal.append("tree", [("main", [fact(1)])])[1]
+        async with asyncio.timeout(60):
+            while log.stat().st_size:
+                await journal.append("tree", [])[1]
+        assert journal.read("tree")[:-1] == facts
