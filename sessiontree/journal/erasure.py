@@ -15,7 +15,8 @@ _TABLES = ("segments", "touched", "heads", "blob_uses", "snapshots", "quarantine
 def erase_trees(connection: sqlite3.Connection, blobs: BlobStore, tree_ids: Sequence[str]) -> None:
     """Delete everything of some trees in one transaction, then the blobs no other tree uses.
 
-    The bytes are overwritten in the database and gone from its log once no reader holds on to it.
+    The bytes are overwritten in the database and gone from its log, unless a reader holds on to that: then
+    with the first commit after it lets go.
 
     Raises:
         sqlite3.Error: nothing was deleted.

@@ -216,7 +216,8 @@ class Journal:
     def erase(self, tree_id: str) -> None:
         """Delete a tree, its snapshots, and its blobs no other tree uses. Blocks until it is durable.
 
-        What was appended before is committed first. Its bytes are overwritten.
+        What was appended before is committed first. Its bytes are overwritten; in the log, where a reader
+        holds on to them, with the first commit after it lets go, or as this journal is closed.
 
         Raises:
             JournalUnwritable: the disk refused.

@@ -95,11 +95,13 @@ class Writer:
         self._blobs = blobs
         self._path = path
         self._file = _identity_of(path)
-        self._log_space = LogSpace(log_of(path))
+        self._log = log_of(path)
+        self._log_space = LogSpace(self._log)
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._log_bytes = _length_of(log_of(path))  # what a killed writer left is emptied in its time, too
+        self._log_bytes = _length_of(self._log)  # what a killed writer left is emptied in its time, too
+        self._emptying_owed = False
         self.advances: dict[str, Advance] = {}
         """How far each tree has become durable; whoever takes an entry out learns of it once."""
         self.broken: JournalError | None = None
@@ -151,7 +153,7 @@ class Writer:
 
     def close(self) -> None:
         """Close the connection of a writer whose thread was never started."""
-        if self.broken is None and self._log_bytes:
+        if self.broken is None and (self._log_bytes or self._emptying_owed):
             self._empty_log()
         self._log_space.close()
         self._connection.close()
@@ -172,10 +174,7 @@ class Writer:
                 else:
                     group.append(item)
             self._commit(group)
-            if self._log_bytes > (_LOG_BYTES_IDLE if self._queue.empty() else _LOG_BYTES_BUSY):
-                self._empty_log()
-            if self.broken is None and self._queue.empty():
-                self._log_space.keep()
+            self._tend_log()
 
     def _waiting(self) -> list[Item]:
         """Return everything that waits, at least one item."""
@@ -226,10 +225,20 @@ class Writer:
             errand.done.set_exception(error)
         else:
             errand.done.set_result(None)
+        # A reader may hold on to what was erased, or a blob have stood in the way: then again, later.
+        self._emptying_owed |= _length_of(self._log) > 0
+
+    def _tend_log(self) -> None:
+        """Empty the log where it is long or keeps what was erased; else keep room in it."""
+        too_long = self._log_bytes > (_LOG_BYTES_IDLE if self._queue.empty() else _LOG_BYTES_BUSY)
+        if self.broken is None and (too_long or self._emptying_owed):
+            self._empty_log()
+        if self.broken is None and self._queue.empty():
+            self._log_space.keep()
 
     def _empty_log(self) -> None:
         try:
-            empty_log(self._connection)
+            self._emptying_owed &= not empty_log(self._connection)
             self._log_bytes = 0
         except FAULTS as error:
             self.broken = write_error(self._path, error)

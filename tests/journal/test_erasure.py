@@ -65,6 +65,24 @@ async def test_erased_bytes_are_on_no_file(opened: OpenJournal, fact: MakeFact, 
         assert b"fact of two" in kept
 
 
+async def test_erased_bytes_that_a_reader_held_go_once_it_lets_go(
+    opened: OpenJournal, fact: MakeFact, tmp_path: Path
+) -> None:
+    """A reader in the middle of a transaction keeps the log; the first commit after it empties that."""
+    log = tmp_path / "journal.db-wal"
+    async with opened(tmp_path) as journal:
+        await fill(journal, fact, "one", "two")
+        with closing(sqlite3.connect(tmp_path / "journal.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM trees").fetchone() == (2,)
+            journal.erase("one")
+            await journal.append("two", [("main", [fact(1)])])[1]
+            assert b"fact of one" in log.read_bytes()
+        for _ in range(2):  # the log is tended to after each commit: by the second it was after the first
+            await journal.append("two", [("main", [fact(1)])])[1]
+        assert b"fact of one" not in log.read_bytes()
+
+
 async def test_erased_id_may_be_used_anew(opened: OpenJournal, fact: MakeFact, tmp_path: Path) -> None:
     """A tree of the same id starts at seq 1 with a chain of its own, here and for other readers."""
     async with opened(tmp_path) as journal:
