@@ -94,6 +94,9 @@ class Writer(Protocol):
 HowEnded: TypeAlias = Literal["exited", "signal", "timeout", "limit"]
 """How a command ended: by itself, by a signal, at its time-out, or for what it used."""
 
+COMMAND_CLEANUP_S = 5.0
+"""How long a command that is asked to end (SIGTERM) may take before it is killed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -101,7 +104,7 @@ class Finished:
 
     reason: HowEnded
     exit_code: int | None
-    """None where it was ended from outside."""
+    """None where a signal ended it. With reason ``timeout``: it ended by itself once it was asked to."""
     signal: int | None
     """The signal that ended it, its own or the kernel's."""
     head: str
@@ -138,7 +141,8 @@ class Shell(Protocol):
             command: What ``bash -c`` is given.
             workdir: Where it starts: relative to the workspace, or absolute beneath it.
             env: Variables it gets besides those every command gets; none of the runtime's own.
-            timeout_s: Longest run.
+            timeout_s: Longest run; then it is asked to end, and killed where that takes over
+                ``COMMAND_CLEANUP_S``. So is one whose caller is cancelled; cancelling again kills at once.
             keep_bytes: Most output kept, half of it from the beginning and half from the end.
             on_output: Told of output as it comes, decoded, in pieces.
 

@@ -154,6 +154,7 @@ class HostCore:
         self._watch: CallWatch | None = None
         self._left_behind = 0
         self._leaving: list[SessionRunner] = []
+        self._shell: CommandShell | None = None
         self._link: Link | None = None
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
@@ -219,6 +220,9 @@ class HostCore:
             self._drop()
 
     def _drop(self) -> None:
+        if self._shell is not None:
+            self._shell.hurry()  # whoever waits for this host waits for no command's last words
+            self._shell = None
         if self._runner is not None:
             self._runner.stop()
             self._leaving.append(self._runner)
@@ -255,6 +259,12 @@ class HostCore:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
         link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._link = link
+        self._shell = CommandShell(
+            workspace,
+            hidden=equipment.hidden,
+            security=adopt.config.exec_security,
+            access=adopt.config.workspace_access,
+        )
         rights = build_rights(
             adopt.session,
             adopt.spec.kind,
@@ -263,12 +273,7 @@ class HostCore:
             Handles(
                 reader=WorkspaceReader(workspace, hidden=equipment.hidden),
                 writer=WorkspaceWriter(workspace, hidden=equipment.hidden),
-                shell=CommandShell(
-                    workspace,
-                    hidden=equipment.hidden,
-                    security=adopt.config.exec_security,
-                    access=adopt.config.workspace_access,
-                ),
+                shell=self._shell,
                 channel=ChannelHandle(link),
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sessiontree.contracts.capabilities import SHELL
 from sessiontree.contracts.context import CallSignals
+from sessiontree.contracts.ports import COMMAND_CLEANUP_S
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.kernel.lane import Lane
@@ -18,7 +20,8 @@ from sessiontree.kernel.watching import CallWatch
 from sessiontree.session.instructions import ExecuteCall
 
 ABANDON_AFTER_S = 5.0
-"""A cancelled call that has not stopped by then is left behind."""
+"""A cancelled call that has not stopped by then is left behind; one of a tool that needs the shell when its
+command has had its own time as well."""
 
 
 @dataclass(slots=True)
@@ -196,7 +199,9 @@ class RunningCalls:
         running.signals.cancelled = True
         if running.give_up_at < math.inf or running.task is None:
             return
-        running.give_up_at = time.monotonic() + ABANDON_AFTER_S
+        runs_commands = SHELL.name in running.prepared.entry.tool.capabilities
+        patience_s = ABANDON_AFTER_S + (COMMAND_CLEANUP_S if runs_commands else 0.0)
+        running.give_up_at = time.monotonic() + patience_s
         running.task.cancel()
         self._look_at(running.give_up_at)
 

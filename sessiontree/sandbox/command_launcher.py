@@ -2,11 +2,14 @@
 
 Run inside the namespaces that bubblewrap made, with the standard library alone, by the line ``BOOT``: this
 file comes compiled, with the plan behind it, because compiling takes as long as starting the interpreter.
-``main`` writes one line to a descriptor: ``exited CODE``, ``signal NUMBER``, or ``failed REASON`` where the
-command was not started. As the first process of its namespace it takes all others with it when it ends;
-whatever the command left running is gone then.
+``main`` writes lines to a descriptor: ``started``, and how it ended, ``exited CODE`` or ``signal NUMBER``; or
+``failed REASON`` alone, where the command was not started. As the first process of its namespace it takes all
+others with it when it ends; whatever the command left running is gone then.
 
-Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2).
+From ``started`` on, a SIGTERM from outside goes on to every process inside, whoever its parent is and however
+fast they are made, and this one waits until all have ended. Without its own handler none would reach it.
+
+Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2), kill(2).
 """
 
 # Every start of a command pays for what this file imports.
@@ -14,6 +17,7 @@ Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2).
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # what signal is made of, without enum: that takes 4 ms
 import ctypes
 import os
 import resource
@@ -113,14 +117,39 @@ def start(plan: dict[str, Any]) -> int:
         os._exit(126)
 
 
-def wait(child: int) -> tuple[str, int]:
-    """Wait for the command, reaping what it left behind meanwhile; returns how it ended."""
+def wait(child: int, status_fd: int) -> None:
+    """Wait for the command and tell how it ended, reaping what it left behind meanwhile.
+
+    Once asked to end, wait for all others too: they may have something left to do.
+    """
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        if os.getpid() == 1 and not asked:  # else "all" would be the machine's
+            asked = True
+            try:
+                os.kill(-1, number)
+            except ProcessLookupError:  # it ended just now
+                return
+
+    _signal.signal(_signal.SIGTERM, ask)
+    _tell(status_fd, "started")
     while True:
-        ended, status = os.waitpid(-1, 0)
+        try:
+            ended, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
         if ended == child and os.WIFSIGNALED(status):
-            return "signal", os.WTERMSIG(status)
-        if ended == child:
-            return "exited", os.WEXITSTATUS(status)
+            _tell(status_fd, f"signal {os.WTERMSIG(status)}")
+        elif ended == child:
+            _tell(status_fd, f"exited {os.WEXITSTATUS(status)}")
+        if ended == child and not asked:
+            return
+
+
+def _tell(status_fd: int, line: str) -> None:
+    os.write(status_fd, f"{line}\n".encode(errors="replace"))
 
 
 def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
@@ -128,10 +157,9 @@ def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
     os.set_inheritable(status_fd, False)
     try:
         confine(plan)
-        told, number = wait(start(plan))
+        child = start(plan)
     except OSError as error:
-        told, number = f"failed {error}", 0
+        _tell(status_fd, f"failed {error}")
     else:
-        told = f"{told} {number}"
-    os.write(status_fd, told.encode(errors="replace"))
+        wait(child, status_fd)
     os._exit(0)

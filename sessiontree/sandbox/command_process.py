@@ -2,6 +2,9 @@
 
 Nothing here blocks the loop for longer than a start takes, and no thread is used. bubblewrap outside is the
 one child; the first process inside takes all others with it when it ends, and bubblewrap ends after it.
+
+A command whose time is up, or that nobody wants any more, is asked to end (SIGTERM, to everything inside) and
+killed when the window for that is over. One that uses too much is killed at once.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ LAST_WORDS_CHARS: Final = 2000
 OnOutput = Callable[[str], None]
 TIMED_OUT: Final = Excess("timeout", 0)
 NO_LIMIT: Final = (None, None)
+STARTED: Final = "started\n"
+"""What the first process inside tells once the command runs, and can be asked to end."""
 
 
 class CommandProcess:
@@ -54,6 +59,7 @@ class CommandProcess:
         plan: What the launcher reads.
         watch: Makes the watch over the process that was started.
         bounds: What it may use.
+        cleanup_s: Gives how long a command that was asked to end may take; looked at when it is asked.
         keep_bytes: Most output kept.
         on_output: Told of output as it comes.
     """
@@ -65,6 +71,7 @@ class CommandProcess:
         watch: Callable[[int], CommandWatch],
         bounds: Bounds,
         *,
+        cleanup_s: Callable[[], float],
         keep_bytes: int,
         on_output: OnOutput | None,
     ) -> None:
@@ -73,12 +80,17 @@ class CommandProcess:
         self._plan = plan
         self._make_watch = watch
         self._bounds = bounds
+        self._cleanup_s = cleanup_s
+        self._asked = False
+        """Whether everything inside was asked to end."""
+        self._told = b""
+        """What the first process inside has told."""
         self._keeper = OutputKeeper(keep_bytes)
         self._decoder = Decoder()
         self._on_output = on_output
 
     async def run(self, timeout_s: float) -> Finished:
-        """Run it to its end; cancelling ends it too.
+        """Run it to its end; cancelling ends it too, and cancelling again without waiting for its last words.
 
         Raises:
             ExecutionError: it could not be started, or not be ended.
@@ -93,12 +105,11 @@ class CommandProcess:
             write_status.close()
             with _exit_of(process) as gone, self._listening(output.fileno()):
                 try:
-                    ended_for = await self._watch_over(process.pid, gone, began + timeout_s)
+                    ended_for = await self._until_over(process.pid, gone, began + timeout_s, status)
                 finally:
                     await _end(process, gone)
-            self._drain(output.fileno())
-            told = status.read().decode(errors="replace")
-        return self._finished(told, ended_for, time.monotonic() - began)
+            self._hear(status)
+        return self._finished(ended_for, time.monotonic() - began)
 
     def _start(self, plan: int, output: int, status: int) -> subprocess.Popen[bytes]:
         try:
@@ -115,9 +126,38 @@ class CommandProcess:
         except OSError as error:
             raise ExecutionError(f"can't start {self._words[0]!r}: {error}") from error
 
-    async def _watch_over(self, pid: int, gone: asyncio.Future[None], deadline: float) -> Excess | None:
-        """Wait until it is gone (None), its time is up, or it uses too much."""
+    async def _until_over(
+        self, pid: int, gone: asyncio.Future[None], deadline: float, status: FileIO
+    ) -> Excess | None:
+        """Wait until it is gone (None), or is to be killed: its time is up, or it uses too much."""
         watch = self._make_watch(pid)
+        try:
+            ended_for = await self._watch_over(watch, gone, deadline)
+        except asyncio.CancelledError:
+            await self._let_end(pid, watch, gone, status)
+            raise
+        if ended_for is TIMED_OUT:
+            await self._let_end(pid, watch, gone, status)
+        return ended_for
+
+    async def _let_end(
+        self, pid: int, watch: CommandWatch, gone: asyncio.Future[None], status: FileIO
+    ) -> None:
+        """Ask everything inside to end, and wait until it has, its window is over, or it uses too much.
+
+        Before the command has begun there is nothing that could hear it.
+        """
+        window_s = self._cleanup_s()
+        self._hear(status)
+        if window_s > 0 and self._told:
+            self._asked = _signal_inner(pid, signal.SIGTERM)
+        if self._asked:
+            await self._watch_over(watch, gone, time.monotonic() + window_s)
+
+    async def _watch_over(
+        self, watch: CommandWatch, gone: asyncio.Future[None], deadline: float
+    ) -> Excess | None:
+        """Wait until it is gone (None), its time is up, or it uses too much."""
         pause_s = LOOK_EVERY_S
         while not gone.done():
             left_s = deadline - time.monotonic()
@@ -151,6 +191,12 @@ class CommandProcess:
             yield
         finally:
             loop.remove_reader(output)
+            self._drain(output)
+
+    def _hear(self, status: FileIO) -> None:
+        """Take what the first process inside has told by now."""
+        os.set_blocking(status.fileno(), False)
+        self._told += status.read() or b""
 
     def _drain(self, output: int) -> None:
         """Take what is left in the pipe; nobody writes to it any more."""
@@ -164,9 +210,12 @@ class CommandProcess:
         if self._on_output is not None and (text := self._decoder.text(data, last=last)):
             self._on_output(text)
 
-    def _finished(self, told: str, ended_for: Excess | None, elapsed_s: float) -> Finished:
+    def _finished(self, ended_for: Excess | None, elapsed_s: float) -> Finished:
         head, tail, dropped = self._keeper.kept()
+        told = self._told.decode(errors="replace").removeprefix(STARTED).removesuffix("\n")
         how, _, value = told.partition(" ")
+        if self._asked:
+            return _timed_out(how, value, head, tail, dropped, elapsed_s)
         if how == "exited":
             code = int(value)
             limit, allowed = self._suspected(tail or head) if code else NO_LIMIT
@@ -253,15 +302,27 @@ def _kill(pid: int) -> None:
     Until it goes its own way the inner one is of the outer's group, afterwards it ends with the outer one:
     so killing the group leaves neither behind.
     """
+    if not _signal_inner(pid, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _signal_inner(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to the first process inside; False where there is none."""
     inner = children(pid)
     for child in inner:
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(child)
             try:
                 if child in children(pid):  # its number is not somebody else's by now
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                    signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)
-    if not inner:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+    return bool(inner)
+
+
+def _timed_out(how: str, value: str, head: str, tail: str, dropped: int, elapsed_s: float) -> Finished:
+    """Return how a command ended that was asked to: by itself, by a signal, or by the kill behind it."""
+    code = int(value) if how == "exited" else None
+    number = int(value) if how == "signal" else signal.SIGKILL if code is None else None
+    return Finished("timeout", code, number, head, tail, dropped, elapsed_s)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.contracts.tiers import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.policy.commands.programs import HARMLESS
 from sessiontree.policy.commands.verdict import single_program
@@ -52,6 +52,8 @@ class CommandShell:
         security: Which commands are run: any, or one known harmless program at a time, which is started
             without a shell; ``paranoid`` has the workspace read-only besides.
         access: What commands may do to the workspace; ``ro`` leaves it read-only under every security.
+        cleanup_s: How long a command may take to end once it is asked to, at its time-out or when whoever
+            waits for it is cancelled; then it is killed.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class CommandShell:
         *,
         security: ExecSecurity = "full",
         access: WorkspaceAccess = "rw",
+        cleanup_s: float = COMMAND_CLEANUP_S,
     ) -> None:
         """Keep what it is about; nothing is looked at before the first command."""
         self._workspace = os.path.realpath(workspace)
@@ -69,6 +72,11 @@ class CommandShell:
         self._bounds = bounds or Bounds()
         self._security = security
         self._may_write = access == "rw" and security != "paranoid"
+        self._cleanup_s = cleanup_s
+
+    def hurry(self) -> None:
+        """From now on a command that is to end is killed at once: nobody can wait any more."""
+        self._cleanup_s = 0.0
 
     async def run(
         self,
@@ -107,6 +115,7 @@ class CommandShell:
             packed_plan(asked, self._bounds, here),
             partial(CommandWatch, workspace=self._workspace, bounds=self._bounds),
             self._bounds,
+            cleanup_s=lambda: self._cleanup_s,
             keep_bytes=keep_bytes,
             on_output=on_output,
         )

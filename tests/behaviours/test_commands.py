@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -101,6 +102,23 @@ async def test_cancelling_a_session_ends_its_command_and_all_it_started(
         with await begun(pipe) as file:
             await branch.cancel("enough")
             assert await in_time(file.read) == ""
+
+
+async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Opener, pipe: Path) -> None:
+    """A message stops it; what it says when it is asked to end stands in the result."""
+    command = "trap 'echo saved; exit' TERM; echo half; exec 3>pipe; echo begun >&3; sleep 1000"
+    tree = open_tree(ScriptedModel([call("exec", command=command), "went on"]))
+    async with tree, asyncio.timeout(PATIENCE_S):
+        sent = asyncio.ensure_future(tree.main.send("go"))
+        with await begun(pipe) as file:
+            await tree.main.send("enough", mode="steer")
+            assert await sent == "went on"
+            assert await in_time(file.read) == ""
+        (message,) = results(tree, "main")
+        assert [fact.outcome for fact in await facts_of(tree, CallResolved, "main")] == ["aborted"]
+        output = json.loads(message.text)["partial"]["output"]
+        assert output.startswith("half\n")
+        assert output.endswith("saved\n")
 
 
 async def test_closing_a_tree_ends_its_commands(open_tree: Opener, pipe: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from sessiontree.kernel.host import HostCore
 from sessiontree.local.backend import LocalBackend
 from sessiontree.local.transport import LocalTransport
 from sessiontree.models.answers import call
+from tests.behaviours.reading import results
 from tests.behaviours.waiting import Nothing
 from tests.kernel.faulty import FaultyRuntime
 
@@ -95,3 +97,31 @@ async def test_a_host_whose_call_goes_on_serves_nobody_else(tmp_path: Path, heed
                 assert (host in backend.transports) is heeds
     finally:
         tool.ending.set()
+
+
+DEAF = "trap '' TERM; exec 3>pipe; echo begun >&3; echo half; while :; do sleep 1; done"
+
+
+@pytest.mark.slow
+async def test_a_command_that_does_not_heed_its_end_is_killed_and_costs_no_host(tmp_path: Path) -> None:
+    """Its call is waited for as long as the command may take: it is cut short, not left behind."""
+    runtime = FaultyRuntime(tmp_path / "state")
+    await runtime.close()
+    backend = runtime.backend = runtime.local = OwnProcesses(tmp_path / "state", slots=1)
+    os.mkfifo(tmp_path / "pipe")
+    model = ScriptedModel([call("exec", command=DEAF), "went on"])
+    async with runtime, asyncio.timeout(PATIENCE_S):
+        async with SessionTree(tmp_path, model=model, runtime=runtime) as tree:
+            sent = asyncio.ensure_future(tree.main.send("go"))
+            with await asyncio.to_thread((tmp_path / "pipe").open) as file:
+                assert await asyncio.to_thread(file.readline) == "begun\n"
+                await tree.main.send("enough", mode="steer")
+                assert await sent == "went on"
+                assert await asyncio.to_thread(file.read) == ""
+            (told,) = results(tree, "main")
+            assert "aborted while it ran" in told.text
+            assert "half\\n" in told.text
+            (host,) = backend.transports
+        async with SessionTree(tmp_path, model=ScriptedModel(["here"]), runtime=runtime) as other:
+            assert await other.main.send("hello") == "here"
+            assert host in backend.transports

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sessiontree.contracts.ports import Finished
+from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_kernel import bubblewrap, confining_machine
 from sessiontree.sandbox.command_launcher import BOOT
@@ -65,6 +65,7 @@ class CarelessShell:
             marshal.dumps(launcher) + marshal.dumps(plan),
             partial(CommandWatch, workspace=self._workspace, bounds=bounds),
             bounds,
+            cleanup_s=lambda: COMMAND_CLEANUP_S,
             keep_bytes=keep_bytes,
             on_output=on_output,
         )

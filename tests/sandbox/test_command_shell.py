@@ -301,7 +301,8 @@ def test_time_out_ends_all(tmp_path: Path, nothing_left: Watched) -> None:
     command = "trap '' TERM INT HUP; echo begun; sleep 1000 & wait"
     for timeout_s in MOMENTS_S:
         with nothing_left():
-            finished = run(tmp_path, command, timeout_s=timeout_s)
+            shell = CommandShell(tmp_path, cleanup_s=0.3)
+            finished = asyncio.run(shell.run(command, timeout_s=timeout_s))
         assert (finished.reason, finished.exit_code) == ("timeout", None)
         assert timeout_s <= finished.elapsed_s < timeout_s + LONG_S
         if finished.head == "begun\n":

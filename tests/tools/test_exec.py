@@ -170,12 +170,13 @@ async def test_session_without_a_shell_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_s", "asked", "least", "most"), [(60, 5, 5, 5), (10, 120, 8.9, 9.0), (0.5, 120, 0.4, 0.45)]
+    ("left_s", "asked", "least", "most"),
+    [(60, 5, 5, 5), (120, 120, 113.9, 114), (10, 120, 8.9, 9.0), (0.5, 120, 0.4, 0.45)],
 )
 async def test_time_is_what_was_asked_within_the_calls_own(
     tmp_path: Path, left_s: float, asked: float, least: float, most: float
 ) -> None:
-    """Some of the call's time is kept back, so that its output is told after all."""
+    """Some of the call's time is kept back, so that it can end and its output is told after all."""
     shell = NotingShell()
     signals = CallSignals(time.monotonic() + left_s)
     await call_tool(Exec(), make_context(tmp_path, shell=shell, signals=signals), command="x", timeout=asked)
@@ -251,7 +252,7 @@ def test_limits_are_named(finished: Finished, words: str) -> None:
 
 
 def test_progress_is_the_latest_now_and_then() -> None:
-    """The first piece at once, the rest at intervals, never more than the end of it."""
+    """The first piece at once, the rest at intervals and at the end, never more than the end of it."""
     told: list[JsonValue] = []
     now = 100.0
     progress = Progress(told.append, lambda: now)
@@ -259,7 +260,13 @@ def test_progress_is_the_latest_now_and_then() -> None:
     progress("b")
     now += EVERY_S
     progress("c" * 5000)
-    assert told == [{"output": "a", "chars": 1}, {"output": "c" * SHOWN_CHARS, "chars": 5002}]
+    expected: list[JsonValue] = [{"output": "a", "chars": 1}, {"output": "c" * SHOWN_CHARS, "chars": 5002}]
+    progress.finish()
+    assert told == expected
+    progress("d")
+    assert told == expected
+    progress.finish()
+    assert told[2:] == [{"output": "c" * (SHOWN_CHARS - 1) + "d", "chars": 5003}]
 
 
 async def test_progress_reaches_who_watches(tmp_path: Path) -> None:

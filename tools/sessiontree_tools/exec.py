@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sessiontree.contracts.capabilities import SHELL
 from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.ports import COMMAND_CLEANUP_S
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
@@ -17,8 +19,8 @@ from sessiontree_tools.exec_report import details_of, report_of
 
 DEFAULT_TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3600.0
-REPORT_S = 1.0
-"""Kept back from the call's own time, so that a command that takes too long still has its output told."""
+KEPT_BACK_S = COMMAND_CLEANUP_S + 1.0
+"""Of the call's own time, so that a command that takes too long can still end, and have its output told."""
 MAX_SHARE_KEPT_BACK = 0.1
 """Of a short call's time no more than this."""
 NOTE_CHARS = 400
@@ -90,15 +92,20 @@ class Exec(Tool[ExecParams]):
         shell = ctx.require(SHELL)
         max_chars = ctx.config.max_result_chars
         left_s = ctx.deadline - time.monotonic()
-        timeout_s = min(params.timeout, left_s - min(REPORT_S, left_s * MAX_SHARE_KEPT_BACK))
-        finished = await shell.run(
-            params.command,
-            workdir=params.workdir,
-            env=params.env,
-            timeout_s=max(0.0, timeout_s),
-            keep_bytes=max(max_chars // 2, max_chars - NOTE_CHARS),
-            on_output=Progress(ctx.update, time.monotonic),
-        )
+        timeout_s = min(params.timeout, left_s - min(KEPT_BACK_S, left_s * MAX_SHARE_KEPT_BACK))
+        progress = Progress(ctx.update, time.monotonic)
+        try:
+            finished = await shell.run(
+                params.command,
+                workdir=params.workdir,
+                env=params.env,
+                timeout_s=max(0.0, timeout_s),
+                keep_bytes=max(max_chars // 2, max_chars - NOTE_CHARS),
+                on_output=progress,
+            )
+        except asyncio.CancelledError:
+            progress.finish()  # what it said last: there is no result that could tell
+            raise
         return ToolResult(
             output=report_of(finished, timeout_s, bounded=timeout_s < params.timeout),
             display=f"{finished.reason} after {finished.elapsed_s:.1f} s: {params.command}",

@@ -25,6 +25,7 @@ class Progress:
         self._clock = clock
         self._end = ""
         self._chars = 0
+        self._reported = 0
         self._next = 0.0
 
     def __call__(self, text: str) -> None:
@@ -34,4 +35,13 @@ class Progress:
         now = self._clock()
         if now >= self._next:
             self._next = now + EVERY_S
-            self._update({"output": self._end, "chars": self._chars})
+            self._report()
+
+    def finish(self) -> None:
+        """Report what was not yet, however short the time since."""
+        if self._chars > self._reported:
+            self._report()
+
+    def _report(self) -> None:
+        self._reported = self._chars
+        self._update({"output": self._end, "chars": self._chars})
