@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from sessiontree.journal.blobs import BlobStore
+from sessiontree.journal.tables import without_waiting
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _TABLES = ("segments", "touched", "heads", "blob_uses", "snapshots", "quarantine", "trees")
@@ -46,11 +47,8 @@ def empty_log(connection: sqlite3.Connection) -> bool:
     Emptied, not only moved: a log that repeats what the database already has could, if it were cut,
     put old pages beside new ones.
     """
-    connection.execute("PRAGMA busy_timeout=0")
-    try:
+    with without_waiting(connection):
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-    finally:
-        connection.execute("PRAGMA busy_timeout=5000")
     return not busy
 
 

@@ -11,6 +11,8 @@ statement. Beside a busy event loop each time costs a switch interval.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
@@ -139,6 +141,16 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         if log_of(path).exists() and log_of(path).stat().st_size > 0:
             raise
         return _connect(path, "mode=ro&immutable=1", "delete")  # the mode SQLite then reports
+
+
+@contextmanager
+def without_waiting(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let statements fail at once where another connection is in their way."""
+    connection.execute("PRAGMA busy_timeout=0")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
 
 
 def log_of(path: Path) -> Path:

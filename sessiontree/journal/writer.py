@@ -96,7 +96,7 @@ class Writer:
         self._path = path
         self._file = _identity_of(path)
         self._log = log_of(path)
-        self._log_space = LogSpace(self._log)
+        self._log_space = LogSpace(self._log, connection)
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -234,7 +234,10 @@ class Writer:
         if self.broken is None and (too_long or self._emptying_owed):
             self._empty_log()
         if self.broken is None and self._queue.empty():
-            self._log_space.keep()
+            try:
+                self._log_space.keep()
+            except FAULTS as error:
+                self.broken = write_error(self._path, error)
 
     def _empty_log(self) -> None:
         try:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,11 +22,20 @@ FRAMES = b"f" * FROM_BYTES
 """Stands for a log that is long enough."""
 
 
-def test_room_is_made_once_and_again_where_it_is_used_up(tmp_path: Path) -> None:
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Writes a database, with nobody else about."""
+    with closing(sqlite3.connect(tmp_path / "any.db", isolation_level=None)) as connection:
+        yield connection
+
+
+def test_room_is_made_once_and_again_where_it_is_used_up(
+    connection: sqlite3.Connection, tmp_path: Path
+) -> None:
     """What stands in the log stays; zeros follow, a step at a time, and none while there is room."""
     log = tmp_path / "log"
     log.write_bytes(FRAMES)
-    space = LogSpace(log)
+    space = LogSpace(log, connection)
     for _ in range(3):
         space.keep()
         assert log.read_bytes() == FRAMES + bytes(STEP_BYTES)
@@ -39,28 +51,49 @@ def test_room_is_made_once_and_again_where_it_is_used_up(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("length", [0, FROM_BYTES - 1])
-def test_short_log_is_left_as_it_is(tmp_path: Path, length: int) -> None:
+def test_short_log_is_left_as_it_is(connection: sqlite3.Connection, tmp_path: Path, length: int) -> None:
     """A few commits are not worth the room, and an emptied log stays empty."""
     log = tmp_path / "log"
     log.write_bytes(FRAMES[:length])
-    space = LogSpace(log)
+    space = LogSpace(log, connection)
     space.keep()
     assert log.read_bytes() == FRAMES[:length]
     space.close()
 
 
-def test_last_of_a_disk_is_left_to_others(tmp_path: Path) -> None:
+def test_last_of_a_disk_is_left_to_others(connection: sqlite3.Connection, tmp_path: Path) -> None:
     """Where less is free than must stay free, a blob and the database find what they need."""
     log = tmp_path / "log"
     log.write_bytes(FRAMES)
-    space = LogSpace(log, spare_bytes=2**62)
+    space = LogSpace(log, connection, spare_bytes=2**62)
     space.keep()
     assert log.read_bytes() == FRAMES
     space.close()
 
 
+def test_log_that_another_program_may_write_is_left_as_it_is(
+    connection: sqlite3.Connection, tmp_path: Path
+) -> None:
+    """While another connection holds the write lock nothing is made, and nothing waits; after it, room is."""
+    log = tmp_path / "log"
+    log.write_bytes(FRAMES)
+    space = LogSpace(log, connection)
+    with closing(sqlite3.connect(tmp_path / "any.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        space.keep()
+    assert log.read_bytes() == FRAMES
+    with log.open("ab") as more:
+        more.write(b"its frames")
+    space.keep()
+    assert log.read_bytes() == FRAMES + b"its frames" + bytes(STEP_BYTES)
+    assert not connection.in_transaction
+    space.close()
+
+
 @pytest.mark.parametrize("kind", ["missing", "directory", "link"])
-def test_log_that_can_be_no_log_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
+def test_log_that_can_be_no_log_is_left_as_it_is(
+    connection: sqlite3.Connection, tmp_path: Path, kind: str
+) -> None:
     """Nothing is raised, nothing is made, and nobody else's file grows."""
     log, other = tmp_path / "log", tmp_path / "other"
     other.write_bytes(b"other")
@@ -68,17 +101,17 @@ def test_log_that_can_be_no_log_is_left_as_it_is(tmp_path: Path, kind: str) -> N
         log.mkdir()
     if kind == "link":
         log.symlink_to(other)
-    LogSpace(log).keep()
+    LogSpace(log, connection).keep()
     assert other.read_bytes() == b"other"
     assert log.exists() == (kind != "missing")
 
 
 @pytest.mark.parametrize("left", [0, STEP_BYTES - 1])
-def test_no_room_is_no_fault(tmp_path: Path, left: int) -> None:
+def test_no_room_is_no_fault(connection: sqlite3.Connection, tmp_path: Path, left: int) -> None:
     """Where a limit leaves less than a step, the log stays as long as it was."""
     log = tmp_path / "log"
     log.write_bytes(FRAMES)
-    space = LogSpace(log)
+    space = LogSpace(log, connection)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (FROM_BYTES + left, hard))
