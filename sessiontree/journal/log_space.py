@@ -12,8 +12,8 @@ from sessiontree.journal.tables import without_waiting
 
 STEP_BYTES = 1024 * 1024
 """So much is made ready at a time: about 60 commits of one turn's facts."""
-FROM_BYTES = 64 * 1024
-"""A shorter log is left alone: a few commits are not worth the room, and an emptied log stays empty."""
+FROM_BYTES = 128 * 1024
+"""A shorter log is left alone: one message (60 KiB) is not worth the room, and an emptied log stays empty."""
 SPARE_BYTES = 64 * STEP_BYTES
 """No room is made where less of the disk is free: blobs and the database must find theirs."""
 _ZEROS = bytes(STEP_BYTES)
