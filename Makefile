@@ -55,8 +55,10 @@ demo: setup ## survey this checkout twice, show the trees, then ask
 	$(BIN)/sessiontree ask "how does a worker process become read-only?"
 
 # Files are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
+PYTEST := $(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
 test: setup ## the whole suite, in two processes
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(ARGS)
 
 check: setup ## lint, floors, types and the fast tests
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast
@@ -73,7 +75,7 @@ types: setup
 	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py
 
 fast: setup
-	$(BIN)/pytest -m 'not slow' $(ARGS)
+	$(PYTEST) -m 'not slow' $(ARGS)
 
 fix: setup ## format, and repair what can be repaired
 	$(BIN)/ruff check --fix-only .

@@ -10,6 +10,7 @@ import select
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,12 +37,12 @@ GRACE_S = 30.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files with slow tests first, else as they come: what several processes end on is quick.
+    """Put the files with most slow tests first, else as they come: what several processes end on is quick.
 
     Whole files are dealt out; one of a minute that came last would leave the other processes idle.
     """
-    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
-    items.sort(key=lambda item: item.path not in slow)
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow") is not None)
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_collection_finish() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.notebooks.cells import CellError, Kernel
 
+pytestmark = pytest.mark.slow
+
 FIRST = """
 import asyncio
 import socket

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+import pytest
 from pydantic import BaseModel
 
 from sessiontree import (
@@ -26,6 +27,8 @@ from sessiontree.models.answers import Answer, call
 from sessiontree.tree.receipt import ReceiptLine
 from tests.behaviours.reading import until
 from tests.behaviours.waiting import Nothing
+
+pytestmark = pytest.mark.slow
 
 CHILDREN = 120
 HOSTS = 2

@@ -18,6 +18,8 @@ from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.kernel.answers import Answer
 from sessiontree.kernel.equipment import Baggage
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 60.0
 BAGGAGE = Baggage(b"tools", None)
 Say = Callable[..., Any]

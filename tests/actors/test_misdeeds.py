@@ -12,6 +12,8 @@ from sessiontree import Limits, Runtime, SessionStatus, SessionTree
 from sessiontree.actors.backend import RayBackend
 from tests.actors.misdeeds import MODEL, TOOLS
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 180.0
 
 

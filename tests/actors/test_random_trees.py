@@ -18,6 +18,8 @@ from tests.actors.carried import Carrier, Outcome, rule
 from tests.actors.planned import CALLS, ENDS, Plan, Play, Steps
 from tests.behaviours.effects import TOOLS, Append, Words
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = settings(
     max_examples=10,
     derandomize=True,

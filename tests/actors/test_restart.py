@@ -18,6 +18,8 @@ from tests.behaviours import household
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.reading import calls
 
+pytestmark = pytest.mark.slow
+
 STEPS = 30
 PATIENCE_S = 200.0
 

@@ -6,11 +6,15 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from sessiontree import FunctionModel, Limits, ModelRequest, Runtime, SessionKind, SessionStatus, SessionTree
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, call
 from tests.behaviours.effects import TOOLS
 from tests.behaviours.reading import until
+
+pytestmark = pytest.mark.slow
 
 WAITING = 1_100
 """More than the thousand calls an actor takes at a time where nobody says otherwise."""

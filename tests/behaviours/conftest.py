@@ -25,7 +25,9 @@ def board() -> Iterator[Switchboard]:
     switchboard.close()
 
 
-@pytest.fixture(params=(*BACKENDS, TRAVELLED, pytest.param("ray", marks=pytest.mark.slow)))
+@pytest.fixture(
+    params=(*BACKENDS, *(pytest.param(name, marks=pytest.mark.slow) for name in (TRAVELLED, "ray")))
+)
 def variant(request: pytest.FixtureRequest) -> str:
     """Name of a backend, or of the local one with doubles that travelled and a runtime for all trees."""
     name: str = request.param

@@ -212,6 +212,7 @@ def be_odd(request: ModelRequest) -> object:
     return list(ODDITIES.values())[number - 1].reply() if request.turn == 1 else "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 async def test_an_odd_reply_is_taken_in_and_survives_the_journal(open_tree: Opener, kind: str) -> None:
     """REL-P34: what has no JSON form gets one, the rest is kept; a resumed tree has the same transcripts."""

@@ -138,6 +138,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 async def test_a_wrong_request_is_one_typed_error_and_the_tree_goes_on(open_tree: Opener, name: str) -> None:
     """Every mistake has its error; nothing was started, and Main answers as before."""

@@ -67,6 +67,7 @@ async def check(tree: SessionTree, rogue: Rogue, *, nth: int, name: str) -> None
     assert stands == wanted, name
 
 
+@pytest.mark.slow
 @only_local
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("point", POINTS)

@@ -61,6 +61,7 @@ async def misdone(
     assert len(effects(open_tree.workspace)) == (len(names) if ran else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("kind", [Misbehaving, MisbehavingAsync])
 @pytest.mark.parametrize("point", CALL_POINTS)
@@ -82,6 +83,7 @@ async def test_a_gigabyte_is_let_go_at_once(open_tree: Opener, point: CallPoint,
     assert grown < 3 << 29
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("point", CALL_POINTS)
 async def test_a_hook_that_hangs_is_left_behind_and_not_begun_without_bound(

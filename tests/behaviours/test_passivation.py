@@ -160,6 +160,7 @@ def without_times(value: dict[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in value.items() if not name.endswith("at_ms") and name != "timestamp"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [instant, waiting])
 async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(
     open_tree: Opener, board: Switchboard, model: Any

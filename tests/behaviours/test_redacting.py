@@ -99,6 +99,7 @@ class Asker:
         return "went on"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screams", [False, True], ids=["redacted", "withheld"])
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_known_secret_is_nowhere(open_tree: Opener, path: str, screams: bool) -> None:

@@ -40,6 +40,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]} turn {point[1]}")
 async def test_a_tree_closed_at_any_turn_comes_to_the_same_end(
     open_tree: Opener, board: Switchboard, point: tuple[str, int]

@@ -96,6 +96,7 @@ async def test_wrong_settings_are_told_before_any_session_runs(open_tree: Opener
         await tree.start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["local"], indirect=True)
 async def test_what_may_pass_is_asked_once_more(open_tree: Opener) -> None:
     """A server that is busy, or hangs up, is asked again; one that has no such page is not."""

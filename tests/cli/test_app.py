@@ -45,6 +45,7 @@ def test_version_is_the_package_s(program: Program) -> None:
     assert program.call("--version").out == f"sessiontree {VERSION}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -74,6 +74,7 @@ def test_question_is_answered_with_places(program: Program, surveyed: Path) -> N
     )
 
 
+@pytest.mark.slow
 def test_what_changed_since_is_found_again_or_told(program: Program, surveyed: Path) -> None:
     """A moved definition is cited where it is now, a changed one is marked, one that is gone is counted."""
     moved = RETRY.replace('"""Asks', "# new\n# lines\n" + '"""Asks')
@@ -92,6 +93,7 @@ def test_what_changed_since_is_found_again_or_told(program: Program, surveyed: P
     assert "ask_again" not in {one["name"] for one in answer["places"]}
 
 
+@pytest.mark.slow
 def test_survey_after_survey_leaves_nothing_double(program: Program, surveyed: Path) -> None:
     """Removed with the report, or, where that is refused, not asked any more."""
     (state,) = program.state_home.joinpath("sessiontree").iterdir()

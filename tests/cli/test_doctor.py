@@ -162,6 +162,7 @@ def test_without_a_state_directory_all_is_fine_and_nothing_is_made(program: Prog
     assert (list(workspace.iterdir()), program.state_home.exists()) == ([], False)
 
 
+@pytest.mark.slow
 def test_ray_is_not_loaded(tmp_path: Path) -> None:
     """A look takes a moment, not the seconds that Ray's import takes."""
     looks = "\n".join(

@@ -126,6 +126,7 @@ def changes_in(done: Done) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 async def test_running_tree_is_told_change_by_change(program: Program, tree: SessionTree) -> None:
     """Who follows from the start reads beside the writer to the end; who comes later reads the same."""
     follow = ("tree", "--follow", "--json", "--state-dir", tree.state_dir)

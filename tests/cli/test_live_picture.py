@@ -67,6 +67,7 @@ def _counts_everyone(words: list[str], tree: LiveTree) -> None:
         assert len(rows) + rest.get("more live", 0) + rest.get("finished", 0) == tree.total
 
 
+@pytest.mark.slow
 @given(tree_facts(), st.one_of(st.just(WIDE), st.integers(0, 120)), st.integers(0, 30))
 def test_picture_fits_and_counts_everyone(facts: list[TreeFact], width: int, height: int) -> None:
     """Any tree, in any place: labels, tools and arguments may hold anything."""

@@ -76,6 +76,7 @@ def _finished(facts: list[TreeFact]) -> list[SessionEnded]:
     return list(seen.values())
 
 
+@pytest.mark.slow
 @given(tree_facts())
 def test_counts_are_those_of_the_tree_machine(facts: list[TreeFact]) -> None:
     """Sessions, live ones, ended ones, those below each, and open requests: all are as evolved."""
@@ -273,6 +274,7 @@ def test_what_is_counted_counts_for_all_above() -> None:
     assert tree.done == 8
 
 
+@pytest.mark.slow
 @given(tree_facts(), st.integers(0, 30))
 def test_chosen_sessions_are_live_few_and_stand_below_chosen_ones(facts: list[TreeFact], most: int) -> None:
     """Never more than asked for; each once, below its parent; and nothing is left out that finds room."""

@@ -24,6 +24,7 @@ def last_tree(program: Program, state: Path) -> Any:
     return json.loads(program.call("tree", "--json", "--state-dir", state).out)
 
 
+@pytest.mark.slow
 def test_first_survey_counts_what_is_there(program: Program, ground: Path) -> None:
     """The report's numbers are those of an independent count; no approval is asked for."""
     done = program.run("survey", ground, *LOCAL)

@@ -112,6 +112,7 @@ def test_people_read_lines_and_a_table(program: Program, policy: Path) -> None:
     assert patch == ["apply_patch is held, once there is such a tool"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -157,6 +158,7 @@ def install(folder: Path, second: str) -> None:
     (folder / "radio_tools.py").write_text(PLUGIN.format(second=second))
 
 
+@pytest.mark.slow
 def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -> None:
     """In the table with the plugin's name; judged by its own lists; optional ones wait to be named."""
     install(tmp_path, "stations")
@@ -185,6 +187,7 @@ def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -
     assert sum(each["held"] for each in judged["tools"]) == len(builtin_tools()) + 1
 
 
+@pytest.mark.slow
 def test_a_plugin_that_takes_a_name_is_refused_and_one_to_come_may_be_taken(
     program: Program, tmp_path: Path
 ) -> None:

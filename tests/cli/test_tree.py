@@ -194,6 +194,7 @@ async def test_trees_are_listed_and_named(program: Program, state: Path) -> None
     assert done.err.startswith(f"sessiontree: ConfigError: tree {listed['tree']} is no survey")
 
 
+@pytest.mark.slow
 def test_damage_is_told_with_how_far_it_could_be_read(program: Program, ground: Path, tmp_path: Path) -> None:
     """A journal damaged in the middle shows what comes before; one damaged at its head is a typed error."""
     place = tmp_path / "journal"

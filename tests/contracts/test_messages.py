@@ -264,6 +264,7 @@ def test_hard_values_survive_the_wire(value: Any) -> None:
     survives_the_wire(message_from_wire, ToolResultMessage("c", "t", (TextContent("x"),), value))
 
 
+@pytest.mark.slow
 def test_a_reader_that_loses_whole_numbers_is_caught() -> None:
     """The property fails where numbers go through a float."""
 

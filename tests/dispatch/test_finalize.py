@@ -86,6 +86,7 @@ def test_every_message_is_bounded() -> None:
     message_is_bounded(result_message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [uncut, roomless, disordered])
 def test_planted_message_is_found(bug: Finalize) -> None:
     """Each bug breaks a promise."""
@@ -108,6 +109,7 @@ def test_more_than_a_result_may_hold_is_an_error(result: ToolResult, words: str)
         result_message("c", "t", result, 7, max_chars=1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "details",
     [

@@ -188,6 +188,7 @@ def forgetful(hooks: list[Hook]) -> HookChain:
     return chain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [unordered, unguarded, hurried, forgetful])
 def test_planted_merging_is_found(bug: Callable[[list[Hook]], HookChain]) -> None:
     """Each breaks a rule."""

@@ -177,6 +177,7 @@ def test_a_redactor_travels_and_shows_nothing() -> None:
     assert pickle.loads(pickle.dumps(redact)).text("hush-hush") == MARK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["-----BEGIN " + "PRIVATE KEY-----", "://a:", "password=", "eyJaaaaaaaa.", "a" * 40 + " "]
 )

@@ -38,6 +38,7 @@ def test_each_benchmark_prints_one_line(bench: Path) -> None:
     assert run(bench) == (0, expected, "")
 
 
+@pytest.mark.slow
 def test_each_form_prints_a_line_of_its_own(bench: Path) -> None:
     """A benchmark that names its forms runs once for each, told apart by the options."""
     forms = "FORMS = ((), ('--backend', 'ray'))\n"

@@ -102,6 +102,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("contract", "file", "line"), FAULTS)
 def test_planted_import_breaks_its_contract(
     scratch: Path, cache: Path, contract: str, file: str, line: str

@@ -62,22 +62,26 @@ def assert_light(imported: Imported, forbidden: set[str], at_most: float) -> Non
     assert imported.spent_ms <= at_most * measure(FAMILIAR).spent_ms
 
 
+@pytest.mark.slow
 def test_importing_the_package_is_light() -> None:
     """``import sessiontree`` takes next to no time and loads nothing heavy, nor a database."""
     assert_light(measure("import sessiontree"), HEAVY | {"sqlite3"}, 0.5)
 
 
+@pytest.mark.slow
 def test_importing_the_public_names_is_light() -> None:
     """Every public name together takes six times as long at most, and loads nothing heavy."""
     names = ", ".join(getattr(sessiontree, "__all__", ()))
     assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 6)
 
 
+@pytest.mark.slow
 def test_importing_the_built_in_tools_is_light() -> None:
     """The tools take four times as long at most, and load nothing heavy: each program pays for them."""
     assert_light(measure("import sessiontree_tools"), HEAVY, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [

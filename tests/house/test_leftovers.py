@@ -73,6 +73,7 @@ def run_suite(checkout: Path, folder: Path, source: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 def test_a_tidy_run_passes(checkout: Path, tmp_path: Path) -> None:
     """Files in ``tmp_path`` and processes that were waited for are no leftovers."""
     code, report = run_suite(checkout, tmp_path, TIDY)
@@ -93,6 +94,7 @@ def test_planted_process_is_found(checkout: Path, tmp_path: Path, source: str, c
     assert complaint in report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [TEMPORARY, STATE], ids=["temporary", "state"])
 def test_planted_file_is_found(checkout: Path, tmp_path: Path, source: str) -> None:
     """A forgotten temporary directory and a journal in the user's own state folder fail the run."""

@@ -112,6 +112,7 @@ async def test_an_acknowledged_answer_is_what_the_session_heard(tmp_path: Path, 
     await run(tmp_path, faults_of(seed, deaths=3 * (seed % 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", range(3, 60, 4))
 async def test_a_host_that_dies_at_any_point_loses_no_answer(tmp_path: Path, point: int) -> None:
     """Its next host hears every answer again that was not settled."""
@@ -128,6 +129,7 @@ class Slow(Hook):
             await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", range(6, 40, 4))
 async def test_a_host_that_dies_while_hooks_look_at_an_answer_loses_none(tmp_path: Path, point: int) -> None:
     """Taken in is not taken: an answer on its way past the hooks is brought to the next host."""

@@ -68,6 +68,7 @@ async def resumed_to_the_end(tree_id: str, state: Path) -> list[SessionStatus]:
         return [line.status for line in tree.receipt()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("facts", range(6, 90, 8))
 async def test_tree_closed_at_any_moment_decides_nothing(tmp_path: Path, facts: int, shared: bool) -> None:

@@ -95,6 +95,7 @@ async def test_without_deaths_every_effect_happens_exactly_once(tmp_path: Path, 
     await run_household(tmp_path, faults_of(seed, deaths=0), seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 async def test_dying_hosts_repeat_no_effect(tmp_path: Path, seed: int) -> None:
     """Whatever a lost host owed is done again, but for effects that may have happened."""
@@ -123,6 +124,7 @@ class Careless(Append):
     idempotent = True
 
 
+@pytest.mark.slow
 async def test_an_effect_that_is_repeated_is_found(tmp_path: Path) -> None:
     """The check fails on a call that runs again after its host died: one death somewhere shows it."""
     tools = [Careless() if tool.name == "append" else tool for tool in TOOLS]

@@ -127,6 +127,7 @@ ATTACKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ATTACKS)
 def test_made_up_names_are_forgotten(make: Callable[[], Attack]) -> None:
     """Thousands of names that never came before, and never again."""
@@ -150,6 +151,7 @@ def remembers_tokens() -> Attack:
     return lambda number: seen.add(f"{number:064x}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [remembers_refusals, remembers_tokens])
 def test_a_planted_memory_is_found(planted: Callable[[], Attack]) -> None:
     """The least that could be kept of a name is noticed."""

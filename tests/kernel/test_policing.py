@@ -148,6 +148,7 @@ def shown_is_accepted(tooling: Tooling) -> None:
     check()
 
 
+@pytest.mark.slow
 def test_what_is_shown_is_accepted_and_nothing_else() -> None:
     """For any policy, kind, agent and model, whatever the session was spawned with."""
     shown_is_accepted(tooling_of)

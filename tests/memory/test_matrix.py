@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sessiontree.memory.matrix import Matrix, best
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 12_000), min_size=1, max_size=4), st.integers(0, 2**32))
 def test_products_are_exact_over_all_blocks(parts: list[int], seed: int) -> None:
     """Rows appended in parts of any size give the products of the whole."""

@@ -76,6 +76,7 @@ def test_lines_overlap_as_sources_do(
         assert overlaps == source.overlaps(first or 1, last or 10**6)
 
 
+@pytest.mark.slow
 @given(stored_records(), st.permutations(range(25)), st.integers(0, 5))
 def test_mirror_is_the_same_written_and_read(
     records: list[MemoryRecord], numbers: list[int], start: int

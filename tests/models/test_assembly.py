@@ -163,6 +163,7 @@ def test_a_reply_is_bounded() -> None:
         many.take("x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["x" * 64, '\\"' * 32], ids=["plain", "escaped"])
 async def test_many_small_fragments_cost_what_they_are_long(part: str) -> None:
     """Each is O(its length): joined anew each time they would be a hundred gigabytes."""

@@ -79,6 +79,7 @@ def test_each_repair(before: list[Message], after: list[Message] | None, repairs
         assert list(mended) == after
 
 
+@pytest.mark.slow
 def test_the_machines_own_transcripts_never_need_it() -> None:
     """Whenever a session asks its model, after any history, losses, steering and parked calls included."""
 

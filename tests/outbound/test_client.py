@@ -275,6 +275,7 @@ LIMITS = {"did not answer in time": {"read_timeout_s": 0.3}, "took longer than":
 """Where time is the reason; nowhere else may it come first."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("respond", "said"), HOSTILE, ids=lambda value: getattr(value, "__name__", ""))
 async def test_hostile_answer_ends_in_time_with_its_reason(respond: Respond, said: str) -> None:
     """REL-L48: none hangs, none is taken for a page."""

@@ -92,6 +92,7 @@ def _groups_do_not_count(policy: SessionPolicy, several: Iterable[Asker]) -> fro
     return policy.withheld_from([Asker(each.id, "", "", "", each.is_owner) for each in several])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [_first_alone, _any_owner_will_do, _groups_do_not_count])
 def test_the_property_fails_for_one_that_leaves_more(planted: Withheld) -> None:
     """Each planted bug is found."""

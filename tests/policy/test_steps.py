@@ -121,6 +121,7 @@ def empty_is_empty(sift_: Sift) -> None:
 PROPERTIES = [only_removes, never_adds, deny_wins, order_is_no_matter, twice_is_once, empty_is_empty]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holds", PROPERTIES)
 def test_steps_keep_their_promises(holds: Callable[[Sift], None]) -> None:
     """REL-P1 to P6 hold for what decides."""

@@ -113,6 +113,7 @@ def test_metadata_row_is_noticed_without_seccomp(tables: Tables, user: str, name
         assert_refused(tables.of(user, "without seccomp"), name)
 
 
+@pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", sorted({*CONTENTS, *SECRETS} - {"make_node", "make_pipe"}))
 def test_content_row_is_noticed_without_landlock(tables: Tables, user: str, name: str) -> None:

@@ -117,6 +117,7 @@ def _with_a_jump_cut(lost: int, here: Machine) -> Program:
     return program
 
 
+@pytest.mark.slow
 def test_a_lost_denial_is_found(here: Machine) -> None:
     """Planted bug: one comparison leads nowhere."""
     for lost in (4, 5, 6, 40):

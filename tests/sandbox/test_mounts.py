@@ -65,6 +65,7 @@ def order_of(words: list[str]) -> list[str]:
     return [words[index + sizes[word]] for index, word in enumerate(words) if word in sizes]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True, database=None)
 @given(hidden=st.lists(NAMES, max_size=4), prefix=NAMES)
 def test_deeper_places_lie_upon_shallower_ones(

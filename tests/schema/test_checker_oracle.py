@@ -77,6 +77,7 @@ def without(keyword: str) -> Make:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "planted",
     [Deaf, without("type"), without("anyOf")],

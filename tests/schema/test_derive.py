@@ -336,6 +336,7 @@ def test_deriving_never_changes_what_was_declared(schema: dict[str, Any]) -> Non
     input_is_kept(derive_schema, schema)
 
 
+@pytest.mark.slow
 def test_deriving_in_place_is_caught() -> None:
     """The property fails where definitions are popped from the tool's own schema."""
 

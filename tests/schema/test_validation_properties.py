@@ -240,6 +240,7 @@ def test_accepted_arguments_fit_by_an_independent_validator(case: Case) -> None:
     accepted_arguments_fit(case.tool.validate, case)
 
 
+@pytest.mark.slow
 def test_a_lenient_model_alone_is_caught() -> None:
     """The property fails where the model's own leniency decides."""
 
@@ -282,6 +283,7 @@ def test_normalising_is_idempotent(case: Case) -> None:
     normalising_twice_is_once(case.tool.normalise, case)
 
 
+@pytest.mark.slow
 def test_a_wrapping_that_goes_on_is_caught() -> None:
     """The property fails where a second pass wraps what the first one wrapped."""
 

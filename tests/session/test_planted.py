@@ -19,6 +19,7 @@ SEARCH = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found(name: str) -> None:
     """Each rule fails on a machine that breaks it, with only that rule being watched."""

@@ -65,6 +65,7 @@ def fits_at_last(machine: Machine, tool: str, wrong: int) -> None:
     assert [tried.count for tried in world.live.ledger.values()] == [1]
 
 
+@pytest.mark.slow
 @given(sent=attempts, losses=st.booleans())
 def test_model_that_never_fits_is_stopped_and_told_of_once(sent: list[int], losses: bool) -> None:
     """P21, P24, P26: at most three attempts, two for the same mistake, one report, on any number of hosts."""

@@ -40,6 +40,7 @@ def are_those_that_lead_to_each_other(find: Cycles, leads_to: Mapping[str, set[s
     assert found == sorted((one for one in expected if len(one) > 1), key=lambda one: (-len(one), one))
 
 
+@pytest.mark.slow
 @given(GRAPHS)
 @settings(max_examples=300)
 def test_components_are_those_a_naive_look_finds(leads_to: dict[str, set[str]]) -> None:

@@ -152,6 +152,7 @@ def test_what_is_no_text_or_written_by_programs_has_no_definitions() -> None:
     assert list(entries("a.py", generated)) == ["a.py"]
 
 
+@pytest.mark.slow
 def test_real_files_agree_with_their_syntax_trees(python_files: list[Path]) -> None:
     """What is found in the lines is what the parser finds: names, first and last lines, documentation."""
     checked = 0

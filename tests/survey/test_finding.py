@@ -93,12 +93,14 @@ def grouping_does_not_matter(join: Merge, files: list[FileFinding], cut: int) ->
     assert join(findings_of(files[:cut]), findings_of(files[cut:])) == findings_of(files)
 
 
+@pytest.mark.slow
 @given(GROUPS)
 def test_groups_may_come_back_in_any_order(groups: list[GroupFindings]) -> None:
     """Branches end when they end: the report is the same."""
     order_does_not_matter(merge, groups)
 
 
+@pytest.mark.slow
 @given(trees(), st.integers(0, 20))
 def test_files_may_be_shared_out_in_any_way(files: list[FileFinding], cut: int) -> None:
     """A plan with other bounds gives the same report."""
@@ -143,6 +145,7 @@ def test_a_merge_that_depends_on_order_is_found_out(broken: Merge) -> None:
         planted()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [keeps_the_left, forgets, overwrites, keeps_one_spread])
 def test_a_merge_that_loses_amounts_is_found_out(broken: Merge) -> None:
     """The property kills a merge that overwrites a shared folder or drops a count."""

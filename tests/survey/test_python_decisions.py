@@ -100,6 +100,7 @@ def is_what_the_whole_tree_says(look: Complexities, files: list[Path]) -> None:
         assert look(text) == visited(text), path
 
 
+@pytest.mark.slow
 def test_real_functions_are_as_complex_as_their_whole_tree_says(python_files: list[Path]) -> None:
     """Passing expressions by that can't decide misses none that does."""
     is_what_the_whole_tree_says(measured, python_files[::2])

@@ -69,6 +69,7 @@ def test_functions_classes_imports_and_documents_are_found_wherever_they_stand()
     assert source.documented == ((1, 1), (9, 10))
 
 
+@pytest.mark.slow
 def test_real_files_have_as_many_functions_and_imports_as_the_whole_tree_shows(
     python_files: list[Path],
 ) -> None:

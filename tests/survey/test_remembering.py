@@ -178,6 +178,7 @@ def keeps_the_best(within: Within) -> None:
     holds()
 
 
+@pytest.mark.slow
 def test_too_many_entries_leave_the_best() -> None:
     """The rule of the bound holds for any files."""
     keeps_the_best(within)

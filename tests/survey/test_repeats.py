@@ -45,6 +45,7 @@ def tells_what_repeats(find: Find, sequences: list[list[tuple[int, int]]]) -> No
     assert set(told) == naive(sequences)
 
 
+@pytest.mark.slow
 @given(SEQUENCES)
 @settings(max_examples=300)
 def test_all_repeats_are_told_and_no_others(sequences: list[list[tuple[int, int]]]) -> None:

@@ -110,6 +110,7 @@ SHAPES: list[dict[str, str | bytes]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", SHAPES, ids=lambda files: f"{len(files)} files")
 async def test_report_is_that_of_one_look(
     tmp_path: Path, make_tree: MakeTree, channel: TerminalChannel, files: dict[str, str | bytes]

@@ -151,6 +151,7 @@ def counted_by_tokens(text: str) -> tuple[int, int, int]:
     return len(code - blank), len(comment - code - blank), len(blank)
 
 
+@pytest.mark.slow
 def test_python_lines_are_counted_as_the_tokenizer_tells_them(python_files: list[Path]) -> None:
     """Code, comment and blank lines of real files are exactly those of the language's own tokenizer."""
     for path in python_files:

@@ -81,6 +81,7 @@ def test_masking_keeps_every_line(text: str, syntax: str) -> None:
     lines_stay(masked, text, syntax)
 
 
+@pytest.mark.slow
 def test_a_mask_that_forgets_line_ends_is_found_out() -> None:
     """The property kills a mask that drops the lines of a block comment."""
 
@@ -97,6 +98,7 @@ def test_a_mask_that_forgets_line_ends_is_found_out() -> None:
         planted()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("syntax", sorted(SYNTAXES))
 def test_masking_is_linear_in_every_syntax(syntax: str) -> None:
     """A text of one piece repeated, which opens again and again, takes no more than its length's time."""

@@ -192,6 +192,7 @@ async def test_without_a_reader_nothing_is_surveyed(tmp_path: Path) -> None:
         await call_tool(SurveyFiles(), make_context(tmp_path, reader=None), paths=["a"])
 
 
+@pytest.mark.slow
 def test_this_checkout_is_surveyed_whole(make_tree: MakeTree) -> None:
     """A real tree: every file in one group, nothing failed, every function where the report says it is."""
     root = Path(__file__).parents[2]

@@ -183,6 +183,7 @@ def each_question_is_asked_as_it_must_be(
     stage.check(plan)
 
 
+@pytest.mark.slow
 @given(plan=plans)
 @settings(max_examples=40)
 def test_each_question_is_asked_as_it_must_be(loop: LoopThread, plan: Plan) -> None:
@@ -251,6 +252,7 @@ TRIES = 20
 """Threads may meet so that a planted bug does not show: for once, not every time."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "plan"),
     [

@@ -19,6 +19,8 @@ from tests.sync import test_interrupts, test_portal, test_prompts, test_tree
 from tests.sync.conftest import ours
 from tests.sync.opening import Opener
 
+pytestmark = pytest.mark.slow
+
 STORIES: tuple[Callable[..., None], ...] = (
     test_tree.test_a_program_without_await_runs_a_tree_from_start_to_receipt,
     test_tree.test_cancelling_gives_the_receipt_of_what_was_cancelled,

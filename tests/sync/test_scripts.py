@@ -71,6 +71,7 @@ def run(place: Path, backend: str, source: str, typed: str = "", complains: str 
     return finish(begin(place, backend, source), typed, complains)
 
 
+@pytest.mark.slow
 def test_a_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: BackendName) -> None:
     """A tool defined in ``__main__`` runs, after ``input()`` on the main thread said that it may."""
     printed = run(
@@ -103,6 +104,7 @@ def test_a_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: Ba
     assert printed == "launch? done\nlaunched it\n"
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> None:
     """Cells run on a running loop's thread, keep a tree open from one to the next, and ask by ``input``."""
     printed = run(
@@ -186,6 +188,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "end"), ENDS)
 def test_the_interpreters_end_closes_what_is_open(tmp_path: Path, backend: BackendName, end: str) -> None:
     """A program that forgot to close ends at once, and its trees can be taken up by the next, anywhere."""
@@ -213,6 +216,7 @@ def test_the_interpreters_end_closes_what_is_open(tmp_path: Path, backend: Backe
     assert printed == "heard hello\n"
 
 
+@pytest.mark.slow
 def test_plain_functions_run_until_the_last_tree_is_closed(tmp_path: Path) -> None:
     """At the interpreter's end no thread can begin; what a tree has to do then is done all the same."""
     printed = run(
@@ -234,6 +238,7 @@ def test_plain_functions_run_until_the_last_tree_is_closed(tmp_path: Path) -> No
     assert printed == "said\n"
 
 
+@pytest.mark.slow
 def test_a_blocked_loop_does_not_keep_the_interpreter(tmp_path: Path) -> None:
     """A thread that waits for ever in a tree, a daemon's, ends with the program."""
     printed = run(
@@ -309,6 +314,7 @@ def test_a_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str
     assert printed.splitlines() == ["ConfigError True"] * 4 + ["heard child", "heard parent"]
 
 
+@pytest.mark.slow
 def test_a_process_started_on_the_loop_is_left_alone(tmp_path: Path) -> None:
     """What forks on the loop's own thread, and runs code before its program, complains of nothing."""
     printed = run(
@@ -332,6 +338,7 @@ def test_a_process_started_on_the_loop_is_left_alone(tmp_path: Path) -> None:
     assert printed == "started\nstarted\n"
 
 
+@pytest.mark.slow
 def test_a_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Path) -> None:
     """An async approver that raises KeyboardInterrupt ends the loop: nobody hangs, and a new tree opens."""
     printed = run(

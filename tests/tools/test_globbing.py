@@ -56,6 +56,7 @@ def depth_of_one(pattern: str, path: str) -> bool:
     return Glob("/".join("*" if part == "**" else part for part in pattern.split("/"))).matches(path)
 
 
+@pytest.mark.slow
 def test_matching_agrees_with_trying_everything() -> None:
     """Depth, stars and classes mean the same in every combination."""
     agrees_with_the_slow_way(real_matching)

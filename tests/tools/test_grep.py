@@ -212,6 +212,7 @@ async def test_bad_expression_names_the_parameter(root: Path) -> None:
     assert caught.value.field == "/pattern"
 
 
+@pytest.mark.slow
 async def test_endless_pattern_is_ended_within_three_seconds(root: Path, nothing_left: Leftovers) -> None:
     """REL-L64: the process it runs in is killed; the loop turns meanwhile, and nothing stays behind."""
     (root / "evil").write_text("a" * 5000 + "!\n")

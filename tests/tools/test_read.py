@@ -222,6 +222,7 @@ async def test_line_of_a_gigabyte_takes_little_memory_and_time(tmp_path: Path) -
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.slow
 async def test_looking_behind_a_long_line_takes_little_memory(tmp_path: Path) -> None:
     """What stands before the offset is passed over piece by piece."""
     refused = pytest.raises(ExecutionError, match=r"has 1 line$")

@@ -193,6 +193,7 @@ def test_exact_match_goes_before_a_tolerant_one() -> None:
     assert replace_once("it’s it's", "it's", "x").after == "it’s x"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", [" ", "\t \u00a0", "\r\n", " \n", ".", "…\n"])
 def test_long_runs_take_linear_time(filler: str) -> None:
     """A megabyte of what folding looks at is no trap."""

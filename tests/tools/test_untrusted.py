@@ -140,6 +140,7 @@ def test_source_stays_on_its_line(source: str, shown: str) -> None:
     assert plain_source(source) == shown
 
 
+@pytest.mark.slow
 def test_every_bracket_of_unicode_is_looked_for() -> None:
     """The quick look that spares most texts the slow one knows every character that looks like ``<``."""
     folded, opening = untrusted._folded_character.__wrapped__, untrusted._OPENING

@@ -30,6 +30,7 @@ def try_everything(machine: Machine) -> None:
     run_state_machine_as_test(rules_for(machine), settings=SEARCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found(name: str) -> None:
     """The invariant named beside a bug, and no accident, fails on it."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import pytest
+
 from sessiontree.contracts.errors import ExecutionError, ToolError
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ def directory_and_link(grounds: Grounds) -> tuple[Path, Path]:
     return way, decoy
 
 
+@pytest.mark.slow
 def test_nothing_escapes_while_a_directory_is_swapped_for_a_link(grounds: Grounds) -> None:
     """REL-L38: between the check and the use of a path there is no gap, on any verb."""
     reader = grounds.reader()
@@ -101,6 +104,7 @@ def test_nothing_escapes_while_a_directory_is_swapped_for_a_link(grounds: Ground
     assert escapes_while_swapped(grounds, [read, look, listed, walk], *directory_and_link(grounds)) == 0
 
 
+@pytest.mark.slow
 def test_nothing_escapes_while_a_file_is_swapped_for_a_link(grounds: Grounds) -> None:
     """REL-L38: a link that takes a file's place after it was looked at is not followed."""
     reader = grounds.reader()
@@ -115,6 +119,7 @@ def test_nothing_escapes_while_a_file_is_swapped_for_a_link(grounds: Grounds) ->
     assert escapes_while_swapped(grounds, [read], way, decoy) == 0
 
 
+@pytest.mark.slow
 def test_only_files_are_opened_while_a_file_is_swapped_for_a_fifo(grounds: Grounds) -> None:
     """REL-L41: a FIFO that takes a file's place after it was looked at is neither waited for nor given."""
     reader = grounds.reader()
@@ -129,6 +134,7 @@ def test_only_files_are_opened_while_a_file_is_swapped_for_a_fifo(grounds: Groun
     assert escapes_while_swapped(grounds, [open_other_than_file], way, decoy) == 0
 
 
+@pytest.mark.slow
 def test_nothing_escapes_while_a_directory_is_moved_out(grounds: Grounds) -> None:
     """REL-L38: ``..`` leads back to the directory that was passed, not to where its child was moved."""
     reader = grounds.reader()
@@ -145,6 +151,7 @@ def test_nothing_escapes_while_a_directory_is_moved_out(grounds: Grounds) -> Non
     assert escapes_while_swapped(grounds, [read], one, other, least_refusals=0) == 0
 
 
+@pytest.mark.slow
 def test_nothing_is_changed_outside_while_a_directory_is_swapped_for_a_link(grounds: Grounds) -> None:
     """REL-L38: neither a write nor a removal reaches what a link swapped in points to."""
     writer = grounds.writer()

@@ -119,6 +119,7 @@ def halves_seen(root: Path, read: Callable[[], bytes], write: Callable[[bytes], 
     return halves
 
 
+@pytest.mark.slow
 def test_reader_never_sees_half_a_write(grounds: Grounds) -> None:
     """Whoever opens the file while it is written gets the old content or the new, whole."""
     reader, writer = grounds.reader(), grounds.writer()

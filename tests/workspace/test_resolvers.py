@@ -261,6 +261,7 @@ def test_way_through_a_missing_directory_is_no_place(tmp_path: Path, resolve: Re
         resolve(Anchor(tmp_path), components(path))
 
 
+@pytest.mark.slow
 @RESOLVERS
 def test_no_descriptor_is_left_open(
     tmp_path: Path, resolve: Resolver, count_descriptors: Callable[[], int]
