@@ -272,7 +272,6 @@ class Dispatcher:
         tool = prepared.entry.tool
         if digest and (altered := self.altered(prepared, digest)) is not None:
             return altered
-        started = time.monotonic()
         try:
             result = await tool.execute(prepared.params, ToolContext(self._rights, call_id, signals))
             message = result_message(
@@ -285,7 +284,7 @@ class Dispatcher:
             return self._told(prepared, error, signals)
         except asyncio.CancelledError:
             if signals.cancelled:
-                return self.stopped(prepared, signals, time.monotonic() - started)
+                return self.stopped(prepared, signals)
             if is_cancelled():
                 raise
             inner = ExecutionError(f"{tool.name} failed: something it waited for was cancelled")
@@ -309,13 +308,14 @@ class Dispatcher:
             plain = ExecutionError(f"{name} failed: {words_of(error)}")
             return self._error(prepared.key, prepared.provider_id, name, plain, "error")
 
-    def stopped(self, prepared: PreparedCall, signals: CallSignals, elapsed_s: float) -> ImmediateOutcome:
+    def stopped(self, prepared: PreparedCall, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of a call that was cut short: by its deadline, or by somebody.
 
         What it had reported last stands in it as ``partial``.
         """
-        if time.monotonic() >= signals.deadline:
-            timeout = Timeout(round(elapsed_s, 3))
+        over_s = time.monotonic() - signals.deadline
+        if over_s >= 0:
+            timeout = Timeout(round(self.timeout_of(prepared) + over_s, 3))
             return self._failed(prepared, timeout, "timeout", signals, again=True)
         error = ExecutionError("aborted while it ran; it may have done part of its work")
         return self._failed(prepared, error, "aborted", signals, again=False)

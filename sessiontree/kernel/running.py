@@ -30,7 +30,6 @@ class Running:
 
     prepared: PreparedCall
     signals: CallSignals
-    started: float
     task: asyncio.Task[Any] | None
     give_up_at: float = math.inf
     """When it is left behind; set once it was asked to stop."""
@@ -110,9 +109,8 @@ class RunningCalls:
         """Run one call in the current task, given if known; None when it was left behind with its result."""
         alone = prepared.entry.tool.sequential
         inside = self._lane.enter_at_once(alone=alone)
-        now = time.monotonic()
-        signals = self._signals(prepared, 1, now) if inside else CallSignals(math.inf)
-        running = Running(prepared, signals, now, task or asyncio.current_task(), inside=inside)
+        signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
+        running = Running(prepared, signals, task or asyncio.current_task(), inside=inside)
         self._running[execute.key] = running
         try:
             outcome = None if inside else await self._wait(running, alone=alone)
@@ -143,16 +141,12 @@ class RunningCalls:
                 raise
             return self._dispatcher.not_begun(running.prepared)
         running.inside = True
-        self._begin(running, 1)
+        running.signals = self._signals(running.prepared, 1)
         return None
 
-    def _begin(self, running: Running, attempt: int) -> None:
-        running.started = time.monotonic()
-        running.signals = self._signals(running.prepared, attempt, running.started)
-
-    def _signals(self, prepared: PreparedCall, attempt: int, now: float) -> CallSignals:
+    def _signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
         """Return the signals of an attempt that begins now; its deadline is watched over."""
-        signals = CallSignals(now + self._dispatcher.timeout_of(prepared), attempt=attempt)
+        signals = CallSignals(time.monotonic() + self._dispatcher.timeout_of(prepared), attempt=attempt)
         signals.on_update = self._watch.updates_of(prepared.provider_id, prepared.entry.name, signals)
         if signals.deadline < self._next_look:
             self._look_at(signals.deadline)
@@ -178,9 +172,9 @@ class RunningCalls:
             except asyncio.CancelledError:
                 if not running.signals.cancelled:
                     raise
-                return self._stopped(running)
+                return self._dispatcher.stopped(running.prepared, running.signals)
             number += 1
-            self._begin(running, number)
+            running.signals = self._signals(running.prepared, number)
             outcome = await self._dispatcher.execute(
                 running.prepared, execute.call_id, execute.digest, running.signals
             )
@@ -190,10 +184,6 @@ class RunningCalls:
         if running.inside:
             running.inside = False
             self._lane.leave()
-
-    def _stopped(self, running: Running) -> ImmediateOutcome:
-        elapsed_s = time.monotonic() - running.started
-        return self._dispatcher.stopped(running.prepared, running.signals, elapsed_s)
 
     def _cancel(self, running: Running) -> None:
         running.signals.cancelled = True
@@ -227,7 +217,7 @@ class RunningCalls:
                 running.unwanted = True
                 running.signals.over = True
                 self._leave(running)
-                self._on_abandoned(running, self._stopped(running))
+                self._on_abandoned(running, self._dispatcher.stopped(running.prepared, running.signals))
             elif running.give_up_at < math.inf:
                 self._look_at(running.give_up_at)
             elif running.signals.deadline <= now:
