@@ -22,6 +22,8 @@ from tests.behaviours.reading import PATIENCE_S, facts_of, results
 
 HOLDING = "exec 3>pipe; echo begun >&3; setsid sleep 1000 & (sleep 1000 &) ; sleep 1000"
 """Tells that it has begun; whatever it starts holds the other end of the pipe while it lives."""
+SLEEPING = "while :; do sleep 0.1; done"
+"""A shell that is asked right before it begins to wait hears of it when that wait is over."""
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ async def test_cancelling_a_session_ends_its_command_and_all_it_started(
 
 async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Opener, pipe: Path) -> None:
     """A message stops it; what it says when it is asked to end stands in the result."""
-    command = "trap 'echo saved; exit' TERM; echo half; exec 3>pipe; echo begun >&3; sleep 1000"
+    command = f"trap 'echo saved; exit' TERM; echo half; exec 3>pipe; echo begun >&3; {SLEEPING}"
     tree = open_tree(ScriptedModel([call("exec", command=command), "went on"]))
     async with tree, asyncio.timeout(PATIENCE_S):
         sent = asyncio.ensure_future(tree.main.send("go"))
@@ -122,9 +124,9 @@ async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Op
 
 
 async def test_closing_a_tree_ends_its_commands(open_tree: Opener, pipe: Path) -> None:
-    """Nothing of a command outlives the tree it was run for."""
+    """Nothing of a command outlives the tree it was run for, and nobody waits for what it would say."""
     async with open_tree(FunctionModel(runs_a_command)) as tree:
-        await tree.main.spawn("branch", HOLDING)
+        await tree.main.spawn("branch", f"trap 'echo asked >&3' TERM; {HOLDING}")
         file = await begun(pipe)
     with file:
         assert await in_time(file.read) == ""

@@ -15,6 +15,7 @@ import pytest
 from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.bounds import MIB
+from sessiontree.sandbox.descendants import descendants
 
 LONG_S = 60.0
 """Longer than anything here takes; a window that is as long is not waited for."""
@@ -22,9 +23,10 @@ SHORT_S = 0.3
 MOMENTS_S = [0.6, 2.4, 9.6, 38.4]
 """Times to try in turn, for a command that must have begun before it is ended."""
 BEGUN = "echo begun\n"
-TRAPPED = f"trap 'echo bye; exit 3' TERM; {BEGUN} sleep 1000; echo not asked"
-"""The shell hears it only once what it waits for has ended."""
-SCATTERED = f"""speak() {{ trap "echo $1 says bye; exit" TERM; touch $1; while :; do sleep 0.1; done; }}
+SLEEPING = "while :; do sleep 0.1; done"
+"""A shell that is asked right before it begins to wait hears of it when that wait is over."""
+TRAPPED = f"trap 'echo bye; exit 3' TERM; {BEGUN} {SLEEPING}"
+SCATTERED = f"""speak() {{ trap "echo $1 says bye; exit" TERM; touch $1; {SLEEPING}; }}
 (speak orphan &)
 export -f speak
 setsid bash -c 'speak stranger' &
@@ -151,7 +153,7 @@ async def test_who_can_not_wait_does_not(tmp_path: Path, how: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     shell = CommandShell(tmp_path, cleanup_s=10 * LONG_S)
-    command = f"exec 3>pipe; {BEGUN} trap 'echo asked' TERM; while :; do sleep 0.1; done"
+    command = f"exec 3>pipe; trap 'echo asked' TERM; {BEGUN} {SLEEPING}"
     try:
         async with begun(shell, command) as heard:
             if how == "in a hurry":
@@ -167,6 +169,18 @@ async def test_who_can_not_wait_does_not(tmp_path: Path, how: str) -> None:
         os.close(reader)
 
 
+async def test_what_has_not_begun_is_not_waited_for(tmp_path: Path) -> None:
+    """Nothing is there yet that could hear it, and what would begin afterwards has not been asked."""
+    shell = CommandShell(tmp_path, cleanup_s=10 * LONG_S)
+    before = set(descendants(os.getpid()))
+    heard = Heard()
+    heard.task = asyncio.ensure_future(shell.run("sleep 1000", timeout_s=10 * LONG_S))
+    while len(set(descendants(os.getpid())) - before) < 2:  # noqa: ASYNC110 - a process tells nobody of its start
+        await asyncio.sleep(0)
+    heard.task.cancel()
+    assert await heard.cancelled() == ""
+
+
 def test_excess_is_ended_at_once(tmp_path: Path) -> None:
     """What does harm is not asked first; nor may it use the window for that."""
     bounds = Bounds(output_bytes=MIB)
@@ -179,5 +193,5 @@ def test_excess_is_ended_at_once(tmp_path: Path) -> None:
     finished = asyncio.run(flood())
     assert (finished.reason, finished.limit, finished.signal) == ("limit", "output_bytes", signal.SIGKILL)
     assert not (tmp_path / "asked").exists()
-    finished = timed_out(tmp_path, f"trap yes TERM; {BEGUN} sleep 1000", bounds, cleanup_s=10 * LONG_S)
+    finished = timed_out(tmp_path, f"trap yes TERM; {BEGUN} {SLEEPING}", bounds, cleanup_s=10 * LONG_S)
     assert (finished.reason, finished.signal) == ("timeout", signal.SIGKILL)
