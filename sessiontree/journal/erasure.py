@@ -17,7 +17,8 @@ def erase_trees(connection: sqlite3.Connection, blobs: BlobStore, tree_ids: Sequ
     """Delete everything of some trees in one transaction, then the blobs no other tree uses.
 
     The bytes are overwritten in the database and gone from its log, unless a reader holds on to that: then
-    with the first commit after it lets go.
+    with the first commit after it lets go. Where SQLite moved a row within its page before, the page may keep
+    the row's first few hundred bytes in a part it does not use, until it uses that; VACUUM takes them out.
 
     Raises:
         sqlite3.Error: nothing was deleted.

@@ -217,7 +217,8 @@ class Journal:
         """Delete a tree, its snapshots, and its blobs no other tree uses. Blocks until it is durable.
 
         What was appended before is committed first. Its bytes are overwritten; in the log, where a reader
-        holds on to them, with the first commit after it lets go, or as this journal is closed.
+        holds on to them, with the first commit after it lets go, or as this journal is closed. Pieces of some
+        hundred bytes may stay in unused parts of the database until SQLite uses those, or it is vacuumed.
 
         Raises:
             JournalUnwritable: the disk refused.
