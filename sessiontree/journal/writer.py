@@ -31,6 +31,8 @@ _LOG_BYTES_IDLE = 4 * 1024 * 1024
 """The log is emptied beyond this as soon as nothing waits."""
 _LOG_BYTES_BUSY = 16 * 1024 * 1024
 """Beyond this even while something waits."""
+_LONG_COMMIT_BYTES = 128 * 1024
+"""A longer commit spends its time on its own bytes; room for more like it would be written twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._log_bytes = _length_of(self._log)  # what a killed writer left is emptied in its time, too
         self._emptying_owed = False
+        self._commit_bytes = 0
+        """What the last commit wrote into the log, roughly."""
         self.advances: dict[str, Advance] = {}
         """How far each tree has become durable; whoever takes an entry out learns of it once."""
         self.broken: JournalError | None = None
@@ -193,6 +197,7 @@ class Writer:
                 for item in group:
                     _add(commit, item)
                 commit.write(self._connection)
+                self._commit_bytes = commit.written_bytes
                 self._log_bytes += commit.written_bytes
                 self._check_file()
             except JournalError as error:
@@ -233,7 +238,7 @@ class Writer:
         too_long = self._log_bytes > (_LOG_BYTES_IDLE if self._queue.empty() else _LOG_BYTES_BUSY)
         if self.broken is None and (too_long or self._emptying_owed):
             self._empty_log()
-        if self.broken is None and self._queue.empty():
+        if self.broken is None and self._queue.empty() and self._commit_bytes <= _LONG_COMMIT_BYTES:
             try:
                 self._log_space.keep()
             except FAULTS as error:

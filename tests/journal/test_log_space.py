@@ -178,3 +178,13 @@ async def test_log_that_killed_writers_left_is_emptied_in_its_time(
             while log.stat().st_size:
                 await journal.append("tree", [])[1]
         assert journal.read("tree")[:-1] == facts
+
+
+async def test_long_commits_make_their_own_room(opened: OpenJournal, fact: MakeFact, tmp_path: Path) -> None:
+    """Where each commit is long nothing is written twice: no zeros follow."""
+    log = tmp_path / "journal.db-wal"
+    async with opened(tmp_path) as journal:
+        await journal.create_tree("tree", {})
+        for _ in range(8):
+            await journal.append("tree", [("main", [fact(0, 60_000)] * 4)])[1]
+            assert room_in(log) == 0
