@@ -32,7 +32,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 MARK = "SESSIONTREE_TEST_RUN"
 """Environment variable that every process started by this run inherits."""
-GRACE_S = 30.0
+GRACE_S = float(os.environ.get("SESSIONTREE_TEST_GRACE_S", "30"))
 """How long a process that is about to end, or to be waited for, may take."""
 
 

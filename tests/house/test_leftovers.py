@@ -64,7 +64,13 @@ def run_suite(checkout: Path, folder: Path, source: str) -> tuple[int, str]:
     ]
     try:
         done = subprocess.run(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            command,
+            cwd=folder,
+            env=os.environ | {"SESSIONTREE_TEST_GRACE_S": "2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
     finally:
         left = folder / "left.pid"
