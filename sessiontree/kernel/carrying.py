@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,6 @@ class Carrier:
         }
         # Instructions not listed answer whoever gave the stimulus, or are read from the facts by the driver.
         self._for_tree: dict[type[Any], Callable[[Any], None]] = {
-            tree_todo.AcceptSpawn: self._accept_spawn,
             tree_todo.Deliver: self._deliver,
             tree_todo.ReleaseSession: self._release,
             tree_todo.WakeAt: self._wake_tree,
@@ -56,6 +55,20 @@ class Carrier:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def begin_children(self, instructions: Sequence[tree_todo.TreeInstruction]) -> None:
+        """Embody spawned children while their spawn becomes durable, for a host is far.
+
+        Until then a child does what any session may: what leaves no trace. Its facts are committed behind its
+        spawn's, and what follows from them waits for both.
+        """
+        for each in instructions:
+            if type(each) is tree_todo.AcceptSpawn and each.started and each.session != "main":
+                self._begin(each.session)
+
+    def _begin(self, session: str) -> None:
+        if self._keeper.failure is None:
+            self._around.scheduler.want(self._keeper.seat_of(session))
 
     def for_session(self, seat: Seat, instruction: Any) -> None:
         """Carry out what a session wants."""
@@ -130,10 +143,6 @@ class Carrier:
     def _set_timer(self, name: str, at_ms: int, ring: Callable[[], None]) -> None:
         if (name, at_ms) not in self._timers:
             self._timers[name, at_ms] = self._around.clock.ring(at_ms, ring)
-
-    def _accept_spawn(self, instruction: tree_todo.AcceptSpawn) -> None:
-        if instruction.started and instruction.session != "main":
-            self._around.scheduler.want(self._keeper.seat_of(instruction.session))
 
     def _deliver(self, instruction: tree_todo.Deliver) -> None:
         self._keeper.deliver(

@@ -172,6 +172,7 @@ class TreeKeeper:
         self._order.after(
             commit, partial(self._carry_out, counted, instructions, seat, local, seq if tell else 0)
         )
+        self._carrier.begin_children(instructions)
         return instructions
 
     def _decide_all(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from sessiontree import Runtime
@@ -69,6 +70,55 @@ def recorded(runtime: FaultyRuntime, on_append: Callable[[int], None] | None = N
     recorder = Recorder(runtime.local._journal, on_append)
     runtime.local._journal = recorder  # type: ignore[assignment]
     return recorder
+
+
+class Held(Recorder):
+    """A journal whose commits are not known to be durable for as long as it is held."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.waiting: list[tuple[asyncio.Future[None], asyncio.Future[None]]] = []
+        """What the journal gave and what was handed on, in order."""
+        self._holds = False
+        self._more = asyncio.Event()
+
+    def append(self, tree_id: str, chunks: Chunks) -> tuple[int, asyncio.Future[None]]:
+        """Keep and pass on; while held, what tells of durability waits."""
+        seq, durable = super().append(tree_id, chunks)
+        if not self._holds:
+            return seq, durable
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((durable, told))
+        self._more.set()
+        return seq, told
+
+    async def reached(self, count: int) -> None:
+        """Wait until so many commits wait."""
+        while len(self.waiting) < count:
+            self._more.clear()
+            await self._more.wait()
+
+    def hold(self) -> None:
+        """Let nothing be known to be durable from now on."""
+        self._holds = True
+
+    def let_go(self) -> None:
+        """Let it be known, of each commit once it is."""
+        self._holds = False
+        for durable, told in self.waiting:
+            durable.add_done_callback(partial(_tell, told))
+
+
+def _tell(told: asyncio.Future[None], durable: asyncio.Future[None]) -> None:
+    durable.result()
+    told.set_result(None)
+
+
+def held(runtime: FaultyRuntime) -> Held:
+    """Make a runtime's journal one that can be held; before anything is appended."""
+    journal = Held(runtime.local._journal)
+    runtime.local._journal = journal  # type: ignore[assignment]
+    return journal
 
 
 async def write_prefix(state_dir: Path, tree_id: str, row0: dict[str, object], appends: list[Chunks]) -> None:
