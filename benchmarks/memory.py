@@ -19,6 +19,8 @@ rounds' medians.
 - `stores_per_s`: those 1,000 stores; `batched_stores_per_s`: 8 callers at once, each waiting for its own.
   Every store is acknowledged once it is on disk (fsync).
 - `compaction_p99_ms`: 99th percentile of searches while the table is tidied.
+
+LanceDB warns of each search of its own on standard error; ``LANCEDB_LOG=error`` in the environment stops that.
 """
 
 from __future__ import annotations
