@@ -20,7 +20,7 @@ rounds' medians.
   Every store is acknowledged once it is on disk (fsync).
 - `compaction_p99_ms`: 99th percentile of searches while the table is tidied.
 
-LanceDB warns of each search of its own on standard error; ``LANCEDB_LOG=error`` in the environment stops that.
+LanceDB warns of each search of its own on standard error; ``LANCEDB_LOG=error`` in the environment ends that.
 """
 
 from __future__ import annotations
