@@ -19,7 +19,7 @@ from tests.journal.conftest import MakeFact, OpenJournal, Written, frames_end
 from tests.journal.test_damage import expected_after, load
 
 FRAMES = b"f" * FROM_BYTES
-"""Stands for a log that is long enough."""
+"""Stand in a log that is long enough."""
 
 
 @pytest.fixture
@@ -29,12 +29,16 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def test_room_is_made_once_and_again_where_it_is_used_up(
-    connection: sqlite3.Connection, tmp_path: Path
-) -> None:
-    """What stands in the log stays; zeros follow, a step at a time, and none while there is room."""
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log that is long enough."""
     log = tmp_path / "log"
     log.write_bytes(FRAMES)
+    return log
+
+
+def test_room_is_made_once_and_again_where_it_is_used_up(connection: sqlite3.Connection, log: Path) -> None:
+    """What stands in the log stays; zeros follow, a step at a time, and none while there is room."""
     space = LogSpace(log, connection)
     for _ in range(3):
         space.keep()
@@ -61,10 +65,8 @@ def test_short_log_is_left_as_it_is(connection: sqlite3.Connection, tmp_path: Pa
     space.close()
 
 
-def test_last_of_a_disk_is_left_to_others(connection: sqlite3.Connection, tmp_path: Path) -> None:
+def test_last_of_a_disk_is_left_to_others(connection: sqlite3.Connection, log: Path) -> None:
     """Where less is free than must stay free, a blob and the database find what they need."""
-    log = tmp_path / "log"
-    log.write_bytes(FRAMES)
     space = LogSpace(log, connection, spare_bytes=2**62)
     space.keep()
     assert log.read_bytes() == FRAMES
@@ -72,11 +74,9 @@ def test_last_of_a_disk_is_left_to_others(connection: sqlite3.Connection, tmp_pa
 
 
 def test_log_that_another_program_may_write_is_left_as_it_is(
-    connection: sqlite3.Connection, tmp_path: Path
+    connection: sqlite3.Connection, log: Path, tmp_path: Path
 ) -> None:
     """While another connection holds the write lock nothing is made, and nothing waits; after it, room is."""
-    log = tmp_path / "log"
-    log.write_bytes(FRAMES)
     space = LogSpace(log, connection)
     with closing(sqlite3.connect(tmp_path / "any.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -107,10 +107,8 @@ def test_log_that_can_be_no_log_is_left_as_it_is(
 
 
 @pytest.mark.parametrize("left", [0, STEP_BYTES - 1])
-def test_no_room_is_no_fault(connection: sqlite3.Connection, tmp_path: Path, left: int) -> None:
+def test_no_room_is_no_fault(connection: sqlite3.Connection, log: Path, left: int) -> None:
     """Where a limit leaves less than a step, the log stays as long as it was."""
-    log = tmp_path / "log"
-    log.write_bytes(FRAMES)
     space = LogSpace(log, connection)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
