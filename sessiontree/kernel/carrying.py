@@ -1,4 +1,7 @@
-"""Carrying out instructions: what sessions and the tree machine want done once their facts are durable."""
+"""Carrying out instructions: what sessions and the tree machine want done once their facts are durable.
+
+One thing is begun before: a spawned child.
+"""
 
 from __future__ import annotations
 
