@@ -1,0 +1,133 @@
+"""Modules and classes are what a newcomer looks up: nouns, unique names, and no crumb of a neighbour.
+
+Some modules and classes are older than these rules. ``older_names.txt`` lists them; the list may only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+MIN_LINES_OF_A_HELPER = 60
+"""A module shorter than this whose only importer is a neighbour belongs into that neighbour."""
+FACES = {"__init__.py", "__main__.py"}
+GERUND = re.compile(r"(?:^|_)(?!(?:string|setting|streaming|pricing|testing|docstring)$)[a-z]+ing$")
+TWIN = "sync"
+"""The room whose classes bear the names of their asynchronous twins on purpose."""
+
+
+def older_names() -> set[str]:
+    """Return the findings that are older than the rules, one a line."""
+    return set((Path(__file__).with_name("older_names.txt")).read_text("utf-8").splitlines())
+
+
+def gerunds(files: Iterable[Path], root: Path) -> set[str]:
+    """Return a line for every file named by a gerund: a file is a noun."""
+    return {f"gerund {path.relative_to(root)}" for path in files if GERUND.search(path.stem)}
+
+
+def repeated_classes(files: Iterable[Path]) -> set[str]:
+    """Return a line for every class name that several modules define; a twin counts among twins alone."""
+    homes: dict[tuple[bool, str], set[Path]] = defaultdict(set)
+    for path in files:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes[TWIN in path.parts, node.name].add(path)
+    return {f"class {name}" for (_, name), paths in homes.items() if len(paths) > 1}
+
+
+def crumbs(files: Iterable[Path], root: Path) -> set[str]:
+    """Return a line for every short module whose only importer is in the same folder."""
+    homes = {_module(path, root): path for path in files}
+    importers: dict[str, set[Path]] = defaultdict(set)
+    for path in homes.values():
+        for name in _imported(path):
+            importers[name if name in homes else name.rpartition(".")[0]].add(path)
+    return {
+        f"crumb {path.relative_to(root)}"
+        for module, path in homes.items()
+        if path.name not in FACES
+        and len(path.read_text("utf-8").splitlines()) < MIN_LINES_OF_A_HELPER
+        and [user.parent for user in importers[module] - {path}] == [path.parent]
+    }
+
+
+def _module(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    inside = parts[1:] if parts[0] == "tools" else parts
+    return ".".join(inside[:-1] if inside[-1] == "__init__" else inside)
+
+
+def _imported(path: Path) -> set[str]:
+    """Return what a module imports, by full names: of modules, or of names in modules."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def findings(files: list[Path], root: Path) -> set[str]:
+    """Return every finding of the three rules."""
+    return gerunds(files, root) | repeated_classes(files) | crumbs(files, root)
+
+
+def test_modules_and_classes_follow_the_rules(shipped_modules: list[Path], checkout: Path) -> None:
+    """No new gerund, no new class name that means two things, no new crumb."""
+    assert shipped_modules
+    assert sorted(findings(shipped_modules, checkout) - older_names()) == []
+
+
+def test_the_list_of_older_names_only_shrinks(shipped_modules: list[Path], checkout: Path) -> None:
+    """What no longer breaks a rule leaves the list."""
+    assert sorted(older_names() - findings(shipped_modules, checkout)) == []
+
+
+@pytest.mark.parametrize("name", ["merging", "shell_parsing", "being"])
+def test_planted_gerund_is_found(tmp_path: Path, name: str) -> None:
+    """A gerund is found alone and as the last word."""
+    assert gerunds([tmp_path / f"{name}.py"], tmp_path) == {f"gerund {name}.py"}
+
+
+@pytest.mark.parametrize(
+    "name", ["string", "docstring", "model_settings", "streaming", "ring_buffer", "ingest"]
+)
+def test_nouns_are_no_gerunds(tmp_path: Path, name: str) -> None:
+    """Nouns that end like gerunds pass."""
+    assert gerunds([tmp_path / f"{name}.py"], tmp_path) == set()
+
+
+def test_planted_repeated_class_is_found(tmp_path: Path) -> None:
+    """Two modules define one name; a twin in the synchronous room is no second meaning."""
+    (tmp_path / "sync").mkdir()
+    files = [tmp_path / "a.py", tmp_path / "b.py", tmp_path / "sync" / "c.py"]
+    for path in files:
+        path.write_text("class Line:\n    pass\n")
+    files[1].write_text("class Row:\n    pass\n")
+    assert repeated_classes(files) == set()
+    files[1].write_text("class Line:\n    pass\n")
+    assert repeated_classes(files) == {"class Line"}
+
+
+def test_planted_crumb_is_found(tmp_path: Path) -> None:
+    """A short module with one neighbour as importer is found; with two importers or 60 lines it passes."""
+    room = tmp_path / "room"
+    room.mkdir()
+    small, user, other = room / "small.py", room / "user.py", tmp_path / "other.py"
+    small.write_text("x = 1\n")
+    user.write_text("from room.small import x\n" + "y = 1\n" * 60)
+    other.write_text("z = 1\n" * 60)
+    files = [small, user, other]
+    assert crumbs(files, tmp_path) == {"crumb room/small.py"}
+    other.write_text("from room import small\n" + "z = 1\n" * 60)
+    assert crumbs(files, tmp_path) == set()
+    other.write_text("z = 1\n" * 60)
+    small.write_text("x = 1\n" * 60)
+    assert crumbs(files, tmp_path) == set()
