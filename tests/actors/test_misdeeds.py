@@ -85,6 +85,7 @@ async def test_branchs_process_may_write(tree: SessionTree, tmp_path: Path) -> N
     assert "overwrite from the loop" in (await branch.result()).summary
 
 
+@pytest.mark.covers("A36")
 async def test_forged_and_foreign_grants_get_nothing(tree: SessionTree) -> None:
     """From inside a Worker's host, with its own grant or a made-up one: nothing comes of it."""
     worker = await tree.main.spawn("worker", "forge")

@@ -53,6 +53,7 @@ def runs_a_command(request: ModelRequest) -> Answer:
     return call("exec", command=request.messages[0].text)
 
 
+@pytest.mark.covers("S6")
 async def test_main_and_branches_run_commands_in_the_workspace(open_tree: Opener) -> None:
     """The model reads the output, the journal keeps how it ended, the file stays."""
     script: list[Answer] = [call("exec", command="echo hello | tee -a said; exit 3"), "done"]
@@ -71,6 +72,7 @@ async def test_main_and_branches_run_commands_in_the_workspace(open_tree: Opener
     assert (open_tree.workspace / "said").read_text() == "hello\nhello\n"
 
 
+@pytest.mark.covers("S6")
 @pytest.mark.parametrize("name", ["bash", "shell", "Exec"])
 async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
     """What models call it elsewhere."""
@@ -106,6 +108,7 @@ async def test_cancelling_a_session_ends_its_command_and_all_it_started(
             assert await in_time(file.read) == ""
 
 
+@pytest.mark.covers("I23")
 async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Opener, pipe: Path) -> None:
     """A message stops it; what it says when it is asked to end stands in the result."""
     command = f"trap 'echo saved; exit' TERM; echo half; exec 3>pipe; echo begun >&3; {SLEEPING}"

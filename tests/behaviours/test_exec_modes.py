@@ -84,6 +84,7 @@ async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) 
             await tree.main.call("exec", {"command": "touch words"})
 
 
+@pytest.mark.covers("S46")
 async def test_a_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
     """No file tool that writes is shown or held, no command writes, and a laxer agent's child may no more."""
     agents = {

@@ -62,6 +62,7 @@ class Pay(Tool[Amount]):
         return ToolResult("paid")
 
 
+@pytest.mark.covers("A28", "A29")
 @pytest.mark.parametrize(
     ("wrong", "attempts", "field"),
     [([10, 11, 12, 13], 3, "/count"), ([10, 10, 10, 10], 2, "/count"), ([10, 11, 11, 11], 3, "/count")],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from sessiontree import (
     AssistantMessage,
     AsyncFunctionModel,
@@ -11,6 +13,8 @@ from sessiontree import (
     ModelRequest,
     ScriptedModel,
     SessionKind,
+    ToolContext,
+    ToolResult,
     call,
 )
 from sessiontree.contracts.events import Done, TextDelta
@@ -23,7 +27,7 @@ from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, facts_of, results, until
 from tests.behaviours.signals import Flag, Turnstile
 from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Held, Sleeper
+from tests.behaviours.waiting import Held, Nothing, Sleeper
 
 
 def said(request: ModelRequest) -> list[str]:
@@ -124,6 +128,37 @@ async def test_a_steering_message_skips_calls_that_have_not_begun(
             (True, True)
         ] * 2
         assert effects(open_tree.workspace) == []
+
+
+class Meeting(Sleeper):
+    """Waits for another call of its own, so that two calls end only side by side."""
+
+    name = "meeting"
+
+    def __init__(self, board: Switchboard) -> None:
+        super().__init__(board, timeout_s=20)
+        self.arrived = Turnstile(board)
+        self.seen = Turnstile(board)
+
+    async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
+        self.arrived.release()
+        await self.seen.acquire()
+        return ToolResult("met")
+
+
+@pytest.mark.covers("I18")
+async def test_calls_of_one_reply_run_side_by_side(open_tree: Opener, board: Switchboard) -> None:
+    """Two calls of one reply have both begun before either ends."""
+    meeting = Meeting(board)
+    async with open_tree(
+        ScriptedModel([[call("meeting"), call("meeting")], "done"]), tools=[meeting]
+    ) as tree:
+        reply = tree.main.send("go")
+        await meeting.arrived.acquire()
+        await meeting.arrived.acquire()
+        meeting.seen.release(2)
+        assert await reply == "done"
+        assert [result.text for result in results(tree, "main")] == ["met", "met"]
 
 
 class Slow(Append):

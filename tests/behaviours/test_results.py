@@ -183,6 +183,7 @@ async def test_agent_whose_model_reads_text_alone(open_tree: Opener) -> None:
         assert not any(isinstance(block, ImageContent) for block in (*both.content, *one.content))
 
 
+@pytest.mark.covers("I30")
 async def test_agents_limits_are_kept(open_tree: Opener) -> None:
     """Width and height of the session's agent."""
     agent = AgentSpec(config=AgentConfig(images=ImageLimits(max_width=100, max_height=20)))

@@ -87,6 +87,7 @@ ENVELOPES = {
 }
 
 
+@pytest.mark.covers("I5", "I15", "I31", "S36", "U10")
 @pytest.mark.parametrize("name", ENVELOPES)
 def test_envelope_letter_by_letter(name: str) -> None:
     """Members, their order and spelling; what is the journal's alone; whether the call failed."""

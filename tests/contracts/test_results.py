@@ -23,6 +23,7 @@ from sessiontree.workspace import WorkspaceReader
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x0d"
 
 
+@pytest.mark.covers("S33", "U2")
 def test_json_result_is_compact_and_its_own_details() -> None:
     """Seed 002, section 2: one text block of compact JSON, the payload as details."""
     result = json_result({"ok": True, "items": (1, 2)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ ROWS = tuple(
 NAMED = re.compile(r"`([\w.-]+(?:/[\w.-]+)*(?:/|\.(?:py|md|toml|lock|ipynb)))(?:::(\w+))?`")
 """A file, a folder (ending in a slash), or one test of a file."""
 ROW = re.compile(r"^\| ([A-Z]\d+) \|(.*)\|$", re.MULTILINE)
+RULE = re.compile(r"^\| (REL-\w+) \|(.*)\|$", re.MULTILINE)
 STATEMENT = re.compile(r"^- ([A-Z]+)(\d+)\. ", re.MULTILINE)
 REFERENCE = re.compile(r"\b([A-Z]{3,4}\d+)\b")
 
@@ -67,6 +69,36 @@ def wrong_rows(text: str) -> list[str]:
     return wrong
 
 
+def covering_tests(files: Iterable[Path], checkout: Path) -> dict[str, set[str]]:
+    """Return id to the tests that ``@pytest.mark.covers(id, …)`` says hold it, as ``path::test``."""
+    found: dict[str, set[str]] = {}
+    for path in files:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            name = f"{path.relative_to(checkout).as_posix()}::{node.name}"
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.covers":
+                    for word in mark.args:
+                        found.setdefault(ast.literal_eval(word), set()).add(name)
+    return found
+
+
+def wrong_citations(text: str, covering: Mapping[str, set[str]]) -> list[str]:
+    """Return the rows that markers name and that do not cite exactly the tests with those markers."""
+    cited = {}
+    for found in (*ROW.finditer(text), *RULE.finditer(text)):
+        tests = found[2].split("|")[-2]
+        cited[found[1]] = {f"{name}::{test}" for name, test in NAMED.findall(tests)}
+    wrong = [f"{row} is no row" for row in covering if row not in cited]
+    for row, tests in covering.items():
+        wrong += [f"{row} should cite {test}" for test in sorted(tests - cited.get(row, tests))]
+        wrong += [
+            f"{row} cites {test}, which has no marker" for test in sorted(cited.get(row, tests) - tests)
+        ]
+    return wrong
+
+
 def wrong_statements(text: str) -> list[str]:
     """Return statements that are not numbered 1, 2, 3 … within their letters, and references to none."""
     last: Counter[str] = Counter()
@@ -101,6 +133,30 @@ def test_everything_a_document_names_exists(document: str, checkout: Path) -> No
 def test_every_row_of_the_specification_stands_there_once(architecture: str) -> None:
     """Each row says where it is built and which test shows it, or what is still missing."""
     assert wrong_rows(architecture) == []
+
+
+def test_rows_cite_the_tests_that_say_so(architecture: str, checkout: Path) -> None:
+    """Where a marker names a row or a rule, its line cites the tests with that marker and no others."""
+    covering = covering_tests(sorted((checkout / "tests").rglob("test_*.py")), checkout)
+    assert covering
+    assert wrong_citations(architecture, covering) == []
+
+
+@pytest.mark.parametrize(
+    ("covering", "wrong"),
+    [
+        ({"C7": {"tests/a.py::test_a"}}, []),
+        ({"C7": {"tests/a.py::test_b"}}, ["should cite", "has no marker"]),
+        ({"C7": {"tests/a.py::test_a", "tests/a.py::test_b"}}, ["should cite"]),
+        ({"C9": {"tests/a.py::test_a"}}, ["is no row"]),
+        ({"REL-P6": {"tests/a.py::test_c"}}, []),
+    ],
+)
+def test_planted_citation_is_found(covering: dict[str, set[str]], wrong: list[str]) -> None:
+    """A marked test that is not cited, a cited one without the marker, and an unknown id are found."""
+    text = "| C7 | what | `a.py` | `tests/a.py::test_a` | |\n| REL-P6 | what | `tests/a.py::test_c` | |\n"
+    found = wrong_citations(text, covering)
+    assert [words in line for words, line in zip(wrong, found, strict=True)] == [True] * len(wrong)
 
 
 def test_every_room_has_its_line(architecture: str, checkout: Path) -> None:

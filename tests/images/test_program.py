@@ -85,6 +85,7 @@ def misnamed(data: bytes, **limits: int) -> Fit:
     return replace(fitted(data, **limits), mime_type="image/png")
 
 
+@pytest.mark.covers("I30")
 def test_every_image_fits() -> None:
     """All formats and modes, any size and limits."""
     image_fits(fitted)

@@ -96,6 +96,7 @@ def ids_in(messages: Sequence[Message]) -> list[str]:
     return [call.id for m in messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
 
 
+@pytest.mark.covers("I17")
 async def test_a_provider_is_shown_its_own_ids_from_turn_to_turn_and_the_session_keeps_its() -> None:
     """REL-P32 at the gateway: what a model answers with an id it was shown comes back as the session's."""
     told: list[list[Message]] = []

@@ -22,6 +22,7 @@ forms = pytest.mark.parametrize("provider", FORMS)
 in_form = st.text(st.sampled_from("ab0"), min_size=9, max_size=9)
 
 
+@pytest.mark.covers("I17")
 @forms
 @given(own=st.lists(ids | in_form, max_size=20))
 def test_every_id_is_single_in_form_and_leads_back(provider: str, own: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -92,4 +93,28 @@ def configs(entries: st.SearchStrategy[str] = ENTRIES) -> st.SearchStrategy[Poli
         plugins=st.dictionaries(st.just("radio"), lists, max_size=1),
         sandbox=lists,
         subagents=lists,
+    )
+
+
+def removing_twice(first: int, second: int) -> PolicyConfig:
+    """Return a policy in which two of the nine steps remove ``exec``, and no other step does.
+
+    It is for a Branch of the agent ``clerk`` in the group ``family`` whose model is one of ``openai``.
+    """
+    chosen = {first, second}
+
+    def deny(step: int) -> tuple[str, ...]:
+        return ("exec",) if step in chosen else ()
+
+    def profile(step: int) -> Literal["messaging"] | None:
+        return "messaging" if step in chosen else None
+
+    wide = ProfiledTools(deny=deny(4), profile=profile(2))
+    narrow = ProfiledTools(deny=deny(6))
+    return PolicyConfig(
+        tools=ToolPolicy(deny=deny(3), profile=profile(1), by_provider={"openai": wide}),
+        agents={"clerk": ToolPolicy(deny=deny(5), by_provider={"openai": narrow})},
+        groups={"family": ToolLists(deny=deny(7))},
+        sandbox=ToolLists(deny=deny(8)),
+        subagents=ToolLists(deny=deny(9)),
     )

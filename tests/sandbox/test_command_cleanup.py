@@ -96,6 +96,7 @@ def timed_out(place: Path, command: str, bounds: Bounds | None = None, *, cleanu
     pytest.fail("the command never began")
 
 
+@pytest.mark.covers("I23")
 @pytest.mark.slow
 def test_last_words_at_the_time_out(tmp_path: Path, nothing_left: Watched) -> None:
     """They are kept, and how it ended is told: here by itself, with a code of its own."""
@@ -112,6 +113,7 @@ async def test_last_words_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
         assert (await heard.cancelled()).endswith("bye\n")
 
 
+@pytest.mark.covers("I23")
 @pytest.mark.slow
 def test_everything_inside_is_asked_and_waited_for(tmp_path: Path, nothing_left: Watched) -> None:
     """Orphans and sessions of their own too, after the command itself is gone of the signal."""
@@ -122,6 +124,7 @@ def test_everything_inside_is_asked_and_waited_for(tmp_path: Path, nothing_left:
     assert (finished.exit_code, finished.signal) == (None, signal.SIGTERM)
 
 
+@pytest.mark.covers("I23")
 @pytest.mark.slow
 def test_what_ignores_it_is_killed_when_the_window_is_over(tmp_path: Path, nothing_left: Watched) -> None:
     """Then nothing of it lives; the result says which signal it was."""

@@ -122,6 +122,7 @@ class _Anything(CommandShell):
         return ("/bin/sh", "-c", command)
 
 
+@pytest.mark.covers("S46")
 @pytest.mark.parametrize(
     "command",
     [

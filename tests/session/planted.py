@@ -111,6 +111,14 @@ def _patient(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
         yield one
 
 
+def _generous(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    """A fourth attempt is allowed."""
+    if isinstance(one, facts.ArgumentsRejected) and one.attempt == 3:
+        yield replace(one, final=False)
+    elif not (isinstance(one, facts.ToolGivenUp | todo.ReportTrouble) and one.attempts == 3):
+        yield one
+
+
 def _count_each(state: SessionState, fact: facts.ArgumentsRejected) -> None:
     state.ledger[fact.tool].turn = -1
 
@@ -358,6 +366,7 @@ def _by_identity(state: SessionState, fact: facts.CallIntended) -> None:
 
 PLANTED: dict[str, tuple[str, Machine]] = {
     "the same mistake may be made three times": ("P21", changed(_patient)),
+    "a fourth attempt is allowed": ("P21", changed(_generous)),
     "failures of one reply count one by one": ("P26", evolving(facts.ArgumentsRejected, _count_each)),
     "the count is lost with the host": ("P26", broken(rebuild=_forgetful)),
     "calls of the program reset the count": ("P26", evolving(facts.CallOpened, _outside_counts)),

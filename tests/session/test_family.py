@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sessiontree.contracts.session_facts import ChildTroubleNoted, Heard
 from sessiontree.contracts.stimuli import ApproverAnswered, ApproverAsked, ChildTroubled
 from sessiontree.session.instructions import CallModel, OfferResult, ReturnAnswer, RunApprover
@@ -10,6 +12,7 @@ from tests.session.world import opened
 TROUBLE = ChildTroubled(5, "p1", "main/b1/w1", "look", 3, "/path", "must be a string")
 
 
+@pytest.mark.covers("A29")
 def test_childs_trouble_wakes_nobody_and_stands_in_the_next_turn() -> None:
     """A notice waits in the inbox; the last word stands and is offered still."""
     world = opened()
@@ -25,6 +28,7 @@ def test_childs_trouble_wakes_nobody_and_stands_in_the_next_turn() -> None:
     ]
 
 
+@pytest.mark.covers("A29")
 def test_childs_trouble_is_told_once() -> None:
     """S46: the same post brought twice is one notice."""
     world = opened()

@@ -65,6 +65,7 @@ def fits_at_last(machine: Machine, tool: str, wrong: int) -> None:
     assert [tried.count for tried in world.live.ledger.values()] == [1]
 
 
+@pytest.mark.covers("C7", "A28", "A30")
 @pytest.mark.slow
 @given(sent=attempts, losses=st.booleans())
 def test_model_that_never_fits_is_stopped_and_told_of_once(sent: list[int], losses: bool) -> None:
@@ -76,6 +77,7 @@ def test_model_that_never_fits_is_stopped_and_told_of_once(sent: list[int], loss
     "bug",
     [
         "the same mistake may be made three times",
+        "a fourth attempt is allowed",
         "a tool given up is taken up again",
         "nobody is told that a tool is given up",
         "the count is lost with the host",
@@ -134,6 +136,7 @@ def test_failures_of_one_reply_count_once() -> None:
     assert world.troubles == ["look"]
 
 
+@pytest.mark.covers("A30")
 def test_tool_given_up_is_refused_until_the_next_message() -> None:
     """After the last attempt even a valid call is denied; a message lets it run again."""
     world = opened()

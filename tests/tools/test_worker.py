@@ -27,6 +27,7 @@ REFUSED: list[tuple[Tool[Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.covers("A36")
 @pytest.mark.parametrize(("tool", "arguments"), REFUSED)
 async def test_worker_is_refused_and_the_disk_is_untouched(
     tmp_path: Path, tool: Tool[Any], arguments: dict[str, Any]

@@ -12,6 +12,7 @@ from tests.tree.harness import Harness
 from tests.tree.words import BRANCH, WORKER
 
 
+@pytest.mark.covers("A35")
 def test_a_branch_speaks_on_the_nearest_channel() -> None:
     """Its own, its parent's, or the next above."""
     harness = Harness().open()
