@@ -45,6 +45,21 @@ def typed_reads(place: str) -> Iterator[None]:
         raise read_error(place, error) from error
 
 
+@contextmanager
+def typed_searches(place: str) -> Iterator[None]:
+    """As :func:`typed_reads`, but what the driver finds invalid is not called damage: it may be the query."""
+    try:
+        yield
+    except FAULTS as error:
+        raise (search_error if isinstance(error, ValueError) else read_error)(place, error) from error
+
+
+def search_error(place: str, error: Exception) -> MemoryFailed:
+    """Return the error to raise where a search was refused."""
+    what_next = "use other words; where every search fails, `sessiontree memory reindex` makes it again"
+    return MemoryFailed(place, f"this search was refused ({_said(error)}); {what_next}")
+
+
 def write_error(place: str, error: Exception) -> MemoryFailed:
     """Return the error to raise where writing failed."""
     number = _number(error)

@@ -201,11 +201,13 @@ class MemoryStore:
     async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
         """Return the records that fit best and may be seen, best first; None as scope sees everything.
 
+        Any text is a query: its words count, whatever stands around them.
+
         Raises:
             MemoryFailed: the embedder failed, or the store can't be read.
         """
         limit = max(1, min(query.limit, MAX_HITS))
-        asked = MemoryQuery(query.text, limit, query.types, query.path, query.min_score)
+        asked = MemoryQuery(_well_formed(query.text), limit, query.types, query.path, query.min_score)
         return await self._reading(
             lambda: search(self._shelf, self._embedder, asked, scope, self._finished.trees.keys())
         )
@@ -353,6 +355,11 @@ class MemoryStore:
         if len(self._shelf.mirror) > self._shelf.ann_above and self._shelf.mirror.matrix is not None:
             await self._shelf.table.index_vectors()
         await writer.run(self._shelf.tidy)
+
+
+def _well_formed(text: str) -> str:
+    """Return a text that UTF-8 has bytes for: lone halves of surrogate pairs, as of a terminal, replaced."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _check(selection: Selection) -> None:

@@ -16,9 +16,10 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 from lancedb.index import FTS, IvfFlat
+from lancedb.query import MatchQuery
 from numpy.typing import NDArray
 
-from sessiontree.memory.failures import typed_reads, typed_writes
+from sessiontree.memory.failures import typed_reads, typed_searches, typed_writes
 from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.rows import MIRROR_COLUMNS, ROW_ID, VECTOR, to_vectors
 
@@ -183,13 +184,15 @@ class RecordTable:
         """Return the numbers of rows whose text has words of this one, best by BM25 first.
 
         Args:
-            text: The words.
+            text: The words; a quote or an operator among them means nothing.
             most: How many.
             among: Only these rows; None = all. What is left out counts in how rare a word is.
         """
-        with typed_reads(self._place):
+        with typed_searches(self._place):
             query = self._among(self._table.query(), among)
-            query = query.nearest_to_text(text).select(["_score"]).with_row_id().limit(most)
+            # never a string, which LanceDB reads as a language; pydantic has defaults that mypy does not see
+            words = MatchQuery(text, "text")  # type: ignore[call-arg]
+            query = query.nearest_to_text(words).select(["_score"]).with_row_id().limit(most)
             found = await query.to_arrow()
         numbers, scores = found[ROW_ID].to_numpy().astype(np.int64), found["_score"].to_numpy()
         ranked: NDArray[np.int64] = numbers[np.lexsort((numbers, -scores))]
@@ -203,7 +206,7 @@ class RecordTable:
             most: How many.
             among: Only these rows; None = all.
         """
-        with typed_reads(self._place):
+        with typed_searches(self._place):
             query = self._among(self._table.query(), among).nearest_to(vector).distance_type("dot")
             query = query.nprobes(_PROBES).select(["_distance"]).with_row_id().limit(most)
             found = await query.to_arrow()

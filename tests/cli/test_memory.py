@@ -96,6 +96,22 @@ def test_search_shows_what_fits_best_first(ask: Ask, state: Path, writer: None) 
     }  # fmt: skip
 
 
+async def _tidy(place: Path) -> None:
+    async with await MemoryStore.open(str(place), HashingEmbedder()) as store:
+        await store.tidy()
+
+
+@pytest.mark.parametrize(
+    "query", ['"retries are handled"', '"retries" "handled"', ";retries(1);t=", "\udcff retries"]
+)
+def test_search_takes_any_text(ask: Ask, state: Path, query: str) -> None:
+    """Quotes, operators and bytes that are no UTF-8, once the index was brought up to date."""
+    anyio.run(_tidy, state / "memory")
+    hits = told(ask("search", query, "--json"))["hits"]
+    assert hits[0]["source"] == "src/scheduler.py#L3-L9"
+    assert told(ask("search", '""', "--json"))["hits"] == []
+
+
 def test_search_and_list_are_narrowed(ask: Ask) -> None:
     """By type, by path and by tree; every tree's records are the owner's."""
     assert {hit["type"] for hit in told(ask("search", "sent", "--type", "decision", "--json"))["hits"]} == {
