@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.actors.baggage import pack
 from sessiontree.actors.engine import Engine
-from sessiontree.actors.jail import level_of
+from sessiontree.actors.jail import level_of, started_as
 from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
 from sessiontree.actors.progress import Watches
@@ -181,7 +181,7 @@ class RayBackend:
         # In a private Ray's own directory, which goes with it however the program ends.
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
         settings = self._settings()
-        actor: Any = actor_of(SupervisorShell).options(**self._options()).remote(key, settings)
+        actor: Any = actor_of(SupervisorShell).options(**self._options(settings)).remote(key, settings)
         line = Line(actor, key)
         try:
             await asyncio.to_thread(level_of, settings)
@@ -196,8 +196,9 @@ class RayBackend:
         self._line = line
         return line
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, settings: Settings) -> dict[str, Any]:
         return {
+            "runtime_env": started_as("supervisor", settings),
             "num_cpus": 0,
             "max_restarts": -1,
             "max_task_retries": 0,
@@ -210,6 +211,7 @@ class RayBackend:
         return Settings(
             state_dir=self._state_dir,
             program_pid=os.getpid(),
+            python=ray.get_runtime_context().runtime_env.get("py_executable"),
             node_id=self._engine.node_id,
             logs_dir=self._engine.logs_dir,
             token_path=self._engine.token_path,

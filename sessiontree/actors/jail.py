@@ -1,4 +1,4 @@
-"""How a Worker's host is started: read-only by the kernel, before Ray's worker begins."""
+"""How the processes of a runtime are started: by its launcher, a Worker's host read-only by the kernel."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import ray
-
 from sessiontree.kernel.settings import Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_victims, probe, py_executable
 
 
-def confined(settings: Settings) -> dict[str, Any]:
-    """Return the runtime environment of a process that may write to Ray's logs alone."""
-    return {"py_executable": py_executable(_jail(settings), _own_python())}
+def started_as(role: str, settings: Settings, *, confined: bool = False) -> dict[str, Any]:
+    """Return the runtime environment of a process.
+
+    Args:
+        role: What it is going to be, such as ``gateway``.
+        settings: The runtime's.
+        confined: Whether it may write to Ray's logs alone.
+    """
+    jail = _jail(settings) if confined else None
+    return {"py_executable": py_executable(role, settings.scratch, jail, settings.python)}
 
 
 def level_of(settings: Settings) -> Level:
@@ -23,13 +28,7 @@ def level_of(settings: Settings) -> Level:
     Raises:
         ConfigError: it does not start; a Worker's host would not either, and nobody would say why.
     """
-    return probe(_jail(settings), _own_python())
-
-
-def _own_python() -> str | None:
-    """Return what the job itself starts Python with, where it says so."""
-    own: str | None = ray.get_runtime_context().runtime_env.get("py_executable")
-    return own
+    return probe(_jail(settings), settings.python)
 
 
 def _jail(settings: Settings) -> Jail:

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.actors.engine_security import listening
 from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
-from sessiontree.actors.jail import confined, victims_for
+from sessiontree.actors.jail import started_as, victims_for
 from sessiontree.actors.memory import MemoryShell, RayMemory
 from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
@@ -82,10 +82,9 @@ class SupervisorShell:
 
     def _start_host(self, pool: str, name: str) -> RayTransport:
         settings, victims = self._settings, None
-        options = self._options()
         if pool == OBSERVING:
             victims = victims_for(settings, name)
-            options["runtime_env"] = confined(settings)
+        options = self._options(f"{pool}-host", confined=pool == OBSERVING)
         given = HostSettings(
             self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
         )
@@ -93,21 +92,22 @@ class SupervisorShell:
 
     def _start_gateway(self, name: str) -> RayTransport:
         given = HostSettings(self._serving.gateway_key, os.getpid(), self._settings.gateway_bytes, None)
-        return self._transport(actor_of(GatewayShell).options(**self._options()), given)
+        return self._transport(actor_of(GatewayShell).options(**self._options("gateway")), given)
 
     def _start_memory(self) -> RayMemory:
         settings, key = self._settings, self._serving.memory_key
         given = HostSettings(key, os.getpid(), settings.memory_bytes, None)
         shell: Any = ray.remote(MemoryShell)
-        shell = shell.options(**{**self._options(), **MEMORY_OPTIONS})
+        shell = shell.options(**{**self._options("memory"), **MEMORY_OPTIONS})
         me = ray.get_runtime_context().current_actor
         return RayMemory(
             shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir)), key
         )
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, role: str, *, confined: bool = False) -> dict[str, Any]:
         node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)
-        return {**HOST_OPTIONS, "scheduling_strategy": node}
+        start = started_as(role, self._settings, confined=confined)
+        return {**HOST_OPTIONS, "scheduling_strategy": node, "runtime_env": start}
 
     def _transport(self, shell: Any, given: HostSettings) -> RayTransport:
         me = ray.get_runtime_context().current_actor

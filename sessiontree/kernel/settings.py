@@ -38,6 +38,8 @@ class Settings:
     state_dir: Path
     program_pid: int
     """The creating program's process."""
+    python: str | None
+    """Shell words that start Python, where the program's Ray job has its own."""
     node_id: str
     """Node of the state directory, in hex; every process of the runtime runs there."""
     logs_dir: Path

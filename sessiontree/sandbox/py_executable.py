@@ -1,6 +1,6 @@
-"""The command line that starts a Python program confined, and a trial of it.
+"""The command line that starts a Python program of the runtime, confined or not, and a trial of it.
 
-Room: words and quoting. What the launcher makes of them: ``jail.py``.
+Room: words and quoting. What is made of them: ``launcher.py``, and ``jail.py`` where it is confined.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.sandbox import jail as launcher
+from sessiontree.sandbox import jail as jail_program
+from sessiontree.sandbox import launcher
 from sessiontree.sandbox.level import Level
 
 Enforcement = Literal["required", "best_effort"]
 
 PROBE_TIMEOUT_S: Final = 10.0
-_TELL_LEVEL: Final = f"import os; print(os.environ[{launcher.LEVEL_VARIABLE!r}])"
+_TELL_LEVEL: Final = f"import os; print(os.environ[{jail_program.LEVEL_VARIABLE!r}])"
 _OPERATORS: Final = frozenset("();<>|&")
 
 
@@ -73,20 +74,34 @@ def _check_path(path: Path) -> None:
         raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
 
 
-def py_executable(jail: Jail, python: str | None = None) -> str:
-    """Return shell words that start Python confined; arguments for Python may follow them.
+def py_executable(role: str, cwd: Path, jail: Jail | None, python: str | None = None) -> str:
+    """Return shell words that start Python by the launcher; a program's words for Python may follow them.
 
     Launcher and interpreter are named by their absolute paths here, so they must lie there on every machine
     the words are used on.
 
     Args:
-        jail: What the program may reach.
+        role: What the process is going to be.
+        cwd: Its working directory.
+        jail: What the program may reach; None = it is not confined.
         python: Shell words that start Python, such as a job's own choice; None for this very interpreter.
 
     Raises:
-        ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free.
+        ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free; or
+            ``cwd`` is no path for a command line.
     """
-    words = [sys.executable, "-I", "-S", launcher.__file__]
+    _check_path(cwd)
+    me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd)]
+    first = shlex.join([sys.executable, *me])
+    if jail is None and python is None:
+        return f"{first} --run"
+    own = shlex.quote(sys.executable) if python is None else _one_command(python)
+    confined = "" if jail is None else f" {shlex.join(['--confine', *_options(jail)])}"
+    return f"{first}{confined} --exec {own} {shlex.join(me)} --run"
+
+
+def _options(jail: Jail) -> list[str]:
+    words = []
     for option, paths in (("--hide", jail.hidden), ("--write", jail.writable), ("--list", jail.listed)):
         for path in paths:
             words += [option, str(path)]
@@ -94,7 +109,7 @@ def py_executable(jail: Jail, python: str | None = None) -> str:
         words += ["--secret", f"{name}={path}"]
     if jail.enforcement == "best_effort":
         words.append("--best-effort")
-    return f"{shlex.join(words)} -- {shlex.quote(sys.executable) if python is None else _one_command(python)}"
+    return words
 
 
 def _one_command(words: str) -> str:
@@ -116,7 +131,8 @@ def probe(jail: Jail, python: str | None = None) -> Level:
     Raises:
         ConfigError: it did not start, with the launcher's reason; or ``python`` is not usable.
     """
-    line = f"exec {py_executable(jail, python)} -I -S -c {shlex.quote(_TELL_LEVEL)}"
+    words = py_executable("trial", Path("/"), jail, python)
+    line = f"exec {words} -c {shlex.quote(_TELL_LEVEL)}"
     try:
         done = subprocess.run(  # noqa: S603 - every word of ours is quoted, the rest is the job's own
             ["/bin/bash", "-c", line],

@@ -61,6 +61,7 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
     settings = Settings(
         state_dir=state_dir,
         program_pid=os.getpid(),
+        python=None,
         node_id="node",
         logs_dir=state_dir,
         token_path=None,

@@ -112,7 +112,8 @@ def observe(home: Path, logs: Path) -> dict[str, Any]:
     token, state = home / "token", home / "state"
     jail = Jail(hidden=(state, token), writable=(logs,), secrets=(("RAY_AUTH_TOKEN", token),))
     free_start_s = [start(sys.executable)[1] for _ in range(2)]
-    inmate, first_start_s = start(py_executable(jail))
+    words = py_executable("inmate", home, jail)
+    inmate, first_start_s = start(words)
     found: dict[str, Any] = {
         "level": get(inmate.tell.remote())[1],
         "journal": get(inmate.read.remote(str(state / "journal"))),
@@ -130,7 +131,7 @@ def observe(home: Path, logs: Path) -> dict[str, Any]:
     found["untouched"] = [traces(victims[name]) == prepared[name] for name in ("victims", "thread-victims")]
     free, _ = start(sys.executable)
     found["faults of a free actor"] = get(free.test_itself.remote(str(victims["free-victims"])))
-    _, second_start_s = start(py_executable(jail))
+    _, second_start_s = start(words)
     found["start_s"] = {"free": free_start_s, "confined": [first_start_s, second_start_s]}
     return found
 

@@ -14,17 +14,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.sandbox import Jail, available_level, jail, probe, py_executable
+from sessiontree.sandbox import Jail, available_level, jail, launcher, probe
+from sessiontree.sandbox import py_executable as words_for
 
 NAMES = st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=12)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: Path("/x", *names))
 
 
+LAUNCHED = ["-I", "-S", launcher.__file__]
+
+
+def py_executable(asked: Jail, python: str | None = None) -> str:
+    """Return the words of a confined process whose role and place do not matter."""
+    return words_for("trial", Path("/"), asked, python)
+
+
 def read_back(words: str) -> jail.Options:
     """Return what the launcher understands of the words, as a shell passes them."""
     parts = shlex.split(words)
-    assert parts[:4] == [sys.executable, "-I", "-S", jail.__file__]
-    return jail.parse(parts[4:])
+    assert parts[:4] == [sys.executable, *LAUNCHED]
+    start = launcher.parse(parts[4:])
+    assert start.jail is not None
+    assert start.words[-8:] == [*LAUNCHED, "--role", "trial", "--cwd", "/", "--run"]
+    return jail.parse([*start.jail, "--", *start.words[:-8]])
 
 
 def words_survive_the_shell(make: Callable[[Jail], str]) -> None:
@@ -67,7 +79,7 @@ def test_a_shell_agrees_with_the_reading(tmp_path: Path) -> None:
     (place / "file").write_text("text")
     asked = Jail(hidden=(place,))
     program = "import json, sys; print(json.dumps(sys.argv[1:])); open(sys.argv[1])"
-    tail = shlex.join(["-S", "-c", program, str(place / "file"), "a b"])
+    tail = shlex.join(["-s", "-S", "-c", program, str(place / "file"), "a b"])
     done = subprocess.run(
         ["bash", "-c", f"exec {py_executable(asked)} {tail}"], capture_output=True, text=True, timeout=120
     )
