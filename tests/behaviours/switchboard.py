@@ -155,7 +155,13 @@ class Switchboard:
         self._thread.join()
 
     def is_quiet(self, timeout_s: float) -> bool:
-        """Return whether, within a time, nobody is on the line any more."""
+        """Return whether, within a time, nobody is on the line any more.
+
+        The kernel connects a caller before :meth:`_serve` accepts it. Callers are accepted in the order they
+        came, so once a question of our own is answered, whoever had connected before it counts.
+        """
+        with suppress(ConnectionError):
+            self.remote.ask(("", "level"))
         with self._lock:
             return self._quiet.wait_for(lambda: not self._callers, timeout_s)
 

@@ -192,3 +192,11 @@ async def test_whoever_waits_when_it_closes_is_told() -> None:
     assert isinstance(blocking.exception(), OSError)
     with pytest.raises(ConnectionError):
         flag.set()
+
+
+def test_quiet_counts_whoever_has_connected(own_board: Switchboard) -> None:
+    """A caller that the switchboard has not accepted yet is on the line: it holds a descriptor soon."""
+    for _ in range(200):
+        with socket.create_connection((HOST, own_board.remote.port), PATIENCE_S):
+            assert not own_board.is_quiet(0)
+        assert own_board.is_quiet(PATIENCE_S)
