@@ -11,7 +11,20 @@ from sessiontree.policy.commands.programs import LITERAL, PROGRAMS
 from sessiontree.policy.commands.verdict import Find, Verdict, judge
 
 Judge: TypeAlias = Callable[[str], Verdict]
-WRAPPERS = ("env", "nice", "nohup", "setsid", "stdbuf", "timeout", "time", "xargs", "bash", "sh", "ionice")
+WRAPPERS = (
+    "env",
+    "nice",
+    "nohup",
+    "setsid",
+    "stdbuf",
+    "timeout",
+    "time",
+    "xargs",
+    "bash",
+    "dash",
+    "sh",
+    "ionice",
+)
 INTERPRETERS = (
     *("python", "python3", "perl", "ruby", "node", "php", "lua", "tclsh", "Rscript", "guile", "java", "deno"),
     *("awk", "gawk", "mawk", "sed", "jq", "bc", "dc", "m4", "ed", "ex", "vi", "vim", "emacs", "less", "more"),
@@ -54,7 +67,7 @@ SYSTEMS = frozenset({*PROGRAMS, *LITERAL, *WRAPPERS, *INTERPRETERS})
 def find(name: str) -> str | None:
     """Find programs of a machine that has them all in one directory."""
     folder, _, program = name.rpartition("/")
-    return f"/usr/bin/{program}" if folder in {"", "/usr/bin"} and program in SYSTEMS else None
+    return f"/usr/bin/{program}" if folder in {"", "/bin", "/usr/bin"} and program in SYSTEMS else None
 
 
 def verdict(command: str, finder: Find = find) -> Verdict:

@@ -2,7 +2,8 @@
 
 Read are plain words, quotes, escapes, pipes, lists, documents with a quoted end, and redirections to
 nowhere. Whatever the shell would expand, compute, define, redirect or run in the background is refused: its
-meaning depends on more than the text.
+meaning depends on more than the text. What bash alone knows (``&>``, ``|&``) is read only where bash runs the
+text: to dash ``ls &>/dev/null rm x`` is two commands.
 
 Source: bash(1), "QUOTING", "EXPANSION", "REDIRECTION"; POSIX.1-2017, Shell Command Language.
 """
@@ -21,12 +22,14 @@ _PLAIN: Final = frozenset("%+,-./:=@^_]!")
 _GLOBS: Final = frozenset("*?[~{}#")
 """What the shell would expand, or take for a comment."""
 _NOWHERE: Final = (
-    *("2>&1", "1>&2", ">&1", ">&2", "&>/dev/null", "&> /dev/null"),
+    *("2>&1", "1>&2", ">&1", ">&2"),
     *(f"{number}>{gap}/dev/null" for number in ("", "1", "2") for gap in ("", " ")),
     *("</dev/null", "< /dev/null"),
 )
 """Redirections that read and write nothing."""
-_LISTS: Final = ("||", "&&", "|&", "|", ";", "\n")
+_NOWHERE_OF_BASH: Final = (*_NOWHERE, "&>/dev/null", "&> /dev/null")
+_LISTS: Final = ("||", "&&", "|", ";", "\n")
+_LISTS_OF_BASH: Final = ("|&", *_LISTS)
 _MAY_END: Final = (";", "\n")
 _ESCAPED_IN_QUOTES: Final = '$`"\\'
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
@@ -42,13 +45,17 @@ class Word(NamedTuple):
     """Whether it was written without any."""
 
 
-def calls_of(text: str) -> tuple[tuple[Word, ...], ...]:
+def calls_of(text: str, *, is_bash: bool = True) -> tuple[tuple[Word, ...], ...]:
     """Return the words of each program call of a command line, in the order they stand there.
+
+    Args:
+        text: The command line.
+        is_bash: Whether it is bash that runs it; False = any shell of POSIX may.
 
     Raises:
         ValueError: it holds something outside the subset; says what.
     """
-    return _Reader(text).calls()
+    return _Reader(text, is_bash=is_bash).calls()
 
 
 def words_of_one_call(text: str) -> tuple[str, ...]:
@@ -73,10 +80,12 @@ def _check(text: str) -> None:
 class _Reader:
     """Reads one text from its beginning to its end."""
 
-    def __init__(self, text: str, *, keeps_globs: bool = False) -> None:
+    def __init__(self, text: str, *, keeps_globs: bool = False, is_bash: bool = False) -> None:
         _check(text)
         self._text = text
         self._at = 0
+        self._nowhere_marks = _NOWHERE_OF_BASH if is_bash else _NOWHERE
+        self._list_marks = _LISTS_OF_BASH if is_bash else _LISTS
         self._keeps_globs = keeps_globs
         self._document: tuple[str, bool] | None = None
         """End of the document that follows this line, and whether tabs before it are left out."""
@@ -127,7 +136,7 @@ class _Reader:
         return self._at < len(self._text)
 
     def _nowhere(self) -> bool:
-        for mark in _NOWHERE:
+        for mark in self._nowhere_marks:
             end = self._at + len(mark)
             is_whole = self._text[end : end + 1] in ("", *_BLANKS, "|", ";", "\n", "&")
             if is_whole and self._text.startswith(mark, self._at):
@@ -162,7 +171,7 @@ class _Reader:
                 return
 
     def _list_mark(self) -> str | None:
-        for mark in _LISTS:
+        for mark in self._list_marks:
             if self._text.startswith(mark, self._at):
                 self._at += len(mark)
                 return mark

@@ -44,7 +44,9 @@ class Verdict:
 
 
 def judge(command: str, find: Find, *, place: str = ".") -> Verdict:
-    """Return what is known about a command line for ``bash -c``.
+    """Return what is known about a command line for the shell that commands are given to.
+
+    That is ``/bin/bash``; where the finder has none, a shell of POSIX.
 
     Args:
         command: The text.
@@ -52,7 +54,7 @@ def judge(command: str, find: Find, *, place: str = ".") -> Verdict:
         place: Directory it starts in, as the call names it.
     """
     findings = _Findings(find, place)
-    findings.read_text(command, 0)
+    findings.read_text(command, 0, is_bash=_is_bash("bash", find("/bin/bash")))
     if findings.doubt:
         return Verdict(tuple(findings.programs), (), False, findings.doubt)
     return Verdict(tuple(findings.programs), tuple(sorted(findings.shapes)), findings.is_harmless, "")
@@ -110,6 +112,11 @@ def _located(name: str, find: Find) -> str:
     return path
 
 
+def _is_bash(name: str, path: str | None) -> bool:
+    """Whether a shell of this name at this path reads as bash does: another's name may lead to it."""
+    return name == "bash" and path is not None and path.rpartition("/")[2] == "bash"
+
+
 @dataclass(slots=True)
 class _Findings:
     """What was found so far in one command line."""
@@ -121,9 +128,9 @@ class _Findings:
     is_harmless: bool = True
     doubt: str = ""
 
-    def read_text(self, text: str, depth: int) -> None:
+    def read_text(self, text: str, depth: int, *, is_bash: bool) -> None:
         try:
-            calls = calls_of(text)
+            calls = calls_of(text, is_bash=is_bash)
         except ValueError as error:
             self._doubt(str(error))
             return
@@ -145,12 +152,11 @@ class _Findings:
             self.programs.append(name)
             self._read_program(name, words, is_open=is_open)
             return
-        if not (by_shell and words[0] in _SHELLS_OWN):
-            self._locate(words[0])
+        path = None if by_shell and words[0] in _SHELLS_OWN else self._locate(words[0])
         if run.doubt:
             self._doubt(run.doubt)
         if run.text is not None:
-            self.read_text(run.text, depth + 1)
+            self.read_text(run.text, depth + 1, is_bash=_is_bash(name, path))
         elif run.words:
             self.read_call(run.words, depth + 1, is_open=is_open or run.is_open)
         else:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from sessiontree.policy.commands.arguments import Grammar, read_arguments
 
 SHELLS: Final = frozenset({"bash", "dash", "sh"})
-"""Shells that read the subset alike."""
+"""Shells that read the subset alike, but for what is bash's own."""
 _SHELL_LETTERS: Final = "cefux"
 """Of a shell's options those that change nothing about what its text means."""
 _VARIABLES: Final = ("LANG", "NO_COLOR", "COLUMNS")
@@ -135,6 +135,8 @@ def _shell(name: str, arguments: tuple[str, ...]) -> Run:
     letters = ""
     words = list(arguments)
     while words and words[0].startswith("-") and not words[0].startswith("--"):
+        if words[0] == "-":
+            return Run(doubt=f"{name!r} is given '-', which ends its options")
         letters += words.pop(0)[1:]
         if "c" in letters:
             break
