@@ -71,7 +71,7 @@ def check_plain_variables(env: Mapping[str, str]) -> None:
             raise PermissionDenied(
                 PermissionTier.SYSTEM,
                 f"can't set {name!r}: this session runs known harmless programs alone, and gives them no "
-                "more than LANG, LC_…, COLUMNS and NO_COLOR",
+                "more than LANG and LC_… (C, POSIX or a locale of UTF-8), COLUMNS and NO_COLOR",
             )
 
 

@@ -13,11 +13,13 @@ from random import Random
 
 import pytest
 
+from sessiontree.contracts.approvals import Precedent
 from sessiontree.policy.commands.shell_text import calls_of
-from sessiontree.policy.commands.verdict import judge
+from sessiontree.policy.commands.verdict import judge, precedent_of
+from sessiontree.policy.commands.wrappers import is_harmless_variable
 from sessiontree.sandbox.environment import SYSTEM_PATH
 from sessiontree.sandbox.program_finder import program_finder
-from tests.policy.commanding import verdict
+from tests.policy.commanding import find, verdict
 
 IsHarmless = Callable[[str, str], bool]
 """Takes a shell and a text for its ``-c``."""
@@ -119,10 +121,10 @@ def within(shell: str, text: str) -> str:
 
 def judged(shell: str, text: str) -> bool:
     """Whether the judge calls a text harmless for a shell."""
-    find = program_finder("/nonexistent", SYSTEM_PATH)
-    nested = judge(within(shell, text), find).is_harmless
+    finder = program_finder("/nonexistent", SYSTEM_PATH)
+    nested = judge(within(shell, text), finder).is_harmless
     if shell == "bash":  # which is the shell that commands are given to
-        assert judge(text, find).is_harmless == nested
+        assert judge(text, finder).is_harmless == nested
     return nested
 
 
@@ -200,12 +202,12 @@ def test_what_bash_alone_knows_is_in_doubt_for_others(shell: str, mark: str) -> 
 def test_without_bash_text_is_for_the_shell_of_posix() -> None:
     """Where the machine has no bash, or what is called so is another shell."""
 
-    def find(name: str, *, bash: str | None) -> str | None:
+    def posix_find(name: str, *, bash: str | None) -> str | None:
         program = name.rpartition("/")[2]
         return bash if program == "bash" else f"/usr/bin/{program}"
 
     for bash in (None, "/usr/bin/dash"):
-        finder = partial(find, bash=bash)
+        finder = partial(posix_find, bash=bash)
         assert not judge("ls &>/dev/null rm victim", finder).is_harmless
         assert not judge("bash -c 'ls &>/dev/null rm victim'", finder).is_harmless
         assert judge("ls >/dev/null 2>&1", finder).is_harmless
@@ -216,3 +218,70 @@ def test_a_file_named_like_an_option_is_no_text(command: str) -> None:
     """Behind ``-`` and ``--`` options have ended: ``-c`` is a script of the workspace."""
     assert not verdict(command).is_harmless
     assert verdict(command).doubt
+
+
+LOCALES = ("C", "POSIX", "C.UTF-8", "C.utf8", "en_US.UTF-8", "de_AT.utf8", "sr.UTF8", "zh_CN.utf-8")
+OTHER_LOCALES = (
+    *(
+        "zh_CN.GBK",
+        "zh_TW.BIG5",
+        "zh_HK.Big5-HKSCS",
+        "ja_JP.SJIS",
+        "ja_JP.Shift_JIS",
+        "zh_CN.GB18030",
+        "ko_KR.JOHAB",
+    ),
+    *("zh_CN", "ja_JP", "de_DE", "de_DE@euro", "de_DE.ISO-8859-1", "japanese", "zh", "UTF-8", ".UTF-8", ""),
+    *(
+        "zh_CN.GBK.UTF-8",
+        "zh_CN.GBK@UTF-8",
+        "zh_CN.UTF-8@cjk",
+        "C.GBK",
+        "../x.UTF-8",
+        "en_US.UTF-8\n",
+        "x y.UTF-8",
+    ),
+)
+NAMES = ("LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES")
+
+
+def with_locale(name: str, value: str) -> list[Precedent]:
+    """Return what is known of a line that gives a shell a locale: before it, by ``env``, and by the call."""
+    line, setting = "bash -c 'echo x'", shlex.join((f"{name}={value}",))
+    called = precedent_of({"command": "echo x", "env": {name: value}}, "command", find)
+    written = [f"{name}={value} {line}", f"env {setting} {line}", f"env -i {setting} nice {line}"]
+    return [called, *(precedent_of({"command": each}, "command", find) for each in written)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_locale_whose_letters_hide_no_sign_is_harmless(name: str) -> None:
+    """Those of ASCII and UTF-8: no byte of a letter is a backslash or a quote."""
+    for value in LOCALES:
+        assert all(found.is_harmless for found in with_locale(name, value)), value
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", OTHER_LOCALES)
+def test_any_other_locale_is_in_doubt(name: str, value: str) -> None:
+    """Under GBK, Big5, Shift_JIS or GB18030 bash takes a backslash for half of a letter."""
+    for found in with_locale(name, value):
+        assert (found.is_harmless, found.shapes) == (False, ())
+
+
+def test_other_variables_are_in_doubt() -> None:
+    """What looks like one of a locale is none, and LANGUAGE names catalogues of messages."""
+    for name in (
+        "LANGUAGE",
+        "LC_",
+        "LC_\u00e9",
+        "LANG2",
+        "XLANG",
+        "LC_ALL ",
+        "lc_all",
+        "CHARSET",
+        "OUTPUT_CHARSET",
+    ):
+        assert not is_harmless_variable(name, "C"), name
+    for name in ("NO_COLOR", "COLUMNS"):
+        assert is_harmless_variable(name, "80")
+        assert not is_harmless_variable(name, "$(id)")

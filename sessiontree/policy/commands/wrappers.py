@@ -6,6 +6,7 @@ read it by rules of their own: what they name can be shown, but not be judged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -15,8 +16,11 @@ SHELLS: Final = frozenset({"bash", "dash", "sh"})
 """Shells that read the subset alike, but for what is bash's own."""
 _SHELL_LETTERS: Final = "cefux"
 """Of a shell's options those that change nothing about what its text means."""
-_VARIABLES: Final = ("LANG", "NO_COLOR", "COLUMNS")
-_MAX_VALUE_CHARS: Final = 64
+_WORDS: Final = re.compile(r"[A-Za-z0-9_.@-]{0,64}")
+_LOCALE: Final = re.compile(r"(?:LANG|LC_[A-Za-z0-9_]+)")
+_LOCALES: Final = re.compile(r"C|POSIX|[A-Za-z]{1,16}(?:_[A-Za-z]{1,16})?\.(?:UTF-8|utf-8|UTF8|utf8)")
+"""Locales in which a backslash is never half of a letter, as it may be under GBK or Shift_JIS."""
+_PLAIN: Final = frozenset({"NO_COLOR", "COLUMNS"})
 
 
 class Run(NamedTuple):
@@ -33,9 +37,9 @@ class Run(NamedTuple):
 
 def is_harmless_variable(name: str, value: str) -> bool:
     """Whether a variable says only in which language and how broadly a program is to speak."""
-    is_known = name in _VARIABLES or (name.startswith("LC_") and name.isidentifier() and name.isascii())
-    body = value.replace("_", "").replace("-", "").replace(".", "").replace("@", "")
-    return is_known and len(value) <= _MAX_VALUE_CHARS and value.isascii() and (not body or body.isalnum())
+    if _LOCALE.fullmatch(name):
+        return _LOCALES.fullmatch(value) is not None
+    return name in _PLAIN and _WORDS.fullmatch(value) is not None
 
 
 def run_by(name: str, arguments: tuple[str, ...]) -> Run | None:
