@@ -21,6 +21,7 @@ from sessiontree.sandbox.jail import (
     KILL,
     Machine,
     assembled,
+    numbers_of,
 )
 
 _METADATA: Final = """
@@ -52,7 +53,7 @@ _MAKES_A_FILE: Final = os.O_CREAT | 0o20000000  # and the bit of O_TMPFILE that 
 
 def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
     """Return the filter of a machine, as (code, jump if true, jump if false, operand) in order."""
-    denied = _numbers(here, " ".join(_denied_calls()))
+    denied = {**numbers_of(here, DENIED_CALLS), **numbers_of(here, MORE_DENIED)}
     modes = MODES.split()
     lines: list[tuple[int, int, str]] = [
         (_LOAD, _ARCHITECTURE, ""),
@@ -60,8 +61,8 @@ def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
         (_RETURN, KILL, ""),
         (_LOAD, _NUMBER, "known:"),
         (_AT_LEAST, _X32, "missing"),
-        *((_EQUAL, number, "missing") for number in _numbers(here, MISSING)),
-        *((_EQUAL, number, "denied") for number in denied),
+        *((_EQUAL, number, "missing") for number in numbers_of(here, MISSING).values()),
+        *((_EQUAL, number, "denied") for name, number in denied.items() if name not in METADATA),
         *(
             (_EQUAL, int(number), label)
             for number, label in zip(modes[here.column :: 4], modes[3::4], strict=True)
@@ -100,14 +101,3 @@ def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
 def command_filter(here: Machine) -> bytes:
     """Return the filter as the kernel takes it, ``struct sock_filter`` after ``struct sock_filter``."""
     return b"".join(struct.pack("=HBBI", *line) for line in command_program(here))
-
-
-def _denied_calls() -> list[str]:
-    words = DENIED_CALLS.split()
-    rows = zip(words[::3], words[1::3], words[2::3], strict=True)
-    kept = [word for row in rows if row[0] not in METADATA for word in row]
-    return [*kept, *MORE_DENIED.split()]
-
-
-def _numbers(here: Machine, calls: str) -> list[int]:
-    return sorted(int(word) for word in calls.split()[here.column :: 3] if word != "-")

@@ -18,7 +18,8 @@ after the start is therefore not readable, and such a directory can't be listed;
 The start takes longer by 10 µs for each entry of such a directory.
 Of the devices only harmless ones are readable: a disk's device would show what is hidden.
 Of inherited descriptors, those that would write a file elsewhere are closed; the standard ones stay.
-Not confined: connections, by TCP and by sockets in the file system.
+Not confined: connections, by TCP and by sockets in the file system; and, before ABI 6 of Landlock (Linux
+6.12), signals to other processes of the user and abstract sockets.
 
 Source: landlock(7), seccomp(2), capabilities(7), the kernel's tables of system calls and ioctl numbers.
 """
@@ -84,9 +85,19 @@ userfaultfd 323 282 add_key 248 217 request_key 249 218 keyctl 250 219 kexec_loa
 kexec_file_load 320 294 init_module 175 105 finit_module 313 273 delete_module 176 106 quotactl 179 60
 quotactl_fd 443 443 acct 163 89 swapon 167 224 swapoff 168 225 reboot 169 142 clock_settime 227 112
 clock_adjtime 305 266 settimeofday 164 170 adjtimex 159 171 sethostname 170 161 setdomainname 171 162
-syslog 103 116 vhangup 153 58 iopl 172 - ioperm 173 -
+syslog 103 116 vhangup 153 58 iopl 172 - ioperm 173 - process_mrelease 448 448
 """
 """Name, number on x86_64, number on aarch64. io_uring would do what is denied beside it."""
+OWN_PROCESS_CALLS: Final = """
+prlimit64 302 261 sched_setaffinity 203 122 sched_setattr 314 274 sched_setparam 142 118
+sched_setscheduler 144 119 migrate_pages 256 238 move_pages 279 239 get_robust_list 274 100
+"""
+"""As above; the first argument names a process, and must be 0 or this process. Any other process of the same
+user could be bounded, and by that be killed."""
+PRIORITY_CALLS: Final = "setpriority 141 140 ioprio_set 251 30"
+"""As above; the first argument says what the second one names, which must be this process."""
+_NAMES_A_PROCESS: Final = {"setpriority": 0, "ioprio_set": 1}
+"""The first argument of a priority call whose second one names one process, not a group or a user."""
 
 
 class Machine(NamedTuple):
@@ -234,10 +245,21 @@ def restrict_files(
         os.close(ruleset)
 
 
-def filter_program(here: Machine) -> list[tuple[int, int, int, int]]:
-    """Return the seccomp filter of a machine, as (code, jump if true, jump if false, operand) in order."""
-    words = DENIED_CALLS.split()
-    numbers = sorted(int(word) for word in words[here.column :: 3] if word != "-")
+def numbers_of(here: Machine, calls: str) -> dict[str, int]:
+    """Return the calls of a table that a machine has, with their numbers there."""
+    words = calls.split()
+    named = zip(words[::3], words[here.column :: 3], strict=True)
+    return {name: int(number) for name, number in named if number != "-"}
+
+
+def filter_program(here: Machine, own_pid: int = 0) -> list[tuple[int, int, int, int]]:
+    """Return the seccomp filter of a machine, as (code, jump if true, jump if false, operand) in order.
+
+    Args:
+        here: The machine.
+        own_pid: The process that may be named to calls that act on one; 0 for none. What it starts inherits
+            the filter, and so names it too, but none of its siblings.
+    """
     # An instruction with a label as third word jumps there when its comparison holds.
     lines: list[tuple[int, int, str]] = [
         (_LOAD, _ARCHITECTURE, ""),
@@ -246,10 +268,30 @@ def filter_program(here: Machine) -> list[tuple[int, int, int, int]]:
         (_LOAD, _NUMBER, "known:"),
         (_AT_LEAST, _X32, "missing"),
         (_EQUAL, here.clone3, "missing"),  # its flags lie in memory, so callers must take clone
-        *((_EQUAL, number, "denied") for number in numbers),
+        *((_EQUAL, number, "denied") for number in sorted(numbers_of(here, DENIED_CALLS).values())),
+        *((_EQUAL, number, "first") for number in numbers_of(here, OWN_PROCESS_CALLS).values()),
+        *((_EQUAL, number, name) for name, number in numbers_of(here, PRIORITY_CALLS).items()),
         (_EQUAL, here.ioctl, "ioctl"),
         (_EQUAL, here.clone, "clone"),
         (_RETURN, ALLOW, ""),
+        *(
+            line
+            for name, process in _NAMES_A_PROCESS.items()
+            for line in (
+                (_LOAD, _FIRST_ARGUMENT, f"{name}:"),
+                (_EQUAL, process, "second"),
+                (_RETURN, EPERM, ""),
+            )
+        ),
+        (_LOAD, _SECOND_ARGUMENT, "second:"),
+        (_EQUAL, 0, "own"),
+        (_EQUAL, own_pid, "own"),
+        (_RETURN, EPERM, ""),
+        (_LOAD, _FIRST_ARGUMENT, "first:"),
+        (_EQUAL, 0, "own"),
+        (_EQUAL, own_pid, "own"),
+        (_RETURN, EPERM, ""),
+        (_RETURN, ALLOW, "own:"),
         (_LOAD, _SECOND_ARGUMENT, "ioctl:"),
         *((_EQUAL, request, "denied") for request in _TERMINAL_INJECTIONS),
         (_SHIFT_RIGHT, 8, ""),
@@ -367,7 +409,7 @@ def confine(options: Options) -> str:
         renounce_privileges()
         restrict_files(abi, options.hidden, options.writable, options.listed)
         if here is not None:
-            filter_calls(here, filter_program(here))
+            filter_calls(here, filter_program(here, os.getpid()))
     except OSError as error:
         raise JailError(UNUSABLE, f"can't confine the process: {error}") from error
     return level_text(abi, here is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -43,6 +44,16 @@ def _end_a_program(grounds: Grounds) -> None:
     with subprocess.Popen(["/bin/sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
         child.send_signal(signal.SIGTERM)
         assert child.wait() == -signal.SIGTERM
+
+
+@row(ERRANDS)
+def _bound_and_schedule_itself(grounds: Grounds) -> None:
+    del grounds
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    assert resource.prlimit(0, resource.RLIMIT_CORE) == (0, 0)
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    assert os.nice(1) == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 @row(ERRANDS)

@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import resource
 import signal
 import socket
 import struct
@@ -18,6 +19,17 @@ SECRETS: dict[str, Attempt] = {}
 """Reading what is hidden; Landlock refuses."""
 SYSTEM: dict[str, Attempt] = {}
 """Reaching other processes and the machine; seccomp or a scope of Landlock refuses."""
+SIGNALS = (
+    "signal_a_process_outside",
+    "signal_by_a_descriptor",
+    "signal_a_thread",
+    "signal_a_thread_of_a_process",
+    "queue_a_signal",
+    "queue_a_signal_to_a_thread",
+)
+"""What nothing but a scope of Landlock refuses, from ABI 6."""
+_QUEUED = struct.pack("iii", 0, 0, -1) + bytes(116)
+"""``siginfo_t`` of a signal that a program sends."""
 
 
 # What is hidden
@@ -101,6 +113,108 @@ def _read_memory_of_own_child(grounds: Grounds) -> None:
 @row(SYSTEM)
 def _take_a_descriptor(grounds: Grounds) -> None:
     system_call(438, 438, os.pidfd_open(grounds.pid), 0, 0)
+
+
+@row(SYSTEM)
+def _queue_a_signal(grounds: Grounds) -> None:
+    system_call(129, 138, grounds.pid, 0, _QUEUED)
+
+
+@row(SYSTEM)
+def _queue_a_signal_to_a_thread(grounds: Grounds) -> None:
+    system_call(297, 240, grounds.pid, grounds.pid, 0, _QUEUED)
+
+
+@row(SYSTEM)
+def _signal_a_thread(grounds: Grounds) -> None:
+    system_call(200, 130, grounds.pid, 0)
+
+
+@row(SYSTEM)
+def _signal_a_thread_of_a_process(grounds: Grounds) -> None:
+    system_call(234, 131, grounds.pid, grounds.pid, 0)
+
+
+@row(SYSTEM)
+def _signal_by_a_descriptor(grounds: Grounds) -> None:
+    signal.pidfd_send_signal(os.pidfd_open(grounds.pid), 0)
+
+
+@row(SYSTEM)
+def _bound_a_process_outside(grounds: Grounds) -> None:
+    """One second of processor time would end it; here it is given what it has."""
+    resource.prlimit(grounds.pid, resource.RLIMIT_CPU, resource.getrlimit(resource.RLIMIT_CPU))
+
+
+@row(SYSTEM)
+def _read_the_bounds_of_a_process_outside(grounds: Grounds) -> None:
+    resource.prlimit(grounds.pid, resource.RLIMIT_CPU)
+
+
+@row(SYSTEM)
+def _pin_a_process_outside(grounds: Grounds) -> None:
+    os.sched_setaffinity(grounds.pid, os.sched_getaffinity(grounds.pid))
+
+
+@row(SYSTEM)
+def _schedule_a_process_outside(grounds: Grounds) -> None:
+    os.sched_setscheduler(grounds.pid, os.SCHED_OTHER, os.sched_param(0))
+
+
+@row(SYSTEM)
+def _schedule_a_process_outside_by_its_parameters(grounds: Grounds) -> None:
+    os.sched_setparam(grounds.pid, os.sched_param(0))
+
+
+@row(SYSTEM)
+def _schedule_a_process_outside_by_its_attributes(grounds: Grounds) -> None:
+    attributes = struct.pack("IIQiIQQQ", 48, 0, 0, 0, 0, 0, 0, 0)
+    system_call(314, 274, grounds.pid, attributes, 0)
+
+
+@row(SYSTEM)
+def _renice_a_process_outside(grounds: Grounds) -> None:
+    os.setpriority(os.PRIO_PROCESS, grounds.pid, os.getpriority(os.PRIO_PROCESS, grounds.pid))
+
+
+@row(SYSTEM)
+def _renice_a_group_outside(grounds: Grounds) -> None:
+    os.setpriority(os.PRIO_PGRP, grounds.pid, 0)  # there is no such group
+
+
+@row(SYSTEM)
+def _delay_the_disk_of_a_process_outside(grounds: Grounds) -> None:
+    system_call(251, 30, 1, grounds.pid, 0)
+
+
+@row(SYSTEM)
+def _move_the_pages_of_a_process_outside(grounds: Grounds) -> None:
+    system_call(279, 239, grounds.pid, 0, None, None, None, 0)
+
+
+@row(SYSTEM)
+def _move_a_process_outside_to_another_node(grounds: Grounds) -> None:
+    system_call(256, 238, grounds.pid, 64, struct.pack("Q", 1), struct.pack("Q", 1))
+
+
+@row(SYSTEM)
+def _find_the_locks_of_a_process_outside(grounds: Grounds) -> None:
+    system_call(274, 100, grounds.pid, bytes(8), bytes(8))
+
+
+@row(SYSTEM)
+def _reap_the_memory_of_a_process_outside(grounds: Grounds) -> None:
+    system_call(448, 448, os.pidfd_open(grounds.pid), 0)
+
+
+@row(SYSTEM)
+def _advise_on_the_memory_of_a_process_outside(grounds: Grounds) -> None:
+    system_call(440, 440, os.pidfd_open(grounds.pid), None, 0, 20, 0)
+
+
+@row(SYSTEM)
+def _compare_with_a_process_outside(grounds: Grounds) -> None:
+    system_call(312, 272, os.getpid(), grounds.pid, 0, 0, 0)
 
 
 @row(SYSTEM)

@@ -10,7 +10,7 @@ import pytest
 from tests.sandbox.conftest import USERS, Escape, Prison
 from tests.sandbox.errands import ERRANDS
 from tests.sandbox.file_escapes import CONTENTS, METADATA
-from tests.sandbox.process_escapes import SECRETS, SYSTEM
+from tests.sandbox.process_escapes import SECRETS, SIGNALS, SYSTEM
 
 REFUSED = {"EACCES", "EPERM"}
 OTHER_REFUSALS = {
@@ -20,7 +20,21 @@ OTHER_REFUSALS = {
     },  # the filter kills, or the kernel knows no such call
     "link_into_the_logs_and_write": {"EXDEV"},  # Landlock's answer to a link from another directory
 }
-LOCKED_OUT = {"signal_a_process_outside", "connect_to_an_abstract_socket", "touch_to_now"}
+SCOPED = {*SIGNALS, "connect_to_an_abstract_socket"}
+"""Rows that nothing but Landlock's scopes refuses, which kernels before Linux 6.12 do not have."""
+LOCKED_OUT = {
+    *SCOPED,
+    "touch_to_now",
+    "bound_a_process_outside",
+    "read_the_bounds_of_a_process_outside",
+    "pin_a_process_outside",
+    "schedule_a_process_outside",
+    "schedule_a_process_outside_by_its_parameters",
+    "schedule_a_process_outside_by_its_attributes",
+    "renice_a_process_outside",
+    "delay_the_disk_of_a_process_outside",
+    "find_the_locks_of_a_process_outside",
+}
 """Rows besides files that nothing but the jail refuses, whoever tries."""
 
 WITHOUT_SECCOMP = """
@@ -37,6 +51,15 @@ from sessiontree.sandbox import jail
 options = jail.parse(sys.argv[1:])
 jail.renounce_privileges()
 jail.filter_calls(jail.machine(), jail.filter_program(jail.machine()))
+os.execvp(options.command[0], options.command)
+"""
+ON_AN_OLDER_KERNEL = """
+import os, sys
+from sessiontree.sandbox import jail
+options = jail.parse(sys.argv[1:])
+jail.renounce_privileges()
+jail.restrict_files(5, options.hidden, options.writable)
+jail.filter_calls(jail.machine(), jail.filter_program(jail.machine(), os.getpid()))
 os.execvp(options.command[0], options.command)
 """
 
@@ -73,6 +96,7 @@ MANNERS: dict[str, Callable[[Prison], list[str]]] = {
     "free": lambda prison: [],
     "without seccomp": lambda prison: half_jailed(WITHOUT_SECCOMP, prison),
     "without Landlock": lambda prison: half_jailed(WITHOUT_LANDLOCK, prison),
+    "on an older kernel": lambda prison: half_jailed(ON_AN_OLDER_KERNEL, prison),
 }
 as_every_user = pytest.mark.parametrize("user", USERS)
 
@@ -129,3 +153,14 @@ def test_each_half_does_its_own_work(tables: Tables, user: str) -> None:
         assert_refused(tables.of(user, "without seccomp"), name)
     for name in METADATA:
         assert_refused(tables.of(user, "without Landlock"), name)
+
+
+@as_every_user
+@pytest.mark.parametrize("name", SYSTEM)
+def test_older_kernels_let_signals_out_and_nothing_else(tables: Tables, user: str, name: str) -> None:
+    """JAIL9: with Landlock's ABI 5 processes of the same user can be signalled; all else holds."""
+    escape = tables.of(user, "on an older kernel")
+    if name in SCOPED:
+        assert escape.outcomes[name] == "succeeded"
+    else:
+        assert_refused(escape, name)

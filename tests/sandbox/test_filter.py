@@ -55,12 +55,14 @@ def verdict(program: Program, architecture: int, number: int, arguments: tuple[i
 
 def denied_numbers(here: Machine) -> dict[str, int]:
     """Return the table's calls on a machine."""
-    words = jail.DENIED_CALLS.split()
-    return {
-        name: int(number)
-        for name, number in zip(words[::3], words[here.column :: 3], strict=True)
-        if number != "-"
-    }
+    return jail.numbers_of(here, jail.DENIED_CALLS)
+
+
+def judged_by_arguments(here: Machine) -> set[int]:
+    """Return the calls on a machine whose arguments decide."""
+    tables = (jail.OWN_PROCESS_CALLS, jail.PRIORITY_CALLS)
+    numbers = {number for table in tables for number in jail.numbers_of(here, table).values()}
+    return numbers | {here.ioctl, here.clone}
 
 
 @pytest.fixture(params=MACHINES, scope="module")
@@ -92,7 +94,7 @@ def answers_by_table(here: Machine, make: Callable[[Machine], Program]) -> None:
     @settings(database=None, max_examples=30, report_multiple_bugs=False)
     @given(st.one_of(NUMBERS, st.sampled_from(sorted(table))), WORDS)
     def check(number: int, word: int) -> None:
-        if number in {here.ioctl, here.clone}:
+        if number in judged_by_arguments(here):
             return
         missing = number >= 0x40000000 or number == here.clone3
         expected = ENOSYS if missing else EPERM if number in table else ALLOW
@@ -175,6 +177,41 @@ def test_clone_of_threads_and_processes_is_allowed(here: Machine, flags: int) ->
     """Every other flag of clone is free."""
     plain = flags & ~sum(NEW_NAMESPACES.values()) & ~0xFFFFFFFF00000000
     assert verdict(filter_program(here), here.architecture, here.clone, (plain,)) == ALLOW
+
+
+OWN = 4711
+
+
+@pytest.mark.parametrize("name", jail.OWN_PROCESS_CALLS.split()[::3])
+@given(word=WORDS)
+def test_no_other_process_is_bounded_or_scheduled(here: Machine, name: str, word: int) -> None:
+    """Which process is meant stands in the lower half of the first word: none but this one."""
+    number = jail.numbers_of(here, jail.OWN_PROCESS_CALLS)[name]
+    program = filter_program(here, OWN)
+    for pid in (word, word & ~0xFFFFFFFF, word & ~0xFFFFFFFF | OWN):
+        expected = ALLOW if pid & 0xFFFFFFFF in {0, OWN} else EPERM
+        assert verdict(program, here.architecture, number, (pid, OWN)) == expected
+
+
+@pytest.mark.parametrize(("name", "process"), [("setpriority", 0), ("ioprio_set", 1)])
+@given(which=st.integers(0, 4), who=WORDS)
+def test_no_other_process_group_or_user_gets_a_priority(
+    here: Machine, name: str, process: int, which: int, who: int
+) -> None:
+    """A group holds other processes, and so does a user; each call counts what it names in its own way."""
+    number = jail.numbers_of(here, jail.PRIORITY_CALLS)[name]
+    for meant in (who, who & ~0xFFFFFFFF, who & ~0xFFFFFFFF | OWN):
+        is_own = which == process and meant & 0xFFFFFFFF in {0, OWN}
+        expected = ALLOW if is_own else EPERM
+        assert verdict(filter_program(here, OWN), here.architecture, number, (which, meant)) == expected
+
+
+def test_calls_on_processes_have_the_numbers_of_the_kernel() -> None:
+    """Numbers known from elsewhere, of both processors."""
+    names = ("prlimit64", "sched_setaffinity", "move_pages", "get_robust_list")
+    for machine, known in zip(MACHINES.values(), ((302, 203, 279, 274), (261, 122, 239, 100)), strict=True):
+        numbers = jail.numbers_of(machine, jail.OWN_PROCESS_CALLS)
+        assert tuple(numbers[name] for name in names) == known
 
 
 def test_rights_are_those_of_the_abi() -> None:
