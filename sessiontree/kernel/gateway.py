@@ -20,7 +20,7 @@ from sessiontree.kernel.frames import AskModel, ModelPrompt
 from sessiontree.kernel.reports import ActorRow
 from sessiontree.models.answers import checked, reason_of
 from sessiontree.models.assembly import Assembly
-from sessiontree.models.call_ids import GRAMMARS
+from sessiontree.models.call_ids import GRAMMARS, NAMES, NAMES_OF
 from sessiontree.models.pairing import NO_REPAIRS
 from sessiontree.models.port import GatewayModel, ModelRequest
 from sessiontree.models.presenting import Presented
@@ -113,8 +113,9 @@ class GatewayCore:
             return
         conversation = self._conversations.get(place)
         if question.base == 0 and question.prompt is not None:
-            grammar = GRAMMARS.get(dialect_of(str(getattr(model, "name", ""))).name)
-            conversation = _Conversation(question.prompt, Presented(grammar))
+            dialect = dialect_of(str(getattr(model, "name", ""))).name
+            told = Presented(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
+            conversation = _Conversation(question.prompt, told)
             self._conversations[place] = conversation
         if conversation is None or len(conversation.told) < question.base:
             asker.reask()

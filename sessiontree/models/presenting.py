@@ -1,7 +1,8 @@
-"""A conversation as its model is shown it: every call with its one result, ids in the provider's form."""
+"""A conversation as its model is shown it: each call with its one result, ids and names in form."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from sessiontree.contracts.messages import (
     ToolCall,
     ToolResultMessage,
 )
-from sessiontree.models.call_ids import CallIds, IdGrammar
+from sessiontree.models.call_ids import NAMES, CallIds, CallNames, IdGrammar
 from sessiontree.models.pairing import NO_REPAIRS, Repairs, paired
 
 
@@ -22,13 +23,16 @@ class Presented:
 
     Args:
         grammar: The ids its provider takes; None = any.
+        names: The names of tools that it takes.
     """
 
-    def __init__(self, grammar: IdGrammar | None) -> None:
+    def __init__(self, grammar: IdGrammar | None, names: re.Pattern[str] = NAMES) -> None:
         """Begin without a message."""
         self._grammar = grammar
+        self._pattern = names
         self._given: list[Message] = []
         self._ids: CallIds | None = None
+        self._names = CallNames(names)
         self.shown: list[Message] = []
         """What the model is shown; grows in place, read only."""
         self._begin()
@@ -52,46 +56,56 @@ class Presented:
             # Rare: a result may have come whose call was shown as unanswered before.
             sound, repairs = paired(self._given)
             self._begin()
-        self.shown.extend(sound if self._ids is None else _renamed(sound, self._ids))
+        self._show(sound)
         return repairs
 
     def own(self, reply: AssistantMessage) -> AssistantMessage:
-        """Return a reply with the conversation's own ids, where it has any that were shown differently."""
+        """Return a reply with the conversation's own ids, where it has any that were shown differently.
+
+        Names stay: what a model calls is what it said.
+        """
         ids = self._ids
         if ids is None:
             return reply
-        return _with_ids(reply, [ids.own(call.id) for call in reply.tool_calls])
+        return _rewritten(reply, [(ids.own(call.id), call.name) for call in reply.tool_calls])
 
     def _begin(self) -> None:
         self._ids = None if self._grammar is None else CallIds(self._grammar)
+        self._names = CallNames(self._pattern)
         self.shown = []
 
+    def _show(self, messages: Sequence[Message]) -> None:
+        """Add paired messages in shown form: results follow their calls, so they take theirs in turn."""
+        ids, names = self._ids, self._names
+        open_calls: deque[tuple[str, str]] = deque()
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                calls = [
+                    (call.id if ids is None else ids.shown(call.id), names.shown(call.name))
+                    for call in message.tool_calls
+                ]
+                open_calls.extend(calls)
+                self.shown.append(_rewritten(message, calls))
+            elif isinstance(message, ToolResultMessage):
+                call_id, name = open_calls.popleft()
+                is_so = (call_id, name) == (message.tool_call_id, message.tool_name)
+                self.shown.append(
+                    message if is_so else replace(message, tool_call_id=call_id, tool_name=name)
+                )
+            else:
+                self.shown.append(message)
 
-def _renamed(messages: Sequence[Message], ids: CallIds) -> list[Message]:
-    """Return paired messages with shown ids: results follow their calls, so they take them in turn."""
-    renamed: list[Message] = []
-    open_ids: deque[str] = deque()
-    for message in messages:
-        if isinstance(message, AssistantMessage):
-            new_ids = [ids.shown(call.id) for call in message.tool_calls]
-            open_ids.extend(new_ids)
-            renamed.append(_with_ids(message, new_ids))
-        elif isinstance(message, ToolResultMessage):
-            call_id = open_ids.popleft()
-            renamed.append(
-                message if call_id == message.tool_call_id else replace(message, tool_call_id=call_id)
-            )
-        else:
-            renamed.append(message)
-    return renamed
 
-
-def _with_ids(reply: AssistantMessage, ids: list[str]) -> AssistantMessage:
-    """Return a reply whose calls have these ids, in order; the same object where they do already."""
-    if all(call.id == call_id for call, call_id in zip(reply.tool_calls, ids, strict=True)):
+def _rewritten(reply: AssistantMessage, calls: Sequence[tuple[str, str]]) -> AssistantMessage:
+    """Return a reply whose calls have these ids and names, in order; the same object where they have them."""
+    if all((call.id, call.name) == pair for call, pair in zip(reply.tool_calls, calls, strict=True)):
         return reply
-    fresh = iter(ids)
+    fresh = iter(calls)
     content: list[ReplyContent] = [
-        replace(block, id=next(fresh)) if isinstance(block, ToolCall) else block for block in reply.content
+        _renamed(block, *next(fresh)) if isinstance(block, ToolCall) else block for block in reply.content
     ]
     return replace(reply, content=tuple(content))
+
+
+def _renamed(call: ToolCall, call_id: str, name: str) -> ToolCall:
+    return replace(call, id=call_id, name=name)

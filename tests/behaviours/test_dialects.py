@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from sessiontree import (
     AgentConfig,
     AgentSpec,
+    AsyncFunctionModel,
     FunctionModel,
     ModelRequest,
     PermissionTier,
@@ -21,6 +23,8 @@ from sessiontree import (
     ToolResult,
     ValidationError,
 )
+from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage
+from sessiontree.models.answers import Answer
 from tests.behaviours.opening import Opener
 
 
@@ -131,3 +135,29 @@ async def test_a_schema_that_providers_refuse_is_warned_of(open_tree: Opener) ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         open_tree(ScriptedModel(["fine"]), tools=[Plain()])
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic:claude-sonnet-5", "openai:gpt-5", "gemini:gemini-3", "mistral:large", "x"]
+)
+async def test_a_malformed_name_of_a_tool_does_not_break_the_conversation(
+    open_tree: Opener, model: str
+) -> None:
+    """Providers refuse a whole request that shows such a name again; the journal keeps what was said."""
+    said = ('checkErrors" />', "   ", "rëad", "x" * 85, "plain")
+
+    async def reply(request: ModelRequest) -> Answer:
+        if request.turn == 1:
+            return [ToolCall(f"call{at:05}", name, {"node": "n"}) for at, name in enumerate(said)]
+        replies = [each for each in request.messages if isinstance(each, AssistantMessage)]
+        results = [each.tool_name for each in request.messages if isinstance(each, ToolResultMessage)]
+        return json.dumps([[call.name for each in replies for call in each.tool_calls], results])
+
+    async with open_tree(AsyncFunctionModel(reply, model), tools=[Plain()]) as tree:
+        calls, results = json.loads(await tree.main.send("go"))
+        assert calls == results
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in calls)
+        assert len(set(calls)) == len(said)
+        assert calls[-1] == "plain"
+        kept = [each for each in tree.main.history() if isinstance(each, AssistantMessage)]
+        assert tuple(call.name for call in kept[0].tool_calls) == said
