@@ -106,7 +106,7 @@ def tooling_of(
         policy,
         tool_timeout_s=adopt.limits.tool_timeout_s,
         now_ms=now_ms,
-        standing=partial(named_files, os.path.realpath(rights.workspace_root)),
+        standing=partial(named_files, os.path.realpath(rights.workspace_root), hidden=equipment.hidden),
     )
     questioner = Questioner(
         equipment.table,

@@ -1,63 +1,199 @@
 """What a command's words stand for right now: where it starts, and which files of the workspace it names.
 
 A person who allows ``python a.py`` allows what that file holds at that moment. So a call that was asked about
-is bound to the identity and the times of what it names; nothing is opened.
+is bound to the identity and the times of what it names; nothing is opened. Words are looked up in every
+directory that another word names, since a command may go there first.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.policy.commands.shell_text import calls_of
+from sessiontree.policy.commands.named_words import words_in
 
-_BETWEEN: Final = str.maketrans(dict.fromkeys("'\"|;&<>()`$=\n\t\\{},", " "))
-"""What may stand between names, whatever it means there."""
+MAX_LOOKED: Final = 20_000
+"""Files and names looked at for one command."""
+_MAX_PLACES: Final = 64
+_MAX_PATTERN: Final = 512
+_UNFINISHED: Final = ".sessiontree-unfinished-"
+_BRACKETS: Final = re.compile(r"\[(?:\[:\w+:\]|[^\]])[^\]]*\]")
 
 
-def named_files(workspace: str, arguments: Mapping[str, JsonValue], member: str) -> str:
+def named_files(
+    workspace: str, arguments: Mapping[str, JsonValue], member: str, hidden: Sequence[Path] = ()
+) -> str:
     """Return a text that changes when what a command names is changed or swapped for something else.
 
-    It is about the directory the command starts in and every regular file beneath the workspace that a word
-    of it names, links followed; not about files that those name in turn. Some 2 µs a word.
+    It is about the directory the command starts in and every directory and regular file beneath the
+    workspace that a word of it names, links followed; not about files that those name in turn. Where its
+    words can't be known before, it is about every file of the workspace, the first 20,000. Some 2 µs a
+    word, or 5 µs a file.
 
     Args:
         workspace: Absolute, without links.
         arguments: The call's.
         member: Which of them is the command.
+        hidden: What no command may see, though it may lie in the workspace; absolute.
     """
     command, workdir = arguments.get(member), arguments.get("workdir", ".")
     if not isinstance(command, str) or not isinstance(workdir, str):
         return ""
     start = os.path.normpath(os.path.join(workspace, workdir))  # noqa: PTH118 - no path is touched
-    found: dict[str, JsonValue] = {"": _identity(start, is_file=False)}
-    for word in _words(command):
-        path = os.path.normpath(os.path.join(start, word))  # noqa: PTH118 - as above
-        if word not in found and Path(path).is_relative_to(workspace):
-            found[word] = _identity(path, is_file=True)
-    return dump_json({word: known for word, known in sorted(found.items()) if known is not None})
+    given = arguments.get("env")
+    variables = given.items() if isinstance(given, Mapping) else ()
+    named = words_in(command, {name: value for name, value in variables if isinstance(value, str)})
+    look = _Look(workspace, start)
+    if named.is_open or not look.at(named.words):
+        return _everything(workspace, start, frozenset(os.path.realpath(path) for path in hidden))
+    found = {"": _directory(start), **look.found}
+    return dump_json({path: known for path, known in sorted(found.items()) if known is not None})
 
 
-def _words(command: str) -> Iterator[str]:
-    yield from command.translate(_BETWEEN).split()
+@dataclass(slots=True)
+class _Look:
+    """Looks words up in a workspace."""
+
+    workspace: str
+    start: str
+    found: dict[str, JsonValue] = field(default_factory=dict)
+    met: set[tuple[int, int]] = field(default_factory=set)
+    """Directories, by what they are: a link may lead back to any of them."""
+    left: int = MAX_LOOKED
+
+    def at(self, words: frozenset[str]) -> bool:
+        """Look each word up in every directory that a word names; returns whether that could be done."""
+        patterns = [word for word in words if not _has_no_magic(word)]
+        if any(len(pattern) > _MAX_PATTERN for pattern in patterns):
+            return False
+        places = [self.start]
+        for place in places:  # grows meanwhile
+            if len(places) > _MAX_PLACES:
+                return False
+            paths = [_joined(place, word) for word in words]
+            for pattern in patterns:
+                paths += self._matches(place, pattern)
+            self.left -= len(paths)
+            if self.left < 0:
+                return False
+            places += [path for path in paths if self._keep(path)]
+        return True
+
+    def _keep(self, path: str) -> bool:
+        """Note what stands at a path of the workspace; returns whether it is a directory not met before."""
+        if path in self.found:
+            return False
+        known = _status(path)
+        if known is None or not self._is_inside(path):
+            return False
+        if stat.S_ISDIR(known.st_mode):
+            self.found[path] = [known.st_dev, known.st_ino]
+            is_new = (known.st_dev, known.st_ino) not in self.met
+            self.met.add((known.st_dev, known.st_ino))
+            return is_new
+        if stat.S_ISREG(known.st_mode):
+            self.found[path] = _file(known)
+        return False
+
+    def _is_inside(self, path: str) -> bool:
+        if Path(os.path.normpath(path)).is_relative_to(self.workspace):
+            return True
+        return Path(os.path.realpath(path)).is_relative_to(self.workspace)
+
+    def _matches(self, place: str, pattern: str) -> list[str]:
+        """Return the paths that a pattern stands for, and perhaps some more."""
+        found = ["/" if pattern.startswith("/") else place]
+        for part in [each for each in pattern.split("/") if each]:
+            if self.left < 0:
+                return []
+            if part == "**":
+                found = list(dict.fromkeys(inner for each in found for inner in self._below(each)))
+            elif _has_no_magic(part):
+                found = [_joined(each, part) for each in found]
+            else:
+                found = [inner for each in found for inner in self._fitting(each, part)]
+        return found
+
+    def _fitting(self, place: str, part: str) -> Iterator[str]:
+        if self._is_inside(place):
+            wanted = re.compile(fnmatch.translate(_BRACKETS.sub(_widened, part)))
+            for name in self._names(place):
+                if wanted.match(name) and (part.startswith(".") or not name.startswith(".")):
+                    yield _joined(place, name)
+
+    def _below(self, place: str) -> Iterator[str]:
+        waiting = [place]
+        while waiting:
+            each = waiting.pop()
+            self.left -= 1
+            yield each
+            if self._is_inside(each) and not Path(each).is_symlink():
+                waiting += [_joined(each, name) for name in self._names(each)]
+
+    def _names(self, place: str) -> list[str]:
+        try:
+            names = os.listdir(place)  # noqa: PTH208 - names alone
+        except (OSError, ValueError):
+            return []
+        self.left -= len(names)
+        return names if self.left > 0 else []
+
+
+def _widened(brackets: re.Match[str]) -> str:
+    """Return what fits at least what brackets do: a shell has more ways to write them than are read here."""
+    return brackets[0] if brackets[0] == "[0-9]" else "?"
+
+
+def _has_no_magic(word: str) -> bool:
+    return not any(sign in word for sign in "*?[")
+
+
+def _joined(place: str, word: str) -> str:
+    return os.path.join(place, word)  # noqa: PTH118 - no path is touched
+
+
+def _everything(workspace: str, start: str, hidden: frozenset[str]) -> str:
+    """Return a text about every file of a workspace."""
+    digest = hashlib.blake2b(dump_json(["", _directory(start)]).encode("ascii"))
+    waiting = [workspace]
+    left = MAX_LOOKED
+    while waiting and left > 0:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                rows = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in rows[:left]:
+            if entry.path in hidden or entry.name.startswith(_UNFINISHED):
+                continue
+            left -= 1
+            known = _status(entry.path, follow=False)
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif known is not None:
+                digest.update(dump_json([entry.path, _file(known)]).encode("ascii"))
+    return digest.hexdigest()
+
+
+def _status(path: str, *, follow: bool = True) -> os.stat_result | None:
     try:
-        for words in calls_of(command):
-            yield from (word.text for word in words)
-    except ValueError:
-        return  # what can't be read has the words that can be told apart
-
-
-def _identity(path: str, *, is_file: bool) -> JsonValue:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - one call
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - one call
     except (OSError, ValueError):
         return None
-    if not is_file:
-        return [found.st_dev, found.st_ino]
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+
+
+def _directory(path: str) -> JsonValue:
+    known = _status(path)
+    return None if known is None else [known.st_dev, known.st_ino]
+
+
+def _file(known: os.stat_result) -> JsonValue:
+    return [known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns]

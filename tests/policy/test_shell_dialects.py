@@ -146,7 +146,7 @@ def harmed(shell: str, texts: Iterable[str], place: Path) -> list[str]:
         reads, writes = os.pipe()  # held by whatever it starts, in the background too
         subprocess.run(
             [SHELLS[shell], "-c", text], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, pass_fds=[writes], check=False, timeout=20,
+            stderr=subprocess.DEVNULL, pass_fds=[writes], check=False, timeout=120,
             env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
         )  # fmt: skip
         os.close(writes)
