@@ -61,6 +61,7 @@ class CompiledTool:
         "_closed",
         "_coercer",
         "_fits",
+        "_is_raw",
         "_marked",
         "_names",
         "_needed",
@@ -75,6 +76,7 @@ class CompiledTool:
     def __init__(self, tool: Tool[Any]) -> None:
         self.name = tool.name
         """The tool's name."""
+        self._is_raw = isinstance(tool, RawTool)
         self._marked = marked_schema(tool)
         self.schema = without_markers(self._marked)
         """The JSON Schema every call is checked against; not to be changed."""
@@ -93,7 +95,7 @@ class CompiledTool:
             "patternProperties" not in self._marked
         )
         self._needed = self._needs()
-        fields = {} if isinstance(tool, RawTool) else _field_spellings(tool.Params, self._names)
+        fields = {} if self._is_raw else _field_spellings(tool.Params, self._names)
         self._spellings = Spellings(self._names, {**fields, **tool.param_aliases})
         self._build = self._builder(tool)
 
@@ -112,7 +114,8 @@ class CompiledTool:
         """Return what the tool gets and what names the call.
 
         In this order: other spellings become names, slips of type are put right, what is required must
-        be there, and the result must fit the schema and the model.
+        be there, and the result must fit the schema and the model. Of a model's parameters empty text is one
+        that is not there, unless it may be empty; a RawTool's schema decides alone.
 
         Args:
             arguments: As they came; checked to be JSON, so anything may be handed in.
@@ -130,9 +133,10 @@ class CompiledTool:
         final = self._as_given(arguments)
         if final is None or not self._fits(final):
             final = self.normalise(arguments)
-            self._refuse_missing(final)
-            self._refuse_unknown(final)
-            self._checker.check(final)
+            if not self._is_raw or not self._fits(final):
+                self._refuse_missing(final)
+                self._refuse_unknown(final)
+                self._checker.check(final)
         try:
             return self._build(final), final
         except ValidationError:
@@ -205,7 +209,11 @@ class CompiledTool:
         """Return every required name, and whether null and the empty string are values of it."""
         required = self._marked.get("required")
         return tuple(
-            (name, self._coercer.accepts(None, part), self._coercer.any_variant(part, _allows_empty))
+            (
+                name,
+                self._coercer.accepts(None, part),
+                self._is_raw or self._coercer.any_variant(part, _allows_empty),
+            )
             for name in (required if isinstance(required, list) else [])
             if isinstance(name, str)
             for part in [self._properties.get(name, {})]

@@ -22,11 +22,13 @@ from pydantic import (
     model_validator,
 )
 
+from sessiontree.contracts.client_tool import ClientTool
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, digest_of
 from sessiontree.contracts.params import AllowEmpty, Trimmed
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.schema_tool import schema_tool
 from sessiontree.contracts.tool import RawTool, Tool
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 from sessiontree.schema.derive import derive_schema, schema_digest
@@ -164,6 +166,49 @@ def test_text_that_may_be_empty_is_given_when_empty() -> None:
     for part in ({"x-allow-empty": True}, {"minLength": 0}, {"anyOf": [{"type": "string", "minLength": 0}]}):
         tool = compile_tool(Raw({"properties": {"a": {"type": "string", **part}}, "required": ["a"]}))
         assert tool.validate({"a": ""})[1] == {"a": ""}
+
+
+@pytest.mark.parametrize(
+    ("part", "values"),
+    [
+        ({"type": "string"}, ["", " ", "a"]),
+        ({}, ["", None, 0, [], {}]),
+        ({"type": ["string", "null"]}, ["", None]),
+        ({"enum": ["", None, "a"]}, ["", None]),
+        ({"type": "string", "pattern": "^a?$"}, ["", "a"]),
+        ({"$ref": "#/$defs/text"}, [""]),
+        ({"allOf": [{"type": "string"}]}, [""]),
+    ],
+)
+def test_a_schema_from_elsewhere_says_itself_what_may_be_empty(
+    part: dict[str, Any], values: list[Any]
+) -> None:
+    """Of a RawTool, a schema_tool and a client's tool: what it takes is taken, also where it is required."""
+    schema = {"properties": {"v": part}, "required": ["v"], "$defs": {"text": {"type": "string"}}}
+
+    @schema_tool(schema, description="Takes it.")
+    def taking(params: dict[str, JsonValue]) -> str:
+        return "done"
+
+    for tool in (Raw(schema), taking, ClientTool("ask", "Asks.", schema)):
+        for value in values:
+            assert compile_tool(tool).validate({"v": value})[1] == {"v": value}
+        assert str(refused(compile_tool(tool), {})) == "v required"
+
+
+def test_a_schema_from_elsewhere_may_refuse_what_is_empty() -> None:
+    """In its own words; of null and of what is missing the message is the specification's."""
+    tool = compile_tool(Raw({"properties": {"v": {"type": "string", "minLength": 1}}, "required": ["v"]}))
+    assert refused(tool, {"v": ""}).field == "/v"
+    assert "shorter than 1 character" in str(refused(tool, {"v": ""}))
+    assert str(refused(tool, {"v": None})) == "v required"
+
+
+def test_a_required_null_that_one_variant_takes_is_taken() -> None:
+    """Whatever the variants that name it say."""
+    schema = {"anyOf": [{"properties": {"v": {"type": "string"}}}, {"properties": {"w": {"const": 1}}}]}
+    tool = compile_tool(Raw({**schema, "required": ["v", "w"]}))
+    assert tool.validate({"v": None, "w": 1})[1] == {"v": None, "w": 1}
 
 
 def test_optional_null_is_absence_and_a_meant_null_stays() -> None:
