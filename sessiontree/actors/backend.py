@@ -181,6 +181,7 @@ class RayBackend:
         # In a private Ray's own directory, which goes with it however the program ends.
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
         settings = self._settings()
+        settings.reports.mkdir(mode=0o700)
         actor: Any = actor_of(SupervisorShell).options(**self._options(settings)).remote(key, settings)
         line = Line(actor, key)
         try:
@@ -216,6 +217,7 @@ class RayBackend:
             logs_dir=self._engine.logs_dir,
             token_path=self._engine.token_path,
             scratch=self._scratch,
+            reports=self._scratch / "reports",
             pool=self._pool,
             warm=1,
             host_bytes=self._host_bytes,

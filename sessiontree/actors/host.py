@@ -23,6 +23,7 @@ from sessiontree.kernel.host_process import OwnProcess, resident_bytes
 from sessiontree.kernel.memory_line import MemoryLine
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.sandbox import level_in_force, self_test
+from sessiontree.sandbox.launcher import REAPER_VARIABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,13 @@ class HostShell:
             self._begin()
         except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor is told and asks nobody else
             return Hello(os.getpid(), level, f"{type(error).__name__}: {error}")
-        return Hello(os.getpid(), level)
+        return Hello(os.getpid(), level, reaper=self._process.reaper)
 
     def _begin(self) -> None:
         sys.setswitchinterval(0.0005)
         settings, clock = self._settings, KernelClock()
-        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words)
+        reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
+        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words, reaper)
         self._equipping: Equipping[HostEquipment] = Equipping(self._services.baggage, open_for_host)
         memory = MemoryLine(self._services.memory)
         self._core = HostCore(

@@ -10,16 +10,21 @@ from sessiontree.kernel.settings import Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_victims, probe, py_executable
 
 
-def started_as(role: str, settings: Settings, *, confined: bool = False) -> dict[str, Any]:
+def started_as(
+    role: str, settings: Settings, *, confined: bool = False, reaped: bool = False
+) -> dict[str, Any]:
     """Return the runtime environment of a process.
 
     Args:
         role: What it is going to be, such as ``gateway``.
         settings: The runtime's.
         confined: Whether it may write to Ray's logs alone.
+        reaped: Whether a reaper above it ends what it leaves behind.
     """
     jail = _jail(settings) if confined else None
-    return {"py_executable": py_executable(role, settings.scratch, jail, settings.python)}
+    reports = settings.reports if reaped else None
+    words = py_executable(role, settings.scratch, jail, settings.python, reports=reports)
+    return {"py_executable": words}
 
 
 def level_of(settings: Settings) -> Level:

@@ -84,7 +84,7 @@ class SupervisorShell:
         settings, victims = self._settings, None
         if pool == OBSERVING:
             victims = victims_for(settings, name)
-        options = self._options(f"{pool}-host", confined=pool == OBSERVING)
+        options = self._options(f"{pool}-host", confined=pool == OBSERVING, reaped=True)
         given = HostSettings(
             self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
         )
@@ -104,14 +104,14 @@ class SupervisorShell:
             shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir)), key
         )
 
-    def _options(self, role: str, *, confined: bool = False) -> dict[str, Any]:
+    def _options(self, role: str, *, confined: bool = False, reaped: bool = False) -> dict[str, Any]:
         node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)
-        start = started_as(role, self._settings, confined=confined)
+        start = started_as(role, self._settings, confined=confined, reaped=reaped)
         return {**HOST_OPTIONS, "scheduling_strategy": node, "runtime_env": start}
 
     def _transport(self, shell: Any, given: HostSettings) -> RayTransport:
         me = ray.get_runtime_context().current_actor
-        transport = RayTransport(shell.remote(me, given), self._transports.discard)
+        transport = RayTransport(shell.remote(me, given), self._transports.discard, self._settings.reports)
         self._transports.add(transport)
         return transport
 

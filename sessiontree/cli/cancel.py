@@ -71,19 +71,27 @@ async def _stop(
 
 def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> None:
     rows = [
-        (line.session_id, line.kind, line.status, "yes" if line.forced else "", shortened(line.summary))
+        (
+            line.session_id,
+            line.kind,
+            line.status,
+            "yes" if line.forced else "",
+            f"{line.leftovers:,}" if line.leftovers else "",
+            shortened(line.summary),
+        )
         for line in lines
     ]
-    screen.table(("session", "kind", "ended", "forced", "last words"), rows)
+    screen.table(("session", "kind", "ended", "forced", "left behind", "last words"), rows)
     cancelled = sum(line.status is SessionStatus.CANCELLED for line in lines)
     screen.line(f"tree {tree_id}: {len(lines):,} sessions, {cancelled:,} of them cancelled")
 
 
-def _to_json(line: ReceiptLine) -> dict[str, str | bool]:
+def _to_json(line: ReceiptLine) -> dict[str, str | bool | int]:
     return {
         "session": line.session_id,
         "kind": line.kind,
         "status": line.status,
         "forced": line.forced,
+        "leftovers": line.leftovers,
         "summary": shortened(line.summary),
     }

@@ -87,6 +87,18 @@ class SessionEnded:
     """Whether it was ended without its own wrap-up."""
 
 
+@recorded("leftovers_ended")
+@dataclass(frozen=True, slots=True)
+class LeftoversEnded:
+    """Processes that a session's tools had left running were ended when it left its host.
+
+    It may come after the session's end, and more than once.
+    """
+
+    session: str
+    count: int
+
+
 @recorded("approval_requested")
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
@@ -281,6 +293,7 @@ TreeFact: TypeAlias = (
     | SessionStirred
     | ResultHeld
     | SessionEnded
+    | LeftoversEnded
     | ApprovalRequested
     | ApprovalHopped
     | ApprovalWaiting

@@ -74,14 +74,14 @@ def client_call_from_wire(wire: Mapping[str, Any]) -> ClientCall:
 
 
 def line_to_wire(line: ReceiptLine) -> list[Any]:
-    """Return a line of a receipt: session, kind, status, whether it was forced, its last words."""
-    return [line.session_id, line.kind.value, line.status.value, line.forced, line.summary]
+    """Return a line of a receipt: session, kind, status, whether it was forced, last words, leftovers."""
+    return [*line[:1], line.kind.value, line.status.value, *line[3:]]
 
 
 def line_from_wire(wire: list[Any]) -> ReceiptLine:
     """Return the line of a receipt."""
-    session, kind, status, forced, summary = wire
-    return ReceiptLine(session, SessionKind(kind), SessionStatus(status), forced, summary)
+    session, kind, status, *rest = wire
+    return ReceiptLine(session, SessionKind(kind), SessionStatus(status), *rest)
 
 
 def record_to_wire(record: Record) -> list[Any]:

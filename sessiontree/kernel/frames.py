@@ -1,7 +1,7 @@
 """What supervisor and host say to each other. Frames are numbered per link; both sides drop repeats.
 
 A host hears ``Adopt``, ``Feed``, ``Release``, ``Kill``, ``Reask``, ``Proceed`` and ``Watch``; it answers with
-``Outcome``.
+``Outcome``, ``Unfit`` and ``Left``.
 """
 
 from __future__ import annotations
@@ -161,6 +161,16 @@ class Unfit:
     session: str
     epoch: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A session has left the host, and what its tools had left running was ended."""
+
+    session: str
+    epoch: int
+    ended: int
+    """Processes that were ended, at least one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from sessiontree.kernel.frames import (
     Feed,
     Frame,
     Kill,
+    Left,
     Outcome,
     PollReply,
     Proceed,
@@ -53,6 +54,7 @@ from sessiontree.models.port import InstantModel
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.sandbox import CommandShell
 from sessiontree.sandbox.named_files import named_files
+from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.schema.dialect import dialect_of
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -66,6 +68,14 @@ class HostProcess(Protocol):
 
     def is_busy(self) -> bool:
         """Whether threads run there that no session owns any more."""
+        ...
+
+    def end_leftovers(self, ending: Collection[ProcessIdentity]) -> int:
+        """End the processes that were started since the session began, but those that end already.
+
+        Returns:
+            How many there were.
+        """
         ...
 
 
@@ -156,6 +166,8 @@ class HostCore:
         self._leaving: list[SessionRunner] = []
         self._shell: CommandShell | None = None
         self._link: Link | None = None
+        self.killed = 0
+        """Processes of the session's tools that were ended when the host was closed."""
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Take frames in; repeats are dropped, early ones wait for those before them."""
@@ -187,7 +199,7 @@ class HostCore:
 
     def close(self) -> None:
         """End: let go of the session, whatever it is doing; whoever polls learns that the host is gone."""
-        self._drop()
+        self.killed = self._drop()
         self._mailbox.close()
 
     def _is_stained(self, process: HostProcess) -> bool:
@@ -219,20 +231,30 @@ class HostCore:
             assert isinstance(frame, Release | Kill)  # noqa: S101 - the last frames there are
             self._drop()
 
-    def _drop(self) -> None:
+    def _drop(self) -> int:
+        """Let the session go, if there is one; return how many processes of its tools were ended."""
+        ended = 0
+        commands: set[ProcessIdentity] = set()
         if self._shell is not None:
-            self._shell.hurry()  # whoever waits for this host waits for no command's last words
+            commands = self._shell.end()  # whoever waits for this host waits for no command's last words
             self._shell = None
-        if self._runner is not None:
-            self._runner.stop()
-            self._leaving.append(self._runner)
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.stop()
+            self._leaving.append(runner)
+            others = 0 if self._process is None else self._process.end_leftovers(commands)
+            # A pool of processes, say, that a tool's module keeps: the next session would find it dead.
+            self._left_behind += others
+            ended = len(commands) + others
+            if ended:
+                self._mailbox.put(Left(runner.session, runner.epoch, ended))
         if self._link is not None:
             self._link.cut()
             self._link = None
         if self._watch is not None:
             self._left_behind += self._watch.abandoned
             self._watch = None
+        return ended
 
     def _adopt(self, adopt: Adopt) -> None:
         self._drop()

@@ -7,6 +7,8 @@ session facts that caused them, and the instructions are carried out once that c
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +17,7 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.errors import JournalError, SessionClosed, words_of
+from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
@@ -44,6 +46,8 @@ from sessiontree.tree.instructions import TreeInstruction
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
 
+LEFT_WITHIN_S = 10.0
+"""How long a receipt waits to hear what ended sessions left behind."""
 METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
 """Members of a budget that a reply uses up."""
 
@@ -87,6 +91,9 @@ class TreeKeeper:
         self.expected: dict[str, set[str]] = {}
         """Ids of messages and calls that a session has not answered."""
         self._carrier = Carrier(self, around)
+        self._leaving: Counter[str] = Counter()
+        """Sessions on their way off a host, and off how many."""
+        self._has_left = asyncio.Event()
 
     def close(self) -> None:
         """Stop all timers and tell everybody who waits that the tree is closed here."""
@@ -125,6 +132,35 @@ class TreeKeeper:
         done = self.settling.wait(key := str(self._settled))
         self._order.after(None, partial(self.settling.settle, key, None))
         await done
+
+    def leaves(self, session: str) -> None:
+        """A session begins to leave a host; :meth:`left` is to follow."""
+        self._leaving[session] += 1
+
+    def left(self, session: str, ended: int) -> None:
+        """A session has left a host, and so many processes that it had left there were ended."""
+        self._leaving[session] -= 1
+        if not self._leaving[session]:
+            del self._leaving[session]
+        if ended and self.failure is None:
+            at_ms = self._around.clock.now_ms()
+            self.stimulate(tree_stimuli.LeftoversFound(at_ms, session, ended), f"left:{session}")
+        self._has_left.set()
+
+    async def all_left(self, session: str) -> None:
+        """Wait, for a limited time, until a session and those below it have left their hosts.
+
+        What they left there is durable then. Where the tree is closed meanwhile, it may not be known.
+        """
+        with contextlib.suppress(TimeoutError, SessionTreeError):
+            async with asyncio.timeout(LEFT_WITHIN_S):
+                while self.failure is None and self._is_leaving(session):
+                    self._has_left.clear()
+                    await self._has_left.wait()
+                await self.caught_up()
+
+    def _is_leaving(self, session: str) -> bool:
+        return any(name == session or name.startswith(f"{session}/") for name in self._leaving)
 
     def check_open(self) -> None:
         """Raise what ended the tree in this process, if anything did."""
@@ -262,6 +298,7 @@ class TreeKeeper:
         for waiters in (self.replies, self.calls, self.results, self.settling):
             waiters.fail_all(self.failure)
         self.news.set()
+        self._has_left.set()
         self.bell.close()
 
     def watch(self, change: int) -> None:

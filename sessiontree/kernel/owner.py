@@ -155,6 +155,7 @@ class Owner:
             asked = tree_stimuli.StopAsked(self._supervisor.clock.now_ms(), session, reason, status)
             await keeper.settle(asked, f"stop:{session}")
             await ended
+        await keeper.all_left(session)
         return receipt(keeper.state, session)
 
     async def decide(

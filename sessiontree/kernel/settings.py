@@ -48,6 +48,8 @@ class Settings:
     """Hidden from Workers."""
     scratch: Path
     """Where what Workers must fail to change is put, and what they are started with."""
+    reports: Path
+    """Where hosts' reapers say how many processes they ended."""
     pool: PoolSize
     """Of each pool."""
     warm: int

@@ -107,6 +107,7 @@ class SupervisorCore:
             on_lost=self.scheduler.lost,
             on_free=self.scheduler.freed,
             on_progress=self._on_progress,
+            on_left=self.scheduler.left,
             resend_after_s=self._resend_after_s,
         )
 

@@ -31,6 +31,7 @@ from sessiontree.sandbox.mounts import (
     programs_of,
     running_interpreter,
 )
+from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.program_finder import program_finder
 
 MAX_COMMAND_BYTES: Final = 100_000
@@ -73,10 +74,15 @@ class CommandShell:
         self._security = security
         self._may_write = access == "rw" and security != "paranoid"
         self._cleanup_s = cleanup_s
+        self._running: set[CommandProcess] = set()
 
-    def hurry(self) -> None:
-        """From now on a command that is to end is killed at once: nobody can wait any more."""
+    def end(self) -> set[ProcessIdentity]:
+        """Kill the commands that run; return the processes that they were.
+
+        From now on a command that is to end is killed at once: nobody can wait any more.
+        """
         self._cleanup_s = 0.0
+        return set().union(*(process.kill() for process in self._running))
 
     async def run(
         self,
@@ -91,7 +97,11 @@ class CommandShell:
         """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
         _check_command(command)
         process = self._prepared(command, self._start_in(workdir), env or {}, keep_bytes, on_output)
-        return await process.run(timeout_s)
+        self._running.add(process)
+        try:
+            return await process.run(timeout_s)
+        finally:
+            self._running.discard(process)
 
     def _prepared(
         self, command: str, start: str, env: Mapping[str, str], keep_bytes: int, on_output: OnOutput | None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sessiontree.sandbox.bounds import Bounds
-from sessiontree.sandbox.descendants import descendants
+from sessiontree.sandbox.process_tree import descendants
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 NEARLY: Final = 8

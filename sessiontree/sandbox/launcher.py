@@ -2,11 +2,13 @@
 
 The standard library alone, as no package may be importable yet::
 
-    python -I -S launcher.py --role ROLE --cwd DIRECTORY [--confine WORDS…] --run PROGRAM …
-    python -I -S launcher.py --role ROLE --cwd DIRECTORY [--confine WORDS…] --exec COMMAND …
+    python -I -S launcher.py --role ROLE --cwd DIRECTORY [--reap PLACE] [--confine WORDS…] --run PROGRAM …
+    python -I -S launcher.py --role ROLE --cwd DIRECTORY [--reap PLACE] [--confine WORDS…] --exec COMMAND …
 
 - ``--role``: what the process is going to be; it is in the environment as ``SESSIONTREE_ROLE`` then.
 - ``--cwd``: its working directory, made where it is missing; never a workspace.
+- ``--reap``: this process becomes a reaper (``process_tree.py``), whose reports are kept in that directory,
+  and a child of it goes on here. Ray does not mind: a worker tells its process id when it registers.
 - ``--confine``: what follows, up to ``--run`` or ``--exec``, are options of ``jail.py``.
 - ``--run``: be this program, in this very process: a script, ``-c`` and code, or ``-m`` and a module.
 - ``--exec``: become this command. Where the process is confined, or the job has its own words that start
@@ -20,8 +22,10 @@ Words for Python itself before a program (Ray passes on ``-s`` and ``-S``) are d
 
 from __future__ import annotations
 
+import ctypes
 import os
 import runpy
+import signal
 import site
 import sys
 from collections.abc import Sequence
@@ -33,6 +37,9 @@ ROLE_VARIABLE: Final = "SESSIONTREE_ROLE"
 """Environment variable in which a process finds what it was started as."""
 UNUSABLE: Final = 118
 """Exit code: the arguments are wrong, or the command can't be run. Others are those of ``jail.py``."""
+REAPER_VARIABLE: Final = "SESSIONTREE_REAPER"
+"""Environment variable in which a process finds its reaper's id."""
+_SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 DROPPED: Final = frozenset({"-s", "-S", "-I", "-E", "-P", "-B", "-u"})
 HARMLESS: Final = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONIOENCODING"})
 """Variables of Python that name no code; every other one is taken away."""
@@ -43,6 +50,8 @@ class Start(NamedTuple):
 
     role: str
     cwd: str
+    reports: str
+    """Where the reaper's reports are kept; empty = there is none."""
     jail: list[str] | None
     """Options of ``jail.py``; None = nothing is confined here."""
     is_script: bool
@@ -60,7 +69,7 @@ def parse(words: Sequence[str]) -> Start:
     Raises:
         LaunchError: a word is unknown, a value missing, or there is nothing to start.
     """
-    found = {"--role": "", "--cwd": ""}
+    found = {"--role": "", "--cwd": "", "--reap": ""}
     rest = list(words)
     jail: list[str] | None = None
     while rest and rest[0] not in {"--run", "--exec"}:
@@ -78,7 +87,7 @@ def parse(words: Sequence[str]) -> Start:
         raise LaunchError(UNUSABLE, "nothing to start after '--run' or '--exec'")
     if not found["--role"] or not os.path.isabs(found["--cwd"]):
         raise LaunchError(UNUSABLE, "--role and --cwd, an absolute path, are needed")
-    return Start(found["--role"], found["--cwd"], jail, kind == "--run", rest)
+    return Start(found["--role"], found["--cwd"], found["--reap"], jail, kind == "--run", rest)
 
 
 def _options_of_jail(rest: list[str]) -> list[str]:
@@ -116,6 +125,8 @@ def begin(start: Start) -> NoReturn:
         os.chdir(start.cwd)
     except OSError as error:
         raise LaunchError(UNUSABLE, f"can't work in {start.cwd!r}: {error}") from error
+    if start.reports:
+        leave_to_a_reaper(start.reports)
     if start.jail is not None:
         jail = neighbour("sessiontree.sandbox.jail", os.path.join(os.path.dirname(__file__), "jail.py"))
         try:
@@ -128,6 +139,51 @@ def begin(start: Start) -> NoReturn:
         os.execvp(start.words[0], start.words)  # noqa: S606 - the words are the caller's own
     except OSError as error:
         raise LaunchError(UNUSABLE, f"can't run {start.words[0]!r}: {error}") from error
+
+
+def leave_to_a_reaper(reports: str) -> None:
+    """Go on in a child of this process, which becomes the reaper of all that the child will start.
+
+    The reaper is in no process group of the host's: Ray signals that group when the host has ended.
+
+    Raises:
+        LaunchError: the system starts no process.
+    """
+    reaper = os.getpid()
+    try:
+        adopt_orphans()
+        child = os.fork()
+        if child:
+            _enter_a_group()
+            program = os.path.join(os.path.dirname(__file__), "process_tree.py")
+            os.execv(sys.executable, [sys.executable, "-I", "-S", program, str(child), reports])  # noqa: S606
+        _control(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    except OSError as error:
+        raise LaunchError(UNUSABLE, f"can't start a host and its reaper: {error}") from error
+    if os.getppid() != reaper:  # it ended before that was known
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.environ[REAPER_VARIABLE] = str(reaper)
+
+
+def adopt_orphans() -> None:
+    """From now on, be the parent of what is started below this process and left by its own parent."""
+    _control(_SET_CHILD_SUBREAPER, 1)
+
+
+def _enter_a_group() -> None:
+    """Enter a process group of one's own, though one leads another: a child makes it, and ends."""
+    leader = os.fork()
+    if not leader:
+        os.setpgid(0, 0)
+        os._exit(0)
+    os.waitid(os.P_PID, leader, os.WEXITED | os.WNOWAIT)  # not collected yet, so its group is still there
+    os.setpgid(0, leader)
+    os.waitpid(leader, 0)
+
+
+def _control(option: int, argument: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, *map(ctypes.c_ulong, (argument, 0, 0, 0))) < 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 def run(words: list[str]) -> NoReturn:

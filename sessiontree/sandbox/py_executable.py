@@ -74,7 +74,9 @@ def _check_path(path: Path) -> None:
         raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
 
 
-def py_executable(role: str, cwd: Path, jail: Jail | None, python: str | None = None) -> str:
+def py_executable(
+    role: str, cwd: Path, jail: Jail | None, python: str | None = None, *, reports: Path | None = None
+) -> str:
     """Return shell words that start Python by the launcher; a program's words for Python may follow them.
 
     Launcher and interpreter are named by their absolute paths here, so they must lie there on every machine
@@ -85,14 +87,18 @@ def py_executable(role: str, cwd: Path, jail: Jail | None, python: str | None = 
         cwd: Its working directory.
         jail: What the program may reach; None = it is not confined.
         python: Shell words that start Python, such as a job's own choice; None for this very interpreter.
+        reports: Directory in which a reaper is to say how many processes it ended; None = there is none.
 
     Raises:
         ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free; or
-            ``cwd`` is no path for a command line.
+            ``cwd`` or ``reports`` is no path for a command line.
     """
     _check_path(cwd)
     me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd)]
     first = shlex.join([sys.executable, *me])
+    if reports is not None:
+        _check_path(reports)
+        first = f"{first} {shlex.join(['--reap', str(reports)])}"
     if jail is None and python is None:
         return f"{first} --run"
     own = shlex.quote(sys.executable) if python is None else _one_command(python)

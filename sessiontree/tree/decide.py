@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sessiontree.contracts.tree_facts import OutsideHookFailed, TreeFact
+from sessiontree.contracts.tree_facts import LeftoversEnded, OutsideHookFailed, TreeFact
 from sessiontree.tree.approvals import ask, hear_function, hear_person
 from sessiontree.tree.budgets import charge
 from sessiontree.tree.delegating import delegate, withdraw
@@ -24,6 +24,7 @@ from sessiontree.tree.stimuli import (
     ClockRang,
     Decided,
     HookFailedOutside,
+    LeftoversFound,
     PostsConsumed,
     ResultOffered,
     SayAsked,
@@ -83,6 +84,11 @@ def _note_hook(draft: Draft, failed: HookFailedOutside) -> None:
     draft.write(OutsideHookFailed(failed.session, failed.hook, failed.point, failed.reason))
 
 
+def _note_leftovers(draft: Draft, found: LeftoversFound) -> None:
+    if found.session in draft.state.sessions and found.count > 0:
+        draft.write(LeftoversEnded(found.session, found.count))
+
+
 _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     TreeOpened: open_tree,
     SpawnAsked: spawn,
@@ -100,5 +106,6 @@ _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     StopAsked: stop,
     SayAsked: say,
     HookFailedOutside: _note_hook,
+    LeftoversFound: _note_leftovers,
     ClockRang: _only_time,
 }

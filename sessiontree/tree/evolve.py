@@ -22,6 +22,7 @@ from sessiontree.contracts.tree_facts import (
     ClientCallOpened,
     DecisionRefused,
     DigestDenied,
+    LeftoversEnded,
     OutsideHookFailed,
     Posted,
     PostsTaken,
@@ -202,6 +203,12 @@ def _ended(state: TreeState, fact: SessionEnded) -> None:
     _sweep(state)
 
 
+def _ended_leftovers(state: TreeState, fact: LeftoversEnded) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.leftovers += fact.count
+
+
 def _unindex_live(state: TreeState, session: Session) -> None:
     spec = session.spec
     state.live -= 1
@@ -348,6 +355,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     SessionStirred: _stirred,
     ResultHeld: _held,
     SessionEnded: _ended,
+    LeftoversEnded: _ended_leftovers,
     ApprovalRequested: _requested,
     ApprovalHopped: _only_told,
     ApprovalWaiting: _waiting,

@@ -21,6 +21,8 @@ class ReceiptLine(NamedTuple):
     """Whether it ended without its own wrap-up."""
     summary: str
     """Its last words; empty while it lives."""
+    leftovers: int = 0
+    """Processes that its tools left running and that were ended when it left its host."""
 
 
 def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
@@ -40,7 +42,8 @@ def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
         name = ahead.pop()
         found = state.sessions[name]
         summary = "" if found.result is None else found.result.summary
-        lines.append(ReceiptLine(name, found.spec.kind, found.status, found.was_forced, summary))
+        line = ReceiptLine(name, found.spec.kind, found.status, found.was_forced, summary, found.leftovers)
+        lines.append(line)
         ahead += [f"{name}/w{number}" for number in range(found.workers, 0, -1)]
         ahead += [f"{name}/b{number}" for number in range(found.branches, 0, -1)]
     return tuple(lines)

@@ -82,6 +82,8 @@ class Session:
     result: SessionResult[Any] | None = None
     """How it ended."""
     was_forced: bool = False
+    leftovers: int = 0
+    """Processes that its tools left running and that were ended."""
     ended_at_ms: int | None = None
     usage: Usage = Usage()
     """What it was charged for."""

@@ -203,6 +203,15 @@ class SayAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftoversFound:
+    """A session has left a host, where processes of its tools still ran; they were ended."""
+
+    at_ms: int
+    session: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class HookFailedOutside:
     """A hook failed in the creating program."""
 
@@ -237,5 +246,6 @@ TreeStimulus: TypeAlias = (
     | StopAsked
     | SayAsked
     | HookFailedOutside
+    | LeftoversFound
     | ClockRang
 )

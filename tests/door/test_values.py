@@ -31,7 +31,13 @@ REPORTS = instances_of(SessionReport).flatmap(
     )
 )
 LINES = st.builds(
-    ReceiptLine, texts, st.sampled_from(SessionKind), st.sampled_from(SessionStatus), st.booleans(), texts
+    ReceiptLine,
+    texts,
+    st.sampled_from(SessionKind),
+    st.sampled_from(SessionStatus),
+    st.booleans(),
+    texts,
+    st.integers(0),
 )
 CASES: list[tuple[SearchStrategy[Any], Callable[[Any], Any], Callable[[Any], Any]]] = [
     (REPORTS, values.report_to_wire, values.report_from_wire),

@@ -23,8 +23,8 @@ from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell, command_confinement
 from sessiontree.sandbox.bounds import MIB
 from sessiontree.sandbox.command_kernel import bubblewrap
-from sessiontree.sandbox.descendants import descendants
 from sessiontree.sandbox.environment import LOADERS
+from sessiontree.sandbox.process_tree import descendants
 
 LONG_S = 60.0
 """Longer than any command here takes; none may be ended by it."""

@@ -10,10 +10,10 @@ from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.stimuli import CancelAsked
-from sessiontree.contracts.tree_facts import CancelBegun, Posted, ResultHeld, SessionEnded
+from sessiontree.contracts.tree_facts import CancelBegun, LeftoversEnded, Posted, ResultHeld, SessionEnded
 from sessiontree.tree.instructions import Deliver, ReleaseSession, WakeAt
 from sessiontree.tree.receipt import receipt
-from sessiontree.tree.stimuli import ClockRang, SessionLost, Stirred
+from sessiontree.tree.stimuli import ClockRang, LeftoversFound, SessionLost, Stirred
 from tests.tree.harness import Harness
 from tests.tree.words import BRANCH, WORKER, result
 
@@ -301,9 +301,26 @@ def test_a_receipt_lists_every_descendant_in_path_order() -> None:
     lines = receipt(harness.state, "main")
     names = [line.session_id for line in lines]
     assert names == ["main", "main/b1", "main/b1/w1", *(f"main/w{number}" for number in range(1, 11))]
-    assert lines[4] == ("main/w2", WORKER, SessionStatus.COMPLETED, False, "two")
-    assert lines[0] == ("main", "main", SessionStatus.ACTIVE, False, "")
+    assert lines[4] == ("main/w2", WORKER, SessionStatus.COMPLETED, False, "two", 0)
+    assert lines[0] == ("main", "main", SessionStatus.ACTIVE, False, "", 0)
     assert [line.session_id for line in receipt(harness.state, "main/b1")] == ["main/b1", "main/b1/w1"]
+
+
+def test_a_receipt_counts_what_was_left_behind() -> None:
+    """Also what is found after a session's end, and each time it leaves a host."""
+    harness = Harness().open()
+    worker = harness.spawn("main", WORKER)
+    harness.feed(LeftoversFound(harness.now_ms, worker, 2))
+    harness.offer(worker)
+    harness.feed(LeftoversFound(harness.now_ms, worker, 3))
+    assert harness.facts == [LeftoversEnded(worker, 3)]
+    assert {line.session_id: line.leftovers for line in receipt(harness.state, "main")} == {
+        "main": 0,
+        worker: 5,
+    }
+    for session, count in ((worker, 0), ("main/w9", 1)):
+        harness.feed(LeftoversFound(harness.now_ms, session, count))
+        assert harness.facts == []
 
 
 def test_there_is_no_receipt_for_nobody() -> None:
