@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ClientCallClosed as ClientCallClosed
     from sessiontree.contracts.errors import ConfigError as ConfigError
     from sessiontree.contracts.errors import EmbedderMismatch as EmbedderMismatch
+    from sessiontree.contracts.errors import EngineLost as EngineLost
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
     from sessiontree.contracts.errors import ExportRefused as ExportRefused
     from sessiontree.contracts.errors import ImageRefused as ImageRefused
@@ -162,6 +163,7 @@ _ROOMS = {
         "ClientCallClosed",
         "ConfigError",
         "EmbedderMismatch",
+        "EngineLost",
         "ExecutionError",
         "ExportRefused",
         "ImageRefused",

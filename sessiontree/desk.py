@@ -13,7 +13,13 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.client_calls import ClientCalls
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
-from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied, SessionTreeError, words_of
+from sessiontree.contracts.errors import (
+    ApprovalClosed,
+    EngineLost,
+    PermissionDenied,
+    SessionTreeError,
+    words_of,
+)
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
@@ -121,11 +127,15 @@ class ApprovalDesk:
         self._take_off(request_id)  # what is decided here is asked nobody any more, not even for a moment
 
     async def _follow(self, after: int) -> None:
-        while True:
-            after, tidings = await self._backend.owner.tidings(self._tree_id, after, READ_WAIT_S)
-            for tiding in tidings:
-                await self._note(tiding)
-            await asyncio.sleep(0)  # who answers at once is heard before the next question
+        try:
+            while True:
+                after, tidings = await self._backend.owner.tidings(self._tree_id, after, READ_WAIT_S)
+                for tiding in tidings:
+                    await self._note(tiding)
+                await asyncio.sleep(0)  # who answers at once is heard before the next question
+        except EngineLost:  # whoever uses the tree gets it, too; what is shown has nobody to answer to
+            for request_id in list(self._asking):
+                self._take_off(request_id)
 
     async def _note(self, tiding: Tiding) -> None:
         if isinstance(tiding, Shown):
@@ -180,7 +190,7 @@ class ApprovalDesk:
             await self._backend.owner.decide(self._tree_id, request.request_id, answer, "person")
         except PermissionDenied:
             return True
-        except ApprovalClosed:
+        except (ApprovalClosed, EngineLost):
             return False
         except SessionTreeError:
             if self._backend.owner.is_open(self._tree_id):

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from sessiontree.backend import Backend
 from sessiontree.contracts.errors import (
     ConfigError,
+    EngineLost,
     SessionClosed,
     SessionFailed,
     SessionTreeError,
@@ -44,7 +45,11 @@ class PendingReply:
     """The reply to a message on its way: await it for the text, or iterate over it for the text's pieces."""
 
     def __init__(
-        self, task: asyncio.Task[Reply | SessionClosed], session: str, backend: Backend, tree_id: str
+        self,
+        task: asyncio.Task[Reply | SessionClosed | EngineLost],
+        session: str,
+        backend: Backend,
+        tree_id: str,
     ) -> None:
         """Bind the reply's task."""
         self._task = task
@@ -58,12 +63,13 @@ class PendingReply:
         Raises:
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
+            EngineLost: the Ray that the tree runs on is gone.
         """
         return self._wait().__await__()
 
     async def _wait(self) -> str:
         reply = await asyncio.shield(self._task)
-        if isinstance(reply, SessionClosed):
+        if isinstance(reply, SessionClosed | EngineLost):
             raise reply
         if reply.error is not None:
             raise SessionFailed(self._session, reply.error)
@@ -294,12 +300,12 @@ class SessionHandle:
 
     async def _deliver(
         self, text: str, mode: SendMode, message_id: str, sender: Sender | None
-    ) -> Reply | SessionClosed:
+    ) -> Reply | SessionClosed | EngineLost:
         """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
         place = (self._tree_id, self.session_id)
         try:
             return await self._backend.owner.send(*place, text, mode, message_id, sender)
-        except SessionClosed as closed:
+        except (SessionClosed, EngineLost) as closed:
             return closed
 
     async def result(self) -> SessionResult[Any]:

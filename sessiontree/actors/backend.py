@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,7 +24,7 @@ from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
 from sessiontree.actors.progress import Watches
 from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
-from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.progress import ProgressReader
@@ -184,13 +185,15 @@ class RayBackend:
         settings.reports.mkdir(mode=0o700)
         actor: Any = actor_of(SupervisorShell).options(**self._options(settings)).remote(key, settings)
         line = Line(actor, key)
+        self._engine.lost.add_done_callback(partial(_lose, line))
         try:
             await asyncio.to_thread(level_of, settings)
             await line.begin()
         except RayError as error:
             raise SessionTreeError(f"the supervisor did not start: {words_of(error)}") from error
         except BaseException:
-            ray.kill(actor)
+            if not line.is_lost:
+                ray.kill(actor)
             raise
         self._watches = Watches(line)
         self._owner = RemoteOwner(line)
@@ -255,5 +258,10 @@ async def _end(line: Line) -> None:
             await line.end()
     except (RayError, TimeoutError, SessionTreeError):
         pass  # it is gone already, or will be at once
-    if ray.is_initialized():
+    if ray.is_initialized() and not line.is_lost:  # there may be another Ray by now
         ray.kill(line.actor)
+
+
+def _lose(line: Line, lost: Future[EngineLost]) -> None:
+    if not lost.cancelled():
+        line.lose(lost.result())

@@ -28,6 +28,12 @@ SYSTEM_CONFIG: Mapping[str, Any] = {
     "health_check_failure_threshold": 60,
     "health_check_period_ms": 3_000,
     "health_check_timeout_ms": 10_000,
+    # Ray ends a program that has not reached its GCS for 60 s. This one lets go long before; should that take
+    # longer once, it is not to be ended for it.
+    "gcs_rpc_server_reconnect_timeout_s": 86_400,
+    # A record of every call of an actor, kept in the GCS for a dashboard that is not there: 9 kB a message.
+    "task_events_report_interval_ms": 0,
+    "enable_metrics_collection": False,
     # One worker per CPU ahead of need: on a large machine more than ever run, and no host is ready sooner.
     "prestart_worker_first_driver": False,
     # A worker that was just starting when everything was stopped gets its time again.

@@ -28,6 +28,7 @@ survives pickling between processes; the text comes from ``__str__``.
     │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
     │  ├─ EmbedderMismatch          its vectors are another embedder's
     │  └─ ExportRefused             what should be imported is no whole export
+    ├─ EngineLost                 the Ray that trees ran on is gone; resume them
     └─ ConfigError                raised at start, before any session exists
 """
 
@@ -277,6 +278,25 @@ class EmbedderMismatch(MemoryFailed):
             f"its vectors were made by embedder {stored!r} and {given!r} was given; open it with the former,"
             " or make new ones with `sessiontree memory reindex`"
         )
+
+
+class EngineLost(SessionTreeError):
+    """The Ray that trees ran on is gone; their journal has everything that was acknowledged.
+
+    Args:
+        died: What of it ended.
+        advice: What to do next.
+    """
+
+    def __init__(self, died: str, advice: str) -> None:
+        """Keep both."""
+        super().__init__(died, advice)
+        self.died = died
+        self.advice = advice
+
+    def __str__(self) -> str:
+        """Say what died and how to go on."""
+        return f"Ray is gone: {self.died}; nothing acknowledged is lost: {self.advice}"
 
 
 class ConfigError(SessionTreeError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -161,8 +162,8 @@ class Serving:
             raise SessionTreeError(f"this supervisor can't {name!r}: it is not open, or knows no such thing")
         return getattr(self._owner, name)(*given)
 
-    async def _open(self) -> None:
-        """Open the journal and start what is to be warm.
+    async def _open(self) -> int:
+        """Open the journal and start what is to be warm; returns the id of this process.
 
         Raises:
             JournalError: the state directory can't be used.
@@ -170,6 +171,7 @@ class Serving:
         async with self._opening:
             if self._core is None:
                 self._begin(await self._journal())
+        return os.getpid()
 
     async def _journal(self) -> Journal:
         """Open the journal; a writer whose program was killed is given the time to end."""
