@@ -184,7 +184,11 @@ def test_a_schema_from_elsewhere_says_itself_what_may_be_empty(
     part: dict[str, Any], values: list[Any]
 ) -> None:
     """Of a RawTool, a schema_tool and a client's tool: what it takes is taken, also where it is required."""
-    schema = {"properties": {"v": part}, "required": ["v"], "$defs": {"text": {"type": "string"}}}
+    schema: dict[str, Any] = {
+        "properties": {"v": part},
+        "required": ["v"],
+        "$defs": {"text": {"type": "string"}},
+    }
 
     @schema_tool(schema, description="Takes it.")
     def taking(params: dict[str, JsonValue]) -> str:
