@@ -116,6 +116,10 @@ class OwnerPort(Protocol):
         """Whether Main has ended."""
         ...
 
+    def is_ending(self, tree_id: str) -> bool:
+        """Whether Main has ended, or was told to."""
+        ...
+
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is kept there."""
         ...

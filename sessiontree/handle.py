@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_args
 
 from sessiontree.backend import Backend
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,
     SessionClosed,
+    SessionError,
     SessionFailed,
     SessionTreeError,
 )
@@ -24,6 +25,7 @@ from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
 from sessiontree.hook_desk import HookDesk
@@ -33,6 +35,7 @@ from sessiontree.options import ApproverLike, split_approver
 from sessiontree.schema.result import result_schema_of, result_value
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
+from sessiontree.tree.spawning import MAIN
 
 OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)
@@ -66,6 +69,17 @@ class PendingReply:
             EngineLost: the Ray that the tree runs on is gone.
         """
         return self._wait().__await__()
+
+    def __iter__(self) -> NoReturn:
+        """Say what to write: pieces come with ``async for``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `async for piece in session.send(…)`, or `text = await session.send(…)`; without await: "
+            "sessiontree.sync, `for piece in session.stream(…)`"
+        )
 
     async def _wait(self) -> str:
         reply = await asyncio.shield(self._task)
@@ -309,8 +323,19 @@ class SessionHandle:
             return closed
 
     async def result(self) -> SessionResult[Any]:
-        """Return how the session ended, waiting for it; ``output`` is of the asked type."""
-        result = await self._backend.owner.result(self._tree_id, self.session_id)
+        """Return how the session ended, waiting for it; ``output`` is of the asked type.
+
+        Raises:
+            SessionError: it is Main, which never completes by itself, and nobody ends it.
+        """
+        owner = self._backend.owner
+        if self.session_id == MAIN and not owner.is_ending(self._tree_id):
+            raise SessionError(
+                MAIN,
+                "main never completes by itself, so there is no result to wait for; ask with send(…), or end "
+                "the tree with tree.finish(…) or tree.cancel() first",
+            )
+        result = await owner.result(self._tree_id, self.session_id)
         if self._result_type is None or result.output is None or _is_schema(self._result_type):
             return result
         value = result_value(self._result_type, result.output)
@@ -350,7 +375,10 @@ def kind_of(kind: SessionKind | str) -> SessionKind:
     try:
         return SessionKind(kind)
     except ValueError:
-        raise ConfigError(f"kind {kind!r} is none of {', '.join(SessionKind)}") from None
+        spawned = (SessionKind.BRANCH.value, SessionKind.WORKER.value)
+        raise ConfigError(
+            f"kind {kind!r} can't be spawned; give 'branch' or 'worker'{meant(kind, spawned)}"
+        ) from None
 
 
 def _text(value: object, name: str) -> str:
@@ -369,7 +397,7 @@ def _check_settings(budget: object, ttl_s: object) -> None:
 
 def _one_of(value: object, known: tuple[str, ...], name: str) -> None:
     if value not in known:
-        raise ConfigError(f"{name} {value!r} is none of {', '.join(known)}")
+        raise ConfigError(f"{name} {value!r} is none of {', '.join(known)}{meant(value, known)}")
 
 
 async def _take_back(spawning: asyncio.Future[SessionHandle]) -> None:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.suggestion import meant
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.places import absolute_path
 
@@ -86,7 +87,9 @@ class Runtime:
             JournalError: the state directory can't be used.
         """
         if backend not in BACKENDS:
-            raise ConfigError(f"backend {backend!r} is none of {', '.join(BACKENDS)}")
+            raise ConfigError(
+                f"backend {backend!r} is none of {', '.join(BACKENDS)}{meant(backend, BACKENDS)}"
+            )
         for name, number in (("slots", slots), ("num_cpus", num_cpus), ("max_host_bytes", max_host_bytes)):
             if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
                 raise ConfigError(f"{name} is {number!r}; give a whole number, or None")

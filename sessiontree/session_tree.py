@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
@@ -34,6 +34,7 @@ from sessiontree.options import (
     channel_of,
     channel_tools,
     check_given,
+    check_reach,
     check_schemas,
     hooks_of,
     main_approver,
@@ -41,7 +42,9 @@ from sessiontree.options import (
     plugins_of,
     policy_of,
     policy_row_of,
+    tools_of,
     tree_config,
+    without_tools,
 )
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.places import absolute_path, check_not_around, default_state_dir, workspace_root
@@ -128,7 +131,7 @@ class SessionTree:
         """
         self._root = workspace_root(workspace)
         self._model = model
-        self._tools = tuple(tools)
+        self._tools = tools_of(tools)
         self._agents = agents_of(agents, model)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
@@ -181,7 +184,9 @@ class SessionTree:
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
         table = ToolTable((*(each.tool for each in found), *given), brought)
-        return check_schemas(table, {each.tool.name for each in found if not each.plugin})
+        own = {each.tool.name for each in found if not each.plugin}
+        check_reach(table, self._agents, own)
+        return check_schemas(table, own)
 
     @property
     def tree_id(self) -> str:
@@ -259,7 +264,7 @@ class SessionTree:
                 config.workspace,
                 model=model,
                 tools=tools,
-                agents=agents,
+                agents=without_tools(agents),
                 approver=approver if callable(approver) else None,
                 channel=channel if config.owns_channel else None,
                 runtime=serving,
@@ -301,6 +306,20 @@ class SessionTree:
     async def __aenter__(self) -> Self:
         """Create the tree, unless it was resumed."""
         return self if self._desk is not None else await self.start()
+
+    def __enter__(self) -> NoReturn:
+        """Say what to write: this tree is used with ``await``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `async with SessionTree(…) as tree`; without await: "
+            "from sessiontree.sync import SessionTree"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Stand beside :meth:`__enter__`; never called."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

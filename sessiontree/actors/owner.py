@@ -130,6 +130,11 @@ class RemoteOwner:
         over: bool = self._line.ask_now("is_over", tree_id)
         return over
 
+    def is_ending(self, tree_id: str) -> bool:
+        """Whether Main has ended, or was told to."""
+        ending: bool = self._line.ask_now("is_ending", tree_id)
+        return ending
+
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is kept there."""
         return self._line.holds(tree_id)

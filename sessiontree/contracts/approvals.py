@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.senders import Asker, Sender
+from sessiontree.contracts.settings import StrictSettings
 
 Answer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
 ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
 
 
-class Rule(BaseModel):
+class Rule(StrictSettings):
     """One line of an approver given as data; the first rule that matches answers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool: str = "*"
     """Glob over the tool's name."""

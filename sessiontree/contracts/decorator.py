@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import enum
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from decimal import Decimal
+from pathlib import PurePath
 from types import FrameType
 from typing import Any, overload
+from uuid import UUID
 
 from pydantic import BaseModel
 
 from sessiontree.contracts.capabilities import CAPABILITIES, Capability
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.docstring import read_docstring
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult, json_result
@@ -65,6 +70,7 @@ class FunctionTool(Tool[BaseModel]):
 def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
     """Return what calls a function, in a thread where it is not ``async``, and makes JSON of its value."""
     is_async = inspect.iscoroutinefunction(function)
+    name = getattr(function, "__name__", type(function).__name__)
 
     async def called(*arguments: Any, **named: Any) -> ToolResult:
         if is_async:
@@ -73,7 +79,7 @@ def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
             value = await in_thread(function, *arguments, **named)
             if inspect.isawaitable(value):  # a plain wrapper around an async function
                 value = await value
-        return value if isinstance(value, ToolResult) else json_result(without_classes(value))
+        return value if isinstance(value, ToolResult) else json_result(_json_ready(value, name))
 
     return called
 
@@ -219,6 +225,55 @@ def check_settings(function: Function, settings: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"timeout_s is {timeout_s}; it must be above 0 seconds, or None for the tree's limit"
         )
+
+
+_TEXTUAL = (PurePath, UUID, Decimal)
+_TIMES = (datetime.date, datetime.time)
+
+
+def _json_ready(value: object, name: str) -> object:
+    """Return what a function gave with everything in it as JSON, times and paths as text.
+
+    Raises:
+        ExecutionError: something in it has no JSON form; says where, and what to return instead.
+    """
+    plain = without_classes(value)
+    try:
+        return _leaves_checked(plain, "")
+    except _NoForm as found:
+        place, stranger = found.args
+        where = f" at {place}" if place else ""
+        raise ExecutionError(
+            f"{name} returned {_kind_of(stranger)}{where}, which has no JSON form; return text, numbers, "
+            "lists, mappings, a dataclass or a pydantic model, or build a ToolResult"
+        ) from None
+
+
+class _NoForm(Exception):
+    """Place and value of something without a JSON form."""
+
+
+def _leaves_checked(value: object, place: str) -> object:
+    if isinstance(value, enum.Enum):
+        return _leaves_checked(value.value, place)
+    if value is None or isinstance(value, str | bool | int | float | bytes | bytearray):
+        return value
+    if isinstance(value, _TEXTUAL):
+        return str(value)
+    if isinstance(value, _TIMES):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): _leaves_checked(item, f"{place}/{key}") for key, item in value.items()}
+    if isinstance(value, Sequence | Set):
+        items = value if isinstance(value, Sequence) else sorted(value, key=repr)
+        return [_leaves_checked(item, f"{place}/{index}") for index, item in enumerate(items)]
+    raise _NoForm(place, value)
+
+
+def _kind_of(value: object) -> str:
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"a {module}{kind.__qualname__}"
 
 
 def without_classes(value: object) -> object:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from sessiontree.contracts.settings import StrictSettings
 
 
-class Limits(BaseModel):
+class Limits(StrictSettings):
     """Bounds of one tree; all are checked before anything starts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_depth: int = Field(default=4, ge=1, le=64)
     """Deepest level; Main is 0, a Branch at most one above this, a Worker at most this."""
@@ -34,10 +34,8 @@ class Limits(BaseModel):
     """Time a cancelled session gets to wrap up before its host is taken away."""
 
 
-class Budget(BaseModel):
+class Budget(StrictSettings):
     """Amounts a session and everything below it may spend; None = no cap of its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tokens: int | None = Field(default=None, ge=0)
     """Input and output tokens together."""

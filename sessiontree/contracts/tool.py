@@ -101,12 +101,35 @@ class RawTool(Tool[Any], ABC):
     """JSON Schema of an object."""
 
 
+def check_is_tool(value: object) -> None:
+    """Refuse what is given as a tool and is none.
+
+    Raises:
+        ConfigError: says what to write instead.
+    """
+    if isinstance(value, Tool):
+        return
+    name = getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, type) and issubclass(value, Tool):
+        why = f"{name} is a class; give an instance of it: {name}()"
+    elif isinstance(value, str):
+        why = f"{value!r} is a name; give the tool itself. Which tools an agent holds: AgentSpec(tools=…)"
+    elif callable(value):
+        why = (
+            f"{name} is a function; write @tool above it (from sessiontree import tool), or give tool({name})"
+        )
+    else:
+        why = f"{value!r} is no tool; give a function with @tool above it, or an instance of a class of Tool"
+    raise ConfigError(f"tools: {why}")
+
+
 def check_tool(tool: Tool[Any]) -> None:
     """Refuse a tool that is not well declared, before any session exists.
 
     Raises:
         ConfigError: says what is wrong and how to mend it.
     """
+    check_is_tool(tool)
     kind = type(tool).__name__
     name = getattr(tool, "name", None)
     if not isinstance(name, str) or not _is_name(name):

@@ -315,7 +315,7 @@ class Dispatcher:
         """
         over_s = time.monotonic() - signals.deadline
         if over_s >= 0:
-            timeout = Timeout(round(self.timeout_of(prepared) + over_s, 3))
+            timeout = Timeout(round(self.timeout_of(prepared) + over_s, 3), prepared.entry.name)
             return self._failed(prepared, timeout, "timeout", signals, again=True)
         error = ExecutionError("aborted while it ran; it may have done part of its work")
         return self._failed(prepared, error, "aborted", signals, again=False)

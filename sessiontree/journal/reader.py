@@ -6,9 +6,11 @@ session touches that session's bytes alone.
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import closing
+from pathlib import PurePath
 
 from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
@@ -16,6 +18,12 @@ from sessiontree.journal.chain import Advance, Flaw, Progress, chunk_lines, read
 from sessiontree.journal.record import Record, TreeRow, Verdict
 from sessiontree.journal.rows import Rows, Walk
 from sessiontree.journal.segment import Chunk, DamageError, read_chunks, snapshot_hash
+
+
+def no_tree(path: str, tree_id: str) -> TreeNotFound:
+    """Return the error for a tree that a journal does not hold."""
+    listing = f"sessiontree tree --list --state-dir {shlex.quote(str(PurePath(path).parent))}"
+    return TreeNotFound(path, f"it holds no tree {tree_id!r}; list those it holds: {listing}")
 
 
 class Reader:
@@ -67,7 +75,7 @@ class Reader:
         with self._lock:
             found = self._rows.tree(tree_id)
         if found is None:
-            raise TreeNotFound(self.path, f"it holds no tree {tree_id!r}; list them with trees()")
+            raise no_tree(self.path, tree_id)
         return found
 
     def has_tree(self, tree_id: str) -> bool:

@@ -280,6 +280,11 @@ class Owner:
         """Whether Main has ended."""
         return self._supervisor.tree(tree_id).state.sessions["main"].status.is_final
 
+    def is_ending(self, tree_id: str) -> bool:
+        """Whether Main has ended, or was told to."""
+        main = self._supervisor.tree(tree_id).state.sessions["main"]
+        return main.status.is_final or main.stop is not None
+
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is kept here."""
         return tree_id in self._supervisor.trees

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.suggestion import meant
 from sessiontree.policy.explanation import Explanation, Removal
 from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.settings import PolicyConfig
@@ -99,7 +100,8 @@ class CompiledPolicy:
         """Return what becomes of a tool, by any of its names, and the first step that removes it."""
         row = self._words.find(tool)
         if row is None:
-            return Explanation(tool, False, Removal("tools", 0, "rule", None, "no tool here is called that"))
+            why = f"no tool here is called that{meant(tool, self._words.known)}"
+            return Explanation(tool, False, Removal("tools", 0, "rule", None, why))
         removal = first_removal(self.decide(standing), self._words, row.name)
         return Explanation(row.name, removal is None, removal)
 

@@ -217,7 +217,11 @@ class SessionHandle:
         return PendingReply(self._crossing, pending, Pump(self._crossing, pending.__aiter__()))
 
     def result(self) -> SessionResult[Any]:
-        """Return how the session ended, waiting for it; ``output`` is of the asked type."""
+        """Return how the session ended, waiting for it; ``output`` is of the asked type.
+
+        Raises:
+            SessionError: it is Main, which never completes by itself, and nobody ends it.
+        """
         result: SessionResult[Any] = self._crossing.wait(self._session.result)
         return result
 

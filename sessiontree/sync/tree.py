@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sessiontree import session_tree as on_loop
 from sessiontree.channels.port import HumanChannel
@@ -255,6 +255,19 @@ class SessionTree:
     ) -> None:
         """Close the tree; what lives stays in the journal and can be resumed."""
         self.close()
+
+    async def __aenter__(self) -> NoReturn:
+        """Say what to write: this tree is used without ``await``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `with SessionTree(…) as tree`; with await: from sessiontree import SessionTree"
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stand beside :meth:`__aenter__`; never called."""
 
     def close(self) -> None:
         """Let the tree go in this process; it can be resumed. Calls that wait in it end."""

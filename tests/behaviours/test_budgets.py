@@ -74,6 +74,7 @@ async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchb
         second = await tree.main.spawn("branch", "go")
         model.let_go.set()
         async with asyncio.timeout(60):
+            assert [record async for record in tree.events()]  # until Main has ended
             await tree.main.result()
             ended = {str((await child.result()).status) for child in (first, second)}
         assert ended <= {"failed", "cancelled"}

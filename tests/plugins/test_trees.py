@@ -154,7 +154,7 @@ def test_a_tool_of_the_program_s_clashes_with_a_plugin_s(
     ("said", "words"),
     [
         (7, "plugins can't be used: the whole: Input should be a valid dictionary"),
-        ({"radio": {"enable": True}}, r"radio\.enable: Extra inputs"),
+        ({"radio": {"enable": True}}, r"radio\.enable: no setting is called that; did you mean 'enabled'\?"),
         ({"radio": {"config": {"key": object}}}, r"radio\.config\.key: "),
         ("radio.yaml", r"must end in \.json or \.toml"),
         ("nowhere.toml", "can't be read"),

@@ -282,12 +282,12 @@ def test_a_tree_closed_by_one_thread_ends_the_calls_of_others(open_tree: Opener,
     main = tree.main
     calls = [
         Caller(lambda: main.send("hello")),
-        Caller(main.result),
+        Caller(main.spawn("branch", "wait").result),
         Caller(lambda: main.map("worker", ["x", "y"])),
         Caller(lambda: list(tree.events())),
         Caller(lambda: list(main.stream("and?"))),
     ]
-    for _ in range(3):
+    for _ in range(4):
         asyncio.run(begun.acquire())
     closing = [Caller(tree.close) for _ in range(2)]
     for each in closing:
