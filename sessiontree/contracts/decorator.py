@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Se
 from decimal import Decimal
 from pathlib import PurePath
 from types import FrameType
-from typing import Any, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -28,6 +28,11 @@ from sessiontree.contracts.threads import in_thread
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
 
+Given = ParamSpec("Given")
+"""What a function is called with."""
+Got = TypeVar("Got")
+"""What it returns; of an ``async def``, what is awaited."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
@@ -40,22 +45,26 @@ class _Plan:
     """Parameter to resolved annotation, the context left out."""
 
 
-class FunctionTool(Tool[BaseModel]):
-    """A tool made of a function; :func:`tool` makes a subclass for each.
+class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
+    """A tool made of a function; :func:`tool` makes a subclass for each. Calling it calls the function.
 
     It travels between processes as the function and its settings, so a tool defined in a notebook cell may.
     """
 
     def __init__(self, plan: _Plan, fields: Mapping[str, str]) -> None:
         """Keep the function and how to call it: parameter to field of the model."""
-        self.function = plan.function
-        """The function as written, for tests."""
+        self.function: Callable[Given, Got] = plan.function
+        """The function as written."""
         self._plan = plan
         self._fields = fields
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
         self._call = calling(plan.function)
 
-    def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool], tuple[_Plan]]:
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
+        """Call the function itself, as a test or other code does: no checks, no thread, no session."""
+        return self.function(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool[..., Any]], tuple[_Plan]]:
         """Return how to make it again: its class exists only in the process that made it."""
         return _made, (self._plan,)
 
@@ -85,7 +94,7 @@ def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
 
 
 @overload
-def tool(function: Function, /) -> FunctionTool: ...
+def tool(function: Callable[Given, Got], /) -> FunctionTool[Given, Got]: ...
 
 
 @overload
@@ -101,7 +110,7 @@ def tool(
     retry: Retry | None = None,
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
-) -> Callable[[Function], FunctionTool]: ...
+) -> Callable[[Callable[Given, Got]], FunctionTool[Given, Got]]: ...
 
 
 def tool(  # noqa: PLR0913 - each is one thing a tool declares
@@ -118,7 +127,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     retry: Retry | None = None,
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
-) -> FunctionTool | Callable[[Function], FunctionTool]:
+) -> FunctionTool[..., Any] | Callable[[Function], FunctionTool[..., Any]]:
     """Make a tool of a typed function with a docstring: ``@tool`` or ``@tool(tier=…)``.
 
     The parameters' types become the schema and unknown parameters are refused; descriptions come from the
@@ -140,7 +149,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         flags: What else is to be known of it, such as ``owner_only``.
 
     Returns:
-        The tool; the function itself is its ``function``.
+        The tool. Calling it calls the function, which is its ``function``, too.
 
     Raises:
         ConfigError: an annotation or the docstring is missing, or a setting is wrong; says the fix.
@@ -160,13 +169,15 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     if function is not None:
         return _declared(function, settings, inspect.currentframe())
 
-    def decorate(decorated: Function) -> FunctionTool:
+    def decorate(decorated: Function) -> FunctionTool[..., Any]:
         return _declared(decorated, settings, inspect.currentframe())
 
     return decorate
 
 
-def _declared(function: Function, settings: dict[str, Any], frame: FrameType | None) -> FunctionTool:
+def _declared(
+    function: Function, settings: dict[str, Any], frame: FrameType | None
+) -> FunctionTool[..., Any]:
     """Return the tool of a function; ``frame`` is the decorator's, called from where the function stands."""
     if not inspect.isfunction(inspect.unwrap(function)):
         raise ConfigError(f"@tool takes a function, not {function!r}; derive a class from Tool instead")
@@ -182,7 +193,7 @@ def _declared(function: Function, settings: dict[str, Any], frame: FrameType | N
     return made
 
 
-def _made(plan: _Plan) -> FunctionTool:
+def _made(plan: _Plan) -> FunctionTool[..., Any]:
     """Return the tool of a plan: the one instance of a subclass with the settings as class variables."""
     documented = read_docstring(plan.function.__doc__ or "")
     fields = field_names(plan.hints)
@@ -192,7 +203,7 @@ def _made(plan: _Plan) -> FunctionTool:
         "__doc__": documented.description,
         "__module__": plan.function.__module__,
     }
-    made: FunctionTool = type(plan.function.__name__, (FunctionTool,), body)(plan, fields)
+    made: FunctionTool[..., Any] = type(plan.function.__name__, (FunctionTool,), body)(plan, fields)
     return made
 
 

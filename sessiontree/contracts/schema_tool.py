@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 from sessiontree.contracts.capabilities import Capability
 from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.decorator import calling, check_settings
+from sessiontree.contracts.decorator import Given, Got, calling, check_settings
 from sessiontree.contracts.docstring import read_docstring
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
@@ -31,21 +31,27 @@ class _Plan:
     """The tool's class variables, its parameters among them."""
 
 
-class SchemaTool(RawTool):
+class SchemaTool(RawTool, Generic[Given, Got]):
     """A tool made of a function and a schema; :func:`schema_tool` makes a subclass for each.
+
+    Calling it calls the function.
 
     It travels between processes as the function and its settings, so one defined in a notebook cell may.
     """
 
     def __init__(self, plan: _Plan) -> None:
         """Keep the function and whether it takes the context."""
-        self.function = plan.function
-        """The function as written, for tests."""
+        self.function: Callable[Given, Got] = plan.function
+        """The function as written."""
         self._plan = plan
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
         self._call = calling(plan.function)
 
-    def __reduce__(self) -> tuple[Callable[[_Plan], SchemaTool], tuple[_Plan]]:
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
+        """Call the function itself, as a test or other code does: no checks, no thread, no session."""
+        return self.function(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[_Plan], SchemaTool[..., Any]], tuple[_Plan]]:
         """Return how to make it again: its class exists only in the process that made it."""
         return _made, (self._plan,)
 
@@ -70,7 +76,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     aliases: Iterable[str] = (),
     param_aliases: Mapping[str, str] | None = None,
     flags: Iterable[ToolFlag] = (),
-) -> Callable[[Function], SchemaTool]:
+) -> Callable[[Callable[Given, Got]], SchemaTool[Given, Got]]:
     """Make a tool of a function that takes its arguments as one dict: ``@schema_tool({…})``.
 
     For schemas that are not written in Python: of another server, of a file, of a generator. Every call is
@@ -94,7 +100,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         flags: What else is to be known of it, such as ``owner_only``.
 
     Returns:
-        What makes the tool of the function; the function itself is the tool's ``function``.
+        What makes the tool of the function. Calling the tool calls the function, which is its ``function``.
 
     Raises:
         ConfigError: a setting is wrong; says the fix. Whether the schema is one is checked when a tree opens.
@@ -115,7 +121,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         "flags": frozenset(flags),
     }
 
-    def decorate(function: Function) -> SchemaTool:
+    def decorate(function: Callable[Given, Got]) -> SchemaTool[Given, Got]:
         called = name or getattr(function, "__name__", None)
         said = description or read_docstring(inspect.getdoc(function) or "").description
         try:
@@ -125,15 +131,15 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
             raise ConfigError(f"tool {called!r}: {error}") from error
         made = _made(_Plan(function, {**settings, "name": called, "description": said}))
         check_tool(made)
-        return made
+        return cast("SchemaTool[Given, Got]", made)
 
     return decorate
 
 
-def _made(plan: _Plan) -> SchemaTool:
+def _made(plan: _Plan) -> SchemaTool[..., Any]:
     """Return the tool of a plan: the one instance of a subclass with the settings as class variables."""
     body = {**plan.settings, "__doc__": plan.settings["description"], "__module__": plan.function.__module__}
-    return cast("SchemaTool", type(str(plan.settings["name"]), (SchemaTool,), body)(plan))
+    return cast("SchemaTool[..., Any]", type(str(plan.settings["name"]), (SchemaTool,), body)(plan))
 
 
 def _check_function(function: Function) -> None:
