@@ -5,7 +5,9 @@ Room: floor 6, over a runtime. Not here: a single rule about sessions; those are
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -49,7 +51,7 @@ from sessiontree.options import (
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.places import absolute_path, check_not_around, default_state_dir, workspace_root
 from sessiontree.plugins import check_claims, installed_tools
-from sessiontree.runtime import BackendName, Runtime, late
+from sessiontree.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
 
 if TYPE_CHECKING:
     from sessiontree.backend import Backend
@@ -96,6 +98,9 @@ class SessionTree:
         group: Group the channel belongs to, for the policy's ``groups``; every session below is of it too.
         hooks: What stands around the calls, messages and spawns of its sessions.
     """
+
+    _tenant: Tenant | None = None
+    """Its place in the runtime, while it is open."""
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
@@ -171,8 +176,9 @@ class SessionTree:
         self._memory = memory
         if memory is not None and runtime is not None:
             raise ConfigError("memory is the runtime's; give it to the Runtime")
-        self._runtime = runtime
-        self._owns_runtime = runtime is None
+        self._runtime = self._given = runtime
+        self._cell = Cell.now()
+        self._holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
         self._desk: ApprovalDesk | None = None
         self._hook_desk: HookDesk | None = None
         self._was_open = False
@@ -215,14 +221,30 @@ class SessionTree:
         if self._was_open:
             raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
         check_not_around(self.state_dir, "state_dir", self._root)
-        backend = self._open_runtime().backend
-        try:
-            await backend.create(self._config, self._setup)
-            self._open_desk(backend, after=0)
-        except BaseException:
-            await self._close_runtime()
-            raise
+        runtime = self._given or Sharing.join(self._state_dir, self._backend_name, self._slots, self._memory)
+        async with self._entering(runtime):
+            await runtime.backend.create(self._config, self._setup)
+            self._open_desk(runtime.backend, after=0)
         return self
+
+    def _belong_to(self, holder: object, close: Callable[[], Awaitable[None]]) -> None:
+        """Say which object the program holds in this one's place, and how that is closed on the loop."""
+        self._holder = (holder, close)
+
+    @asynccontextmanager
+    async def _entering(self, runtime: Runtime) -> AsyncIterator[None]:
+        """Have the tree served by a runtime from now on, unless opening it fails."""
+        holder, closing = self._holder or (self, None)
+        tenant = Tenant(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
+        self._tenant, self._runtime = tenant, runtime
+        try:
+            await runtime.sharing.enter(tenant)
+            yield
+            tenant.is_open = True
+        except BaseException:
+            self._tenant, self._runtime, self._desk = None, self._given, None
+            await runtime.sharing.leave(tenant)
+            raise
 
     @classmethod
     async def resume(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -253,12 +275,14 @@ class SessionTree:
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
         """
-        private = runtime is None
-        if memory is not None and not private:
+        if memory is not None and runtime is not None:
             raise ConfigError("memory is the runtime's; give it to the Runtime")
+        cell = Cell.now()
         place = default_state_dir(workspace_root(".")) if state_dir is None else state_dir
-        serving = runtime or Runtime(place, backend=backend, slots=slots, memory=memory)
-        try:
+        serving = runtime or Sharing.join(
+            absolute_path(place, "state_dir"), backend, slots, memory, tree_id=tree_id
+        )
+        async with serving.sharing.kept():
             config = await serving.backend.config_of(tree_id)
             tree = cls(
                 config.workspace,
@@ -273,25 +297,15 @@ class SessionTree:
                 web=web,
                 hooks=hooks,
             )
-            tree._owns_runtime = private
-            tree._config = config
+            tree._config, tree._cell = config, cell
             tree._setup = tree._setup.under(*policy_in(config))
             check_given(config, tree._agents, tree._setup.hooks)
             after = serving.backend.owner.last_seq(tree_id)
-            await serving.backend.resume(tree_id, tree._setup)
-            tree._open_desk(serving.backend, after=after)
-        except BaseException:
-            if private:
-                await serving.close()
-            raise
+            tree._runtime = tree._given = runtime
+            async with tree._entering(serving):
+                await serving.backend.resume(tree_id, tree._setup)
+                tree._open_desk(serving.backend, after=after)
         return tree
-
-    def _open_runtime(self) -> Runtime:
-        if self._runtime is None:
-            self._runtime = Runtime(
-                self._state_dir, backend=self._backend_name, slots=self._slots, memory=self._memory
-            )
-        return self._runtime
 
     def _open_desk(self, backend: Backend, *, after: int) -> None:
         desk: ApprovalDesk = late("desk")(backend, self.tree_id)
@@ -302,6 +316,8 @@ class SessionTree:
         desk.open()
         self._hook_desk = late("hook_desk")(backend, self.tree_id, self._setup.hooks)
         self._hook_desk.open(after)
+        if self._tenant is not None:
+            self._tenant.desks += [self._hook_desk, desk]
 
     async def __aenter__(self) -> Self:
         """Create the tree, unless it was resumed."""
@@ -329,22 +345,11 @@ class SessionTree:
 
     async def close(self) -> None:
         """Let the tree go in this process; it can be resumed."""
-        if self._desk is not None:
-            desk, self._desk = self._desk, None
-            try:
-                if self._hook_desk is not None:
-                    await self._hook_desk.close()
-                await desk.close()
-            finally:
-                if self._owns_runtime:
-                    await self._close_runtime()
-                else:
-                    self._backend.release(self.tree_id)
-
-    async def _close_runtime(self) -> None:
-        if self._owns_runtime and self._runtime is not None:
-            runtime, self._runtime = self._runtime, None
-            await runtime.close()
+        tenant, self._tenant = self._tenant, None
+        self._desk = None
+        if tenant is not None:
+            self._runtime = self._given
+            await tenant.let_go()
 
     @property
     def _backend(self) -> Backend:

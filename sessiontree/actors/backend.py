@@ -45,7 +45,9 @@ class RayBackend:
     """Runs trees in actors. Ray is joined or started with the first tree.
 
     Args:
-        state_dir: Where the journal lies; locked by the supervisor while it lives.
+        state_dir: Hidden from tools; memory lies there.
+        journal_dir: Where the journal lies, locked by the supervisor while it lives; None = in the state
+            directory.
         slots: Most hosts of each pool; None = four per core, at least eight.
         address: Cluster to connect to; None = the program's own Ray, or a private one.
         num_cpus: CPUs of a private Ray; None counts the machine's.
@@ -59,6 +61,7 @@ class RayBackend:
         self,
         state_dir: Path,
         *,
+        journal_dir: Path | None = None,
         slots: int | None = None,
         address: str | None = None,
         num_cpus: int | None = None,
@@ -79,6 +82,7 @@ class RayBackend:
                 "give kernel_enforcement='best_effort' to run them all the same, or backend='local'"
             )
         self._state_dir = state_dir
+        self._journal_dir = journal_dir or state_dir
         cores = os.cpu_count() or 1
         most = max(8, HOSTS_PER_CORE * cores) if slots is None else slots
         self._pool = PoolSize(most=most, usual=min(most, max(2, cores)))
@@ -214,6 +218,7 @@ class RayBackend:
         assert self._scratch is not None  # noqa: S101 - made just before
         return Settings(
             state_dir=self._state_dir,
+            journal_dir=self._journal_dir,
             program_pid=os.getpid(),
             python=ray.get_runtime_context().runtime_env.get("py_executable"),
             node_id=self._engine.node_id,

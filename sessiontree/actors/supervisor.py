@@ -57,7 +57,7 @@ class SupervisorShell:
             self._start_host,
             self._start_gateway,
             self._start_memory,
-            partial(DoorServer, state_dir=settings.state_dir),
+            partial(DoorServer, state_dir=settings.journal_dir),
             partial(_security, settings),
         )
         self._loop: asyncio.AbstractEventLoop | None = None

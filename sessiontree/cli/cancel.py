@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sessiontree.cli.portrait import shortened
-from sessiontree.cli.reaching import open_tree
+from sessiontree.cli.reaching import live_journal, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.contracts.jsonable import dump_json
@@ -61,6 +61,7 @@ def cancel(
 async def _stop(
     place: Path, tree_id: str | None, session: str, reason: str
 ) -> tuple[str, tuple[ReceiptLine, ...]]:
+    place = await live_journal(place, tree_id)
     client = await DoorClient.find(place)
     if client is None:
         return await open_tree(None, place, tree_id), ()

@@ -11,7 +11,7 @@ from pathlib import Path
 from sessiontree.cli.answering import Answering
 from sessiontree.cli.jobs import run_jobs
 from sessiontree.cli.portrait import portrait_of
-from sessiontree.cli.reaching import news_of, open_tree
+from sessiontree.cli.reaching import live_journal, news_of, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.cli.typed_lines import TypedLines
@@ -54,6 +54,7 @@ def chat(
 
 
 async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> None:
+    place = await live_journal(place, tree_id)
     client = await DoorClient.find(place)
     if client is None:
         await open_tree(None, place, tree_id)

@@ -139,8 +139,8 @@ def of_absence(state: State) -> Iterator[Finding]:
     if state.writer is not None:
         yield Finding(
             "wrong",
-            f"process {state.writer} holds the journal in {str(state.directory)!r} and opens no door: nobody "
-            "else can run trees there",
+            f"process {state.writer} holds the journal in {str(state.directory)!r} and opens no door: its "
+            "trees can't be reached",
             "it may be starting or ending: look again, or end it",
         )
 

@@ -180,9 +180,9 @@ class Serving:
         deadline = loop.time() + ORPHAN_S
         while True:
             try:
-                return Journal.open(settings.state_dir, program_pid=settings.program_pid)
+                return Journal.open(settings.journal_dir, program_pid=settings.program_pid)
             except JournalLocked:
-                if not Place(settings.state_dir).is_orphaned or loop.time() > deadline:
+                if not Place(settings.journal_dir).is_orphaned or loop.time() > deadline:
                     raise
             await asyncio.sleep(ORPHAN_RETRY_S)
 

@@ -36,6 +36,9 @@ class Settings:
     """One runtime's choices, and where its Ray keeps things."""
 
     state_dir: Path
+    """Hidden from tools and Workers; memory lies there."""
+    journal_dir: Path
+    """The state directory, or one beneath it."""
     program_pid: int
     """The creating program's process."""
     python: str | None

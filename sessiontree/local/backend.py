@@ -43,7 +43,8 @@ class LocalBackend:
     """Runs trees in this process.
 
     Args:
-        state_dir: Where the journal lies; locked while the backend is open.
+        state_dir: Hidden from tools; memory lies there.
+        journal_dir: Where the journal lies, locked while the backend is open; None = in the state directory.
         slots: Most sessions embodied at a time; others are rows in the journal meanwhile.
         faults: What goes wrong between supervisor and hosts, on purpose.
         memory: Where memory lies, and what embeds its texts.
@@ -53,6 +54,7 @@ class LocalBackend:
         self,
         state_dir: Path,
         *,
+        journal_dir: Path | None = None,
         slots: int = DEFAULT_SLOTS,
         faults: Faults | None = None,
         memory: MemorySettings | None = None,
@@ -62,8 +64,8 @@ class LocalBackend:
         Raises:
             JournalError: it cannot be used.
         """
-        self._journal = Journal.open(state_dir)
-        self._state_dir = state_dir
+        self._journal_dir = journal_dir or state_dir
+        self._journal = Journal.open(self._journal_dir)
         settings = memory or MemorySettings()
         uri = settings.uri_in(state_dir)
         self._hidden = hidden_places(state_dir, settings)
@@ -98,7 +100,7 @@ class LocalBackend:
                 clock=self._clock,
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
             )
-            self._door = DoorServer(Owner(self._supervisor), self._state_dir)
+            self._door = DoorServer(Owner(self._supervisor), self._journal_dir)
             self._door.start()
         return self._supervisor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -135,6 +136,11 @@ class SessionTree:
             group=group,
             hooks=hooks,
         )
+        self._tree._belong_to(self, self._closed)  # noqa: SLF001 - its twin
+
+    async def _closed(self) -> None:
+        """Close from the loop: calls that wait in the tree end, and its lease is given back."""
+        await asyncio.to_thread(self.close)
 
     @property
     def _made(self) -> on_loop.SessionTree:

@@ -60,6 +60,7 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
     """Return an open supervisor without hosts."""
     settings = Settings(
         state_dir=state_dir,
+        journal_dir=state_dir,
         program_pid=os.getpid(),
         python=None,
         node_id="node",
