@@ -152,8 +152,13 @@ class SessionHandle:
         approver: ApproverLike = None,
         ttl_s: float | None = None,
         dedicated: bool = False,
+        stays_open: bool | None = None,
     ) -> SessionHandle:
         """Start a child and return its handle.
+
+        A Branch stays open, to be spawned from, called and spoken to, until its :meth:`result` is asked for,
+        or that of a session above it: its reply to the task does not end it before. A Worker ends with its
+        reply.
 
         Args:
             kind: ``branch`` or ``worker``.
@@ -166,6 +171,8 @@ class SessionHandle:
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here.
             ttl_s: Time to live; None = its kind's.
             dedicated: Whether it keeps a host of its own for life, never giving way to others.
+            stays_open: Whether it completes only once its result is asked for; None = a Branch does, a Worker
+                does not. One that nobody asks completes when its time to live is over or the tree ends.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
@@ -173,10 +180,11 @@ class SessionHandle:
         """
         _check_settings(budget, ttl_s)
         rules, function, channel = split_approver(approver)
+        spawned = kind_of(kind)
         asked = tree_stimuli.SpawnAsked(
             0,
             self.session_id,
-            kind_of(kind),
+            spawned,
             _text(task, "task"),
             "handle",
             label=None if label is None else _text(label, "label"),
@@ -188,6 +196,7 @@ class SessionHandle:
             owns_channel=channel is not None,
             ttl_s=ttl_s,
             dedicated=dedicated,
+            stays_open=spawned is SessionKind.BRANCH if stays_open is None else stays_open,
             key=secrets.token_hex(16),
         )
         if self._hooks is not None:
@@ -239,7 +248,14 @@ class SessionHandle:
         async def run(index: int) -> None:
             async with slots:
                 spawning = asyncio.ensure_future(
-                    self.spawn(kind, words[index], agent=agent, result_type=result_type, budget=budget)
+                    self.spawn(
+                        kind,
+                        words[index],
+                        agent=agent,
+                        result_type=result_type,
+                        budget=budget,
+                        stays_open=False,
+                    )
                 )
                 try:
                     child = await asyncio.shield(spawning)

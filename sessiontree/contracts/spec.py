@@ -61,6 +61,8 @@ class SessionSpec:
     """Whom it acts for, besides whoever speaks to it: those its parent acted for. Never makes it an owner."""
     workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
     """What it may do to the workspace: the strictest its agent or any session above it says."""
+    stays_open: bool = added(False)
+    """Whether it completes only once the creating program has asked for its result."""
 
     @property
     def strictness(self) -> Mapping[str, str]:

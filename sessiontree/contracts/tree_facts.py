@@ -60,6 +60,14 @@ class SessionStirred:
     session: str
 
 
+@recorded("result_awaited")
+@dataclass(frozen=True, slots=True)
+class ResultAwaited:
+    """The creating program waits for a session's result: it stays open no longer, nor does what is below."""
+
+    session: str
+
+
 @recorded("result_held")
 @dataclass(frozen=True, slots=True)
 class ResultHeld:
@@ -292,6 +300,7 @@ TreeFact: TypeAlias = (
     | SpawnDenied
     | SessionStirred
     | ResultHeld
+    | ResultAwaited
     | SessionEnded
     | LeftoversEnded
     | ApprovalRequested

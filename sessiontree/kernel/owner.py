@@ -138,7 +138,11 @@ class Owner:
             await keeper.caught_up()
             return node.result
         self._supervisor.session_exists(tree_id, session)
-        return await keeper.results.wait(session)
+        ended = keeper.results.wait(session)
+        if node is not None and node.spec.stays_open and not node.is_awaited:
+            asked = tree_stimuli.ResultAsked(self._supervisor.clock.now_ms(), session)
+            keeper.stimulate(asked, f"result:{session}")
+        return await ended
 
     async def stop(
         self, tree_id: str, session: str, reason: str, status: SessionStatus

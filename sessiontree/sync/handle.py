@@ -81,8 +81,11 @@ class SessionHandle:
         approver: ApproverLike = None,
         ttl_s: float | None = None,
         dedicated: bool = False,
+        stays_open: bool | None = None,
     ) -> SessionHandle:
         """Start a child and return its handle.
+
+        A Branch stays open until its :meth:`result` is asked for, or that of a session above it.
 
         Args:
             kind: ``branch`` or ``worker``.
@@ -96,6 +99,7 @@ class SessionHandle:
                 which is called on a thread that blocks in the tree.
             ttl_s: Time to live; None = its kind's.
             dedicated: Whether it keeps a host of its own for life, never giving way to others.
+            stays_open: As for :meth:`sessiontree.SessionHandle.spawn`.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
@@ -112,6 +116,7 @@ class SessionHandle:
             approver=crossed_approver(approver, self._crossing.prompts),
             ttl_s=ttl_s,
             dedicated=dedicated,
+            stays_open=stays_open,
         )
         return SessionHandle(self._crossing, child)
 

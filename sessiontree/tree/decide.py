@@ -12,7 +12,7 @@ from sessiontree.tree.delegating import delegate, withdraw
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction, WakeAt
-from sessiontree.tree.resting import lose, offer, report_trouble, stir, take
+from sessiontree.tree.resting import lose, offer, report_trouble, stir, take, want_result
 from sessiontree.tree.saying import say
 from sessiontree.tree.spawning import open_tree, spawn
 from sessiontree.tree.state import TreeState
@@ -26,6 +26,7 @@ from sessiontree.tree.stimuli import (
     HookFailedOutside,
     LeftoversFound,
     PostsConsumed,
+    ResultAsked,
     ResultOffered,
     SayAsked,
     SessionLost,
@@ -93,6 +94,7 @@ _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     TreeOpened: open_tree,
     SpawnAsked: spawn,
     Stirred: stir,
+    ResultAsked: want_result,
     ResultOffered: offer,
     SessionLost: lose,
     ApprovalAsked: ask,

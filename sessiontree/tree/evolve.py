@@ -26,6 +26,7 @@ from sessiontree.contracts.tree_facts import (
     OutsideHookFailed,
     Posted,
     PostsTaken,
+    ResultAwaited,
     ResultHeld,
     SessionEnded,
     SessionSpawned,
@@ -175,6 +176,12 @@ def _stirred(state: TreeState, fact: SessionStirred) -> None:
     if session is not None:
         session.held = None
         session.status = SessionStatus.ACTIVE
+
+
+def _awaited(state: TreeState, fact: ResultAwaited) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.is_awaited = True
 
 
 def _held(state: TreeState, fact: ResultHeld) -> None:
@@ -354,6 +361,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     SpawnDenied: _only_told,
     SessionStirred: _stirred,
     ResultHeld: _held,
+    ResultAwaited: _awaited,
     SessionEnded: _ended,
     LeftoversEnded: _ended_leftovers,
     ApprovalRequested: _requested,

@@ -9,8 +9,15 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import ChildTroubled
 from sessiontree.contracts.tree_facts import ChannelSaid, PostsTaken, ResultHeld, SessionStirred
 from sessiontree.tree.draft import Draft
-from sessiontree.tree.ending import end, final_result, may_end_with, settle
-from sessiontree.tree.stimuli import PostsConsumed, ResultOffered, SessionLost, Stirred, TroubleReported
+from sessiontree.tree.ending import await_result, end, final_result, may_end_with, settle
+from sessiontree.tree.stimuli import (
+    PostsConsumed,
+    ResultAsked,
+    ResultOffered,
+    SessionLost,
+    Stirred,
+    TroubleReported,
+)
 
 
 def offer(draft: Draft, offered: ResultOffered) -> None:
@@ -25,10 +32,17 @@ def offer(draft: Draft, offered: ResultOffered) -> None:
     session = draft.state.live_session(offered.session)
     if session is None:
         return
-    if may_end_with(session, result.status, is_quiet=offered.quiet):
+    if may_end_with(draft.state, session, result.status, offered.quiet):
         end(draft, session, final_result(session, result), forced=False)
     elif (session.held, session.is_quiet) != (result, offered.quiet):
         draft.write(ResultHeld(offered.session, result, offered.quiet))
+
+
+def want_result(draft: Draft, asked: ResultAsked) -> None:
+    """Let a session that stayed open for the program complete: its result is asked for."""
+    session = draft.state.live_session(asked.session)
+    if session is not None and session.spec.stays_open and not session.is_awaited:
+        await_result(draft, asked.session)
 
 
 def stir(draft: Draft, stirred: Stirred) -> None:

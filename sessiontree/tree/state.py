@@ -78,6 +78,8 @@ class Session:
     """Its last word, kept until nothing of its own is pending."""
     is_quiet: bool = False
     """Whether no input was on its way when it gave its last word."""
+    is_awaited: bool = False
+    """Whether the creating program waits for its result."""
     stop: Stop | None = None
     result: SessionResult[Any] | None = None
     """How it ended."""
@@ -246,6 +248,19 @@ class TreeState:
         """Return a session's parent, None for Main."""
         parent = session.spec.parent
         return None if parent is None else self.sessions.get(parent)
+
+    def is_kept_open(self, session: Session) -> bool:
+        """Whether a session stays open for the creating program, which has not asked for its result yet.
+
+        That holds below Main, and below sessions that are kept open themselves.
+        """
+        link = session
+        while link.spec.stays_open and not link.is_awaited:
+            parent = self.parent_of(link)
+            if parent is None or parent.spec.kind is SessionKind.MAIN:
+                return True
+            link = parent
+        return False
 
     def chain(self, session: str) -> Iterator[Session]:
         """Yield a session and its ancestors, Main last."""

@@ -48,6 +48,8 @@ class SpawnAsked:
     """Whether it is to have a host of its own for life; for spawns of the creating program alone."""
     asked_by: tuple[Asker, ...] = ()
     """Whom the parent acts for; empty = the creating program."""
+    stays_open: bool = False
+    """Whether it completes only once its result was asked for; for spawns of the creating program alone."""
     forbidden: str | None = None
     """Why the tree's hooks refuse it, where they do; they were asked where it was wanted."""
 
@@ -55,6 +57,14 @@ class SpawnAsked:
 @dataclass(frozen=True, slots=True)
 class Stirred:
     """A session was given new input from outside the tree (a message, a call)."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAsked:
+    """The creating program asks for a session's result, and waits for it."""
 
     at_ms: int
     session: str
@@ -233,6 +243,7 @@ TreeStimulus: TypeAlias = (
     TreeOpened
     | SpawnAsked
     | Stirred
+    | ResultAsked
     | ResultOffered
     | SessionLost
     | ApprovalAsked

@@ -17,6 +17,7 @@ from sessiontree.tree.stimuli import (
     ClockRang,
     Decided,
     PostsConsumed,
+    ResultAsked,
     ResultOffered,
     SayAsked,
     SessionLost,
@@ -129,6 +130,7 @@ class TreeRules(RuleBasedStateMachine):
             "rules": rules,
             "approver": "house:rules" if seat in {1, 2, 3} else None,
             "owns_channel": seat in {3, 4},
+            "stays_open": seat in {2, 4},
         }
         self.feed(tick, SpawnAsked, self.parent(parent), kind, "task", via, **more)
 
@@ -141,6 +143,10 @@ class TreeRules(RuleBasedStateMachine):
     def offer(self, tick: int, name: int, status: str, quiet: bool) -> None:
         word = result(status, output={"n": 1}, usage=Usage(input_tokens=3))
         self.feed(tick, ResultOffered, self.session(name), word, quiet)
+
+    @rule(tick=ticks, name=picks)
+    def want_result(self, tick: int, name: int) -> None:
+        self.feed(tick, ResultAsked, self.session(name))
 
     @rule(tick=ticks, name=picks)
     def stir(self, tick: int, name: int) -> None:
