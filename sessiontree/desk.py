@@ -6,10 +6,12 @@ It reads the tree's facts like any other reader; what is shown and what is answe
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
+from sessiontree.channels.queue import QueueChannel
 from sessiontree.client_calls import ClientCalls
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
@@ -25,6 +27,9 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
 
 READ_WAIT_S = 20.0
+UNHEEDED_S = 1.0
+"""How long a request waits in the tree before it is told that nobody listens; once for each tree."""
+_LOG = logging.getLogger("sessiontree")
 MOST_STRANGERS = 16
 """How often a request is asked on a channel where others than owners answer; then it waits in the tree."""
 
@@ -69,7 +74,12 @@ class Approvals:
 
     def __init__(self, desk: ApprovalDesk) -> None:
         """Bind the desk."""
-        self.pending = desk.pending
+        self._desk = desk
+
+    def pending(self) -> list[PendingApproval]:
+        """Return the requests that wait for a person, oldest first."""
+        self._desk.is_heeded = True
+        return self._desk.pending()
 
 
 class ApprovalDesk:
@@ -83,6 +93,9 @@ class ApprovalDesk:
         self._channels: dict[str, HumanChannel] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._reader: asyncio.Task[None] | None = None
+        self.is_heeded = False
+        """Whether the program ever looked what waits, or was told that something does."""
+        self._unheeded: asyncio.TimerHandle | None = None
 
     def attach(self, session: str, channel: HumanChannel) -> None:
         """Let a session's requests and messages go to a channel; what waits for it already is shown."""
@@ -103,6 +116,8 @@ class ApprovalDesk:
         if self._reader is not None:
             tasks.append(self._reader)
         self._asking.clear()
+        if self._unheeded is not None:
+            self._unheeded.cancel()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -170,6 +185,27 @@ class ApprovalDesk:
         if channel is not None and request.request_id not in self._asking:
             task = asyncio.create_task(self._ask(channel, request))
             self._asking[request.request_id] = task
+            if isinstance(channel, QueueChannel) and not self.is_heeded and self._unheeded is None:
+                loop = asyncio.get_running_loop()
+                self._unheeded = loop.call_later(UNHEEDED_S, self._warn_unheeded, request)
+
+    def _warn_unheeded(self, request: ApprovalRequest) -> None:
+        """Say once that a request waits and nobody looks; one that waits no more gives the next a turn."""
+        self._unheeded = None
+        if self.is_heeded or not any(
+            each.request.request_id == request.request_id for each in self.pending()
+        ):
+            return
+        self.is_heeded = True
+        _LOG.warning(
+            "tree %s: %s wants to call %s (%s) and waits for a person, and nobody listens; answer with "
+            "tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver or a channel, "
+            "such as approver=lambda request: True",
+            self._tree_id,
+            request.session_id,
+            request.tool,
+            request.tier,
+        )
 
     async def _ask(self, channel: HumanChannel, request: ApprovalRequest) -> None:
         try:
