@@ -4,12 +4,15 @@ Main talks to a human through a channel, Branch works on behalf of its parent, W
 What a session may do is decided by what its context holds. Importing this package loads nothing but itself.
 """
 
-from __future__ import annotations
+# Not even a future statement comes before this: it would import a module, and that from anywhere.
+from sessiontree.interpreter import import_guard
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import_guard.guard_imports()
 
-from sessiontree.version import VERSION
+import importlib  # noqa: E402 - from here on
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from sessiontree.version import VERSION  # noqa: E402
 
 if TYPE_CHECKING:
     from sessiontree.channels.callback import CallbackChannel as CallbackChannel

@@ -23,6 +23,7 @@ from sessiontree.contracts.plugins import PluginSettings
 from sessiontree.contracts.tool import Tool
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.following import facts_after
+from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.policing import policy_in
 from sessiontree.memory.settings import MemorySettings
@@ -135,6 +136,7 @@ class SessionTree:
             ConfigError: an argument is wrong; says which.
         """
         self._root = workspace_root(workspace)
+        keep_out(str(self._root))
         self._model = model
         self._tools = tools_of(tools)
         self._agents = agents_of(agents, model)

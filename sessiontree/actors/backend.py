@@ -17,11 +17,12 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.actors.baggage import pack
+from sessiontree.actors.baggage import pack, with_program
 from sessiontree.actors.engine import Engine
 from sessiontree.actors.jail import level_of, started_as
 from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
+from sessiontree.actors.program_copy import ProgramCopies
 from sessiontree.actors.progress import Watches
 from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
@@ -97,6 +98,7 @@ class RayBackend:
         self._watches: Watches | None = None
         self._owner: RemoteOwner | None = None
         self._scratch: Path | None = None
+        self._copies = ProgramCopies(state_dir)
 
     @property
     def owner(self) -> RemoteOwner:
@@ -121,7 +123,8 @@ class RayBackend:
         await self._open_tree("resume", tree_id, tree_id, setup)
 
     async def _open_tree(self, how: str, tree_id: str, what: TreeConfig | str, setup: TreeSetup) -> None:
-        baggage = pack(setup, hidden=self._hidden)
+        packed = pack(setup, hidden=self._hidden)
+        baggage = with_program(packed, await asyncio.to_thread(self._copies.take))
         line = await self._started()
         opening = asyncio.ensure_future(line.ask(how, what, setup.agents, baggage))
         try:
@@ -169,6 +172,8 @@ class RayBackend:
             await _end(line)
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, True)
+        if self._copies.is_used:
+            await asyncio.to_thread(self._copies.close)
         await self._engine.close()
 
     async def _started(self) -> Line:
@@ -185,7 +190,7 @@ class RayBackend:
         key = secrets.token_hex(16)
         # In a private Ray's own directory, which goes with it however the program ends.
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
-        settings = self._settings()
+        settings = self._settings(await asyncio.to_thread(self._copies.root))
         settings.reports.mkdir(mode=0o700)
         actor: Any = actor_of(SupervisorShell).options(**self._options(settings)).remote(key, settings)
         line = Line(actor, key)
@@ -214,7 +219,7 @@ class RayBackend:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(self._engine.node_id, soft=False),
         }
 
-    def _settings(self) -> Settings:
+    def _settings(self, program: Path) -> Settings:
         assert self._scratch is not None  # noqa: S101 - made just before
         return Settings(
             state_dir=self._state_dir,
@@ -226,6 +231,7 @@ class RayBackend:
             token_path=self._engine.token_path,
             scratch=self._scratch,
             reports=self._scratch / "reports",
+            program=program,
             pool=self._pool,
             warm=1,
             host_bytes=self._host_bytes,

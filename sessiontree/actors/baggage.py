@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ray import cloudpickle
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.hooks import name_of
 from sessiontree.dispatch.hooks import HookChain
+from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import GatewayModel
@@ -42,6 +44,15 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
     return Baggage(
         _packed((*shared, setup.hooks), "the model"),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
+    )
+
+
+def with_program(baggage: Baggage, program: Path | None) -> Baggage:
+    """Return baggage whose modules are found in a copy of the program's."""
+    place = b"" if program is None else os.fsencode(program)
+    for_gateway = baggage.for_gateway
+    return Baggage(
+        place + b"\0" + baggage.for_hosts, None if for_gateway is None else place + b"\0" + for_gateway
     )
 
 
@@ -72,4 +83,7 @@ def _packed(value: object, name: str) -> bytes:
 
 
 def _opened(packed: bytes) -> Any:
-    return cloudpickle.loads(packed)
+    program, _, value = packed.partition(b"\0")
+    if program:
+        add_copy(os.fsdecode(program))
+    return cloudpickle.loads(value)

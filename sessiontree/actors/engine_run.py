@@ -226,6 +226,7 @@ def _start(home: Path, wishes: Wishes) -> Place:
     with (
         variables(environment(home / engine_home.MARK, wishes.insecure)),
         engine_servers.loopback_only(),
+        engine_servers.plain_workers_only(),
         engine_servers.used_servers_only(),
         engine_servers.silence(),
     ):

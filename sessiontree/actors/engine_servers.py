@@ -40,6 +40,20 @@ def loopback_only() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def plain_workers_only() -> Iterator[None]:
+    """Have Ray configure its workers by what it is told alone.
+
+    Under ``uv run`` it would have every worker read the project file of the program's working directory; and
+    an interpreter started without a site (``-S``) would have them find no packages.
+    """
+    with (
+        _replaced(ray_constants, "RAY_ENABLE_UV_RUN_RUNTIME_ENV", False),
+        _replaced(services, "_site_flags", list),
+    ):
+        yield
+
+
+@contextlib.contextmanager
 def used_servers_only() -> Iterator[None]:
     """Have Ray start no dashboard, autoscaler, log monitor and dashboard agent: 200 MiB that nobody uses.
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.interpreter.import_guard import HARMLESS
+from sessiontree.sandbox import RAY_SITE
 
 OLDEST = (2, 59)
 """The first release of Ray that authenticates a local Ray by token of its own accord."""
@@ -50,6 +52,7 @@ _FOREIGN = (
     "RAY_JOB_CONFIG_JSON_ENV_VAR",
     "RAY_gcs_server_port",
     "RAY_OVERRIDE_NODE_ID_FOR_TESTING",
+    "RAY_RUNTIME_ENV_HOOK",
 )
 """What leads to a Ray of somebody else, or lets two private ones meet."""
 _SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE")
@@ -147,10 +150,12 @@ def environment(mark: Path, insecure: bool) -> dict[str, str | None]:
 
     The token is fresh and lies in no file: a file would have to be hidden from Workers, and whatever appears
     beside a hidden place later is hidden with it. Its path is set all the same: by it Ray's processes are
-    recognised.
+    recognised. Of Python's own variables there is one: Ray's processes begin with what it leads to.
     """
+    of_python = [name for name in os.environ if name.startswith("PYTHON") and name not in HARMLESS]
     return {
-        **dict.fromkeys(_FOREIGN),
+        **dict.fromkeys((*_FOREIGN, *of_python)),
+        "PYTHONPATH": str(RAY_SITE),
         "RAY_AUTH_MODE": "disabled" if insecure else "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_AUTH_TOKEN_PATH": str(mark),

@@ -14,6 +14,7 @@ import ray
 from sessiontree.actors.baggage import open_for_host
 from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.wire import opened, packed
+from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.answers import Hello, Standing
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipping import Equipping
@@ -45,6 +46,7 @@ class HostShell:
 
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:
         """Keep what it was started with; nothing runs before the first call."""
+        tidy()
         self._settings = settings
         self._ready = ThreadPoolExecutor(1)
         self._ready.submit(os.getpid).result()

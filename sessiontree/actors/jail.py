@@ -41,7 +41,11 @@ def _jail(settings: Settings) -> Jail:
     hidden += () if settings.token_path is None else (settings.token_path,)
     secrets = () if settings.token_path is None else (("RAY_AUTH_TOKEN", settings.token_path),)
     return Jail(
-        hidden=hidden, writable=(settings.logs_dir,), secrets=secrets, enforcement=settings.enforcement
+        hidden=hidden,
+        readable=(settings.program,),
+        writable=(settings.logs_dir,),
+        secrets=secrets,
+        enforcement=settings.enforcement,
     )
 
 

@@ -21,6 +21,7 @@ from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.door.server import DoorServer
+from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.serving import Serving
 from sessiontree.kernel.settings import OBSERVING, Settings
 
@@ -49,6 +50,7 @@ class SupervisorShell:
 
     def __init__(self, key: str, settings: Settings) -> None:
         """Keep what it was started with."""
+        tidy()
         sys.setswitchinterval(0.0005)
         self._settings = settings
         self._serving = Serving(

@@ -53,6 +53,8 @@ class Settings:
     """Where what Workers must fail to change is put, and what they are started with."""
     reports: Path
     """Where hosts' reapers say how many processes they ended."""
+    program: Path
+    """Where copies of the creating program's modules are; beneath the state directory, and no secret."""
     pool: PoolSize
     """Of each pool."""
     warm: int

@@ -2,31 +2,29 @@
 
 The standard library alone, as no package may be importable yet::
 
-    python -I -S launcher.py --role ROLE --cwd DIRECTORY [--reap PLACE] [--confine WORDS…] --run PROGRAM …
-    python -I -S launcher.py --role ROLE --cwd DIRECTORY [--reap PLACE] [--confine WORDS…] --exec COMMAND …
+    python -I -S launcher.py OPTIONS --run PROGRAM …
+    python -I -S launcher.py OPTIONS --exec COMMAND …
 
 - ``--role``: what the process is going to be; it is in the environment as ``SESSIONTREE_ROLE`` then.
 - ``--cwd``: its working directory, made where it is missing; never a workspace.
+- ``--user-site``: the directory of the user's own installed distributions, where they count.
 - ``--reap``: this process becomes a reaper (``process_tree.py``), whose reports are kept in that directory,
   and a child of it goes on here. Ray does not mind: a worker tells its process id when it registers.
 - ``--confine``: what follows, up to ``--run`` or ``--exec``, are options of ``jail.py``.
-- ``--run``: be this program, in this very process: a script, ``-c`` and code, or ``-m`` and a module.
+- ``--run``: be this program, in this very process, its imports closed (``import_guard.py``): a script, ``-c``
+  and code, or ``-m`` and a module.
 - ``--exec``: become this command. Where the process is confined, or the job has its own words that start
   Python, the command starts this file again with ``--run``.
-
-Words for Python itself before a program (Ray passes on ``-s`` and ``-S``) are dropped: stricter ones hold.
 """
 
 # Paths are text here: every start of a process pays for what this file imports.
-# ruff: noqa: PTH103, PTH117, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH103, PTH117, PTH118, PTH120
 
 from __future__ import annotations
 
 import ctypes
 import os
-import runpy
 import signal
-import site
 import sys
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
@@ -40,9 +38,7 @@ UNUSABLE: Final = 118
 REAPER_VARIABLE: Final = "SESSIONTREE_REAPER"
 """Environment variable in which a process finds its reaper's id."""
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
-DROPPED: Final = frozenset({"-s", "-S", "-I", "-E", "-P", "-B", "-u"})
-HARMLESS: Final = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONIOENCODING"})
-"""Variables of Python that name no code; every other one is taken away."""
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Start(NamedTuple):
@@ -50,6 +46,7 @@ class Start(NamedTuple):
 
     role: str
     cwd: str
+    user_site: str
     reports: str
     """Where the reaper's reports are kept; empty = there is none."""
     jail: list[str] | None
@@ -69,7 +66,7 @@ def parse(words: Sequence[str]) -> Start:
     Raises:
         LaunchError: a word is unknown, a value missing, or there is nothing to start.
     """
-    found = {"--role": "", "--cwd": "", "--reap": ""}
+    found = {"--role": "", "--cwd": "", "--user-site": "", "--reap": ""}
     rest = list(words)
     jail: list[str] | None = None
     while rest and rest[0] not in {"--run", "--exec"}:
@@ -81,13 +78,12 @@ def parse(words: Sequence[str]) -> Start:
         else:
             raise LaunchError(UNUSABLE, f"can't use the argument {word!r}")
     kind = rest.pop(0) if rest else ""
-    while kind == "--run" and rest and rest[0] in DROPPED:
-        rest.pop(0)
     if not rest:
         raise LaunchError(UNUSABLE, "nothing to start after '--run' or '--exec'")
     if not found["--role"] or not os.path.isabs(found["--cwd"]):
         raise LaunchError(UNUSABLE, "--role and --cwd, an absolute path, are needed")
-    return Start(found["--role"], found["--cwd"], found["--reap"], jail, kind == "--run", rest)
+    role, cwd, user_site, reports = found.values()
+    return Start(role, cwd, user_site, reports, jail, kind == "--run", rest)
 
 
 def _options_of_jail(rest: list[str]) -> list[str]:
@@ -117,9 +113,10 @@ def begin(start: Start) -> NoReturn:
         LaunchError: it can't be.
     """
     os.environ[ROLE_VARIABLE] = start.role
-    for name in [name for name in os.environ if name.startswith("PYTHON") and name not in HARMLESS]:
-        del os.environ[name]
-    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    guard = neighbour(
+        "sessiontree.interpreter.import_guard", os.path.join(_PACKAGE, "interpreter", "import_guard.py")
+    )
+    guard.clean_variables()
     try:
         os.makedirs(start.cwd, 0o700, exist_ok=True)
         os.chdir(start.cwd)
@@ -128,13 +125,14 @@ def begin(start: Start) -> NoReturn:
     if start.reports:
         leave_to_a_reaper(start.reports)
     if start.jail is not None:
-        jail = neighbour("sessiontree.sandbox.jail", os.path.join(os.path.dirname(__file__), "jail.py"))
+        jail = neighbour("sessiontree.sandbox.jail", os.path.join(_PACKAGE, "sandbox", "jail.py"))
         try:
             jail.run([*start.jail, "--", *start.words])
         except jail.JailError as failure:
             raise LaunchError(*failure.args) from failure
     if start.is_script:
-        run(start.words)
+        guard.run(start.words, start.user_site)
+        sys.exit()
     try:
         os.execvp(start.words[0], start.words)  # noqa: S606 - the words are the caller's own
     except OSError as error:
@@ -184,27 +182,6 @@ def _enter_a_group() -> None:
 def _control(option: int, argument: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(option, *map(ctypes.c_ulong, (argument, 0, 0, 0))) < 0:
         raise OSError(ctypes.get_errno(), "prctl")
-
-
-def run(words: list[str]) -> NoReturn:
-    """Be a program: its modules come from the environment this interpreter belongs to."""
-    site.main()  # with -S nothing has done so yet
-    kind, main = words[0], ModuleType("__main__")
-    if kind == "-m":
-        sys.argv[:] = words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        sys.exit()
-    if kind == "-c":
-        sys.argv[:] = ["-c", *words[2:]]
-        code = compile(words[1], "<string>", "exec")
-    else:
-        sys.argv[:] = words
-        main.__file__ = kind
-        with open(kind, "rb") as file:
-            code = compile(file.read(), kind, "exec")
-    sys.modules["__main__"] = main
-    exec(code, main.__dict__)  # noqa: S102 - the program is the caller's own
-    sys.exit()
 
 
 if __name__ == "__main__":

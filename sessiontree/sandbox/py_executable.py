@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.interpreter import import_guard
 from sessiontree.sandbox import jail as jail_program
 from sessiontree.sandbox import launcher
 from sessiontree.sandbox.level import Level
 
 Enforcement = Literal["required", "best_effort"]
 
+RAY_SITE: Final = Path(import_guard.__file__).resolve().with_name("ray_site")
+"""What ``PYTHONPATH`` is to Ray's own processes, which are not started by these words."""
 PROBE_TIMEOUT_S: Final = 10.0
 _TELL_LEVEL: Final = f"import os; print(os.environ[{jail_program.LEVEL_VARIABLE!r}])"
 _OPERATORS: Final = frozenset("();<>|&")
@@ -36,6 +39,8 @@ class Jail:
     hidden: tuple[Path, ...] = ()
     """Files and directories it can't read; need not exist yet. What appears after its start in a directory on
     the way to one of them is hidden as well, so a hidden place should lie deep in a directory of its own."""
+    readable: tuple[Path, ...] = ()
+    """Directories beneath a hidden one that it may read all the same; they must exist."""
     writable: tuple[Path, ...] = ()
     """Directories beneath which it may make, change and remove files, and single files; they must exist."""
     listed: tuple[Path, ...] = ()
@@ -48,7 +53,8 @@ class Jail:
 
     def __post_init__(self) -> None:
         """Check every path."""
-        for path in (*self.hidden, *self.writable, *self.listed, *(path for _, path in self.secrets)):
+        secrets = (path for _, path in self.secrets)
+        for path in (*self.hidden, *self.readable, *self.writable, *self.listed, *secrets):
             _check_path(path)
         if any(path.resolve() == Path("/") for path in self.hidden):
             raise ConfigError("can't hide '/' from a process: it could not even start")
@@ -94,7 +100,7 @@ def py_executable(
             ``cwd`` or ``reports`` is no path for a command line.
     """
     _check_path(cwd)
-    me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd)]
+    me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd), *import_guard.user_site_words()]
     first = shlex.join([sys.executable, *me])
     if reports is not None:
         _check_path(reports)
@@ -108,7 +114,8 @@ def py_executable(
 
 def _options(jail: Jail) -> list[str]:
     words = []
-    for option, paths in (("--hide", jail.hidden), ("--write", jail.writable), ("--list", jail.listed)):
+    places = {"--hide": jail.hidden, "--read": jail.readable, "--write": jail.writable, "--list": jail.listed}
+    for option, paths in places.items():
         for path in paths:
             words += [option, str(path)]
     for name, path in jail.secrets:

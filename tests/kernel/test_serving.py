@@ -68,6 +68,7 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
         token_path=None,
         scratch=state_dir,
         reports=state_dir,
+        program=state_dir,
         pool=PoolSize(most=1, usual=1),
         warm=0,
         host_bytes=2**30,

@@ -254,7 +254,7 @@ def test_conversion_nobody_waits_for_is_ended(nothing_left: Leftovers) -> None:
 def test_process_sees_no_environment(nothing_left: Leftovers) -> None:
     """It is given pipes, and of the environment no more than the loader needs."""
     with nothing_left():
-        process = own_process.started(html_process.PROGRAM, "-I", "-B", purpose="to convert in")
+        process = own_process.started(html_process.PROGRAM, packages=True, purpose="to convert in")
         environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
         own_process.end(process)
     assert {entry.partition(b"=")[0] for entry in environment} <= {b"", b"LD_LIBRARY_PATH", b"LC_CTYPE"}

@@ -59,7 +59,7 @@ def converted(
     """
     order = {"mode": mode, "base": base, "max_chars": max_chars, "limit_s": limit_s * 2}
     request = json.dumps(order).encode() + b"\n" + html.encode("utf-8", "replace")
-    process = started(PROGRAM, "-I", "-B", purpose="to convert the page in")
+    process = started(PROGRAM, packages=True, purpose="to convert the page in")
     try:
         answer = _talk(process, request, stop, limit_s)
         found = json.loads(answer)
