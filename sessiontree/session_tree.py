@@ -135,8 +135,7 @@ class SessionTree:
         Raises:
             ConfigError: an argument is wrong; says which.
         """
-        self._root = workspace_root(workspace)
-        keep_out(str(self._root))
+        self._root = _guarded_root(workspace)
         self._model = model
         self._tools = tools_of(tools)
         self._agents = agents_of(agents, model)
@@ -420,3 +419,14 @@ class SessionTree:
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
         return self._backend.owner.receipt(self.tree_id)
+
+
+def _guarded_root(workspace: str | Path) -> Path:
+    """Return a workspace's path; from now on no module in it stands in for an installed one.
+
+    Raises:
+        ConfigError: it can be no workspace.
+    """
+    root = workspace_root(workspace)
+    keep_out(str(root))
+    return root
