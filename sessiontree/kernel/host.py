@@ -281,6 +281,7 @@ class HostCore:
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
+            adopt.tree_id,
         )
         watch = None
         if equipment.hooks is not None:

@@ -17,6 +17,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import JournalError, SessionClosed, words_of
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
@@ -356,6 +357,7 @@ class TreeKeeper:
             seat.grant,
             self.watched > 0,
             self.equipment,
+            session_key(self.config.nonce, seat.session),
         )
 
     # What goes to sessions.
