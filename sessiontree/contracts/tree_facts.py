@@ -35,7 +35,17 @@ class SessionSpawned:
     number: int
     """Its place among its parent's children of the same kind, from 1."""
     at_ms: int = 0
-    """When; its times to live count from here."""
+    """When."""
+
+
+@recorded("session_adopted")
+@dataclass(frozen=True, slots=True)
+class SessionAdopted:
+    """A host embodied a session for the first time: its time to live has begun."""
+
+    session: str
+    at_ms: int
+    expires_at_ms: int
 
 
 @recorded("spawn_denied")
@@ -277,6 +287,7 @@ class CancelBegun:
 TreeFact: TypeAlias = (
     TreeCreated
     | SessionSpawned
+    | SessionAdopted
     | SpawnDenied
     | SessionStirred
     | ResultHeld

@@ -47,6 +47,8 @@ from sessiontree.tree.stimuli import TreeStimulus
 
 METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
 """Members of a budget that a reply uses up."""
+BOOKED_AFTER_S = 0.05
+"""How long after its first adoption a session's time to live begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,12 @@ class TreeKeeper:
         self.expected: dict[str, set[str]] = {}
         """Ids of messages and calls that a session has not answered."""
         self._carrier = Carrier(self, around)
+        self._embodied: list[str] = []
+        self._booking: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """Stop all timers and tell everybody who waits that the tree is closed here."""
+        self._book_embodied()
         self._carrier.close()
         self._fail(SessionClosed("main", "the tree was closed in this process; resume it to go on"))
 
@@ -275,6 +280,28 @@ class TreeKeeper:
             for seat in self.seats.values():
                 if seat.link is not None:
                     seat.link.send(Watch(self.config.tree_id, watched))
+
+    def embodied(self, seat: Seat) -> None:
+        """A host embodies a session; where that begins its time to live, it is booked, soon and with others.
+
+        A session that has ended by then, as most small ones have, leaves no fact of it.
+        """
+        node = self.state.sessions[seat.session]
+        if node.spec.ttl_s is not None and node.expires_at_ms is None:
+            self._embodied.append(seat.session)
+            if self._booking is None:
+                self._booking = asyncio.get_running_loop().call_later(BOOKED_AFTER_S, self._book_embodied)
+
+    def _book_embodied(self) -> None:
+        if self._booking is not None:
+            self._booking.cancel()
+            self._booking = None
+        names, self._embodied = self._embodied, []
+        if names and self.failure is None:
+            at_ms = self._around.clock.now_ms()
+            self._commit(
+                None, (), [tree_stimuli.SessionEmbodied(at_ms, name) for name in names], "adopted", ()
+            )
 
     # What hosts report.
 

@@ -14,7 +14,7 @@ from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction, WakeAt
 from sessiontree.tree.resting import lose, offer, report_trouble, stir, take
 from sessiontree.tree.saying import say
-from sessiontree.tree.spawning import open_tree, spawn
+from sessiontree.tree.spawning import adopt, open_tree, spawn
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
     ApprovalAsked,
@@ -27,6 +27,7 @@ from sessiontree.tree.stimuli import (
     PostsConsumed,
     ResultOffered,
     SayAsked,
+    SessionEmbodied,
     SessionLost,
     SpawnAsked,
     Stirred,
@@ -86,6 +87,7 @@ def _note_hook(draft: Draft, failed: HookFailedOutside) -> None:
 _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     TreeOpened: open_tree,
     SpawnAsked: spawn,
+    SessionEmbodied: adopt,
     Stirred: stir,
     ResultOffered: offer,
     SessionLost: lose,

@@ -21,7 +21,7 @@ from sessiontree.tree.evolve import (
 )
 from sessiontree.tree.state import EndedCall, OpenCall, Post, Request, Session, Stop, TreeState
 
-FORMAT = 2
+FORMAT = 3
 
 
 def snapshot(state: TreeState) -> dict[str, Any]:
@@ -124,6 +124,7 @@ def _session_to_wire(session: Session) -> dict[str, Any]:
         "stop": None if session.stop is None else [session.stop.status.value, *session.stop[1:]],
         "result": None if session.result is None else session.result.to_wire(),
         "wasForced": session.was_forced,
+        "expiresAtMs": session.expires_at_ms,
         "endedAtMs": session.ended_at_ms,
         "usage": session.usage.to_wire(),
     }
@@ -145,6 +146,7 @@ def _session_from_wire(wire: Mapping[str, Any]) -> Session:
         stop=None if stop is None else Stop(SessionStatus(stop[0]), stop[1], stop[2]),
         result=None if wire["result"] is None else SessionResult.from_wire(wire["result"]),
         was_forced=wire["wasForced"],
+        expires_at_ms=wire["expiresAtMs"],
         ended_at_ms=wire["endedAtMs"],
         usage=Usage.from_wire(wire["usage"]),
     )

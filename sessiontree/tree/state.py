@@ -82,6 +82,8 @@ class Session:
     result: SessionResult[Any] | None = None
     """How it ended."""
     was_forced: bool = False
+    expires_at_ms: int | None = None
+    """When its time to live ends; None = it has none, or waits for its first host."""
     ended_at_ms: int | None = None
     usage: Usage = Usage()
     """What it was charged for."""

@@ -53,6 +53,14 @@ class SpawnAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionEmbodied:
+    """A host embodies a session, maybe not for the first time."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stirred:
     """A session was given new input from outside the tree (a message, a call)."""
 
@@ -223,6 +231,7 @@ class ClockRang:
 TreeStimulus: TypeAlias = (
     TreeOpened
     | SpawnAsked
+    | SessionEmbodied
     | Stirred
     | ResultOffered
     | SessionLost

@@ -19,6 +19,7 @@ from sessiontree.tree.stimuli import (
     PostsConsumed,
     ResultOffered,
     SayAsked,
+    SessionEmbodied,
     SessionLost,
     SpawnAsked,
     Stirred,
@@ -142,9 +143,9 @@ class TreeRules(RuleBasedStateMachine):
         word = result(status, output={"n": 1}, usage=Usage(input_tokens=3))
         self.feed(tick, ResultOffered, self.session(name), word, quiet)
 
-    @rule(tick=ticks, name=picks)
-    def stir(self, tick: int, name: int) -> None:
-        self.feed(tick, Stirred, self.session(name))
+    @rule(tick=ticks, name=picks, how=st.sampled_from([SessionEmbodied, Stirred]))
+    def stir(self, tick: int, name: int, how: type[SessionEmbodied | Stirred]) -> None:
+        self.feed(tick, how, self.session(name))
 
     @rule(tick=ticks, name=st.integers(0, 4))
     def lose(self, tick: int, name: int) -> None:

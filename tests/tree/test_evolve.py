@@ -25,6 +25,7 @@ from sessiontree.contracts.tree_facts import (
     Posted,
     PostsTaken,
     ResultHeld,
+    SessionAdopted,
     SessionEnded,
     SessionSpawned,
     SessionStirred,
@@ -43,6 +44,7 @@ from tests.tree.words import WORKER, config, result
 NOBODY = "main/b7"
 STRAY: list[typing.Any] = [
     TreeCreated(config()),
+    SessionAdopted(NOBODY, 2, 5),
     SpawnDenied(NOBODY, WORKER, None, 0, 0, "no"),
     SessionStirred(NOBODY),
     ResultHeld(NOBODY, result()),
