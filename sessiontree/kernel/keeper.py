@@ -67,8 +67,10 @@ class Surroundings:
 class TreeKeeper:
     """Keeps one tree."""
 
-    def __init__(self, config: TreeConfig, state: TreeState, around: Surroundings) -> None:
-        """Take charge of a tree's state."""
+    def __init__(
+        self, config: TreeConfig, state: TreeState, around: Surroundings, booked_ms: int = 0
+    ) -> None:
+        """Take charge of a tree's state; ``booked_ms`` is the time of its newest fact."""
         self.config = config
         self.state = state
         self.seats: dict[str, Seat] = {}
@@ -90,6 +92,9 @@ class TreeKeeper:
         self.expected: dict[str, set[str]] = {}
         """Ids of messages and calls that a session has not answered."""
         self._carrier = Carrier(self, around)
+        self.now_ms = around.clock.now_ms
+        """The tree's time."""
+        self._booked_ms = booked_ms
         self._embodied: list[str] = []
         self._booking: asyncio.TimerHandle | None = None
 
@@ -166,6 +171,7 @@ class TreeKeeper:
         if tree_facts:
             chunks.append(("", tree_facts))
         if chunks:
+            chunks = [(session, self._in_time(facts)) for session, facts in chunks]
             try:
                 seq, commit = self._around.journal.append(self.config.tree_id, chunks)
             except JournalError as error:
@@ -180,6 +186,23 @@ class TreeKeeper:
         )
         self._carrier.begin_children(instructions)
         return instructions
+
+    def _in_time(self, facts: Sequence[Packed]) -> Sequence[Packed]:
+        """Return facts whose times never step back in the tree: what a host reports late is booked late."""
+        booked_ms, is_in_order = self._booked_ms, True
+        for _, at_ms, _ in facts:
+            if at_ms < booked_ms:
+                is_in_order = False
+            else:
+                booked_ms = at_ms
+        latest_ms, self._booked_ms = self._booked_ms, booked_ms
+        if is_in_order:
+            return facts
+        ordered = []
+        for cause, at_ms, text in facts:
+            latest_ms = max(latest_ms, at_ms)
+            ordered.append(Packed(cause, latest_ms, text))
+        return ordered
 
     def _decide_all(
         self, seat: Seat | None, given: Sequence[TreeStimulus], cause: str
@@ -298,7 +321,7 @@ class TreeKeeper:
             self._booking = None
         names, self._embodied = self._embodied, []
         if names and self.failure is None:
-            at_ms = self._around.clock.now_ms()
+            at_ms = self.now_ms()
             self._commit(
                 None, (), [tree_stimuli.SessionEmbodied(at_ms, name) for name in names], "adopted", ()
             )
@@ -307,12 +330,12 @@ class TreeKeeper:
 
     def on_crash(self, seat: Seat, reason: str) -> None:
         """A session brought its host down, or every host it was given: it ends, typed."""
-        lost = tree_stimuli.SessionLost(self._around.clock.now_ms(), seat.session, reason)
+        lost = tree_stimuli.SessionLost(self.now_ms(), seat.session, reason)
         self.stimulate(lost, "host")
 
     def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
-        at_ms = self._around.clock.now_ms()
+        at_ms = self.now_ms()
         before = seat.taken
         posts = self._note_taken(seat, outcome.taken)
         seat.idle = outcome.idle and not seat.sent
@@ -385,6 +408,7 @@ class TreeKeeper:
             self.watched > 0,
             self.equipment,
             session_key(self.config.nonce, seat.session),
+            self._around.clock.offset_ms,
         )
 
     # What goes to sessions.

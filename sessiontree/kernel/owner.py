@@ -103,8 +103,7 @@ class Owner:
         self._supervisor.session_exists(tree_id, session)
         keeper = self._supervisor.tree(tree_id)
         asked_by = () if sender is None else (asker_of(sender, keeper.config.owners),)
-        now_ms = self._supervisor.clock.now_ms()
-        incoming = stimuli.Incoming(now_ms, message_id, text, mode, "user", asked_by)
+        incoming = stimuli.Incoming(keeper.now_ms(), message_id, text, mode, "user", asked_by)
         return await keeper.say(session, incoming)
 
     async def call(
@@ -122,8 +121,8 @@ class Owner:
             if reply is not None:
                 return reply
         self._supervisor.session_exists(tree_id, session)
-        asked = stimuli.CallAsked(self._supervisor.clock.now_ms(), call_id, tool, arguments)
-        return await self._supervisor.tree(tree_id).call(session, asked)
+        keeper = self._supervisor.tree(tree_id)
+        return await keeper.call(session, stimuli.CallAsked(keeper.now_ms(), call_id, tool, arguments))
 
     async def spawn(self, tree_id: str, asked: tree_stimuli.SpawnAsked) -> str:
         """Spawn a session; returns its id once it is durable."""
@@ -152,7 +151,7 @@ class Owner:
             await keeper.caught_up()
         else:
             ended = keeper.results.wait(session)
-            asked = tree_stimuli.StopAsked(self._supervisor.clock.now_ms(), session, reason, status)
+            asked = tree_stimuli.StopAsked(keeper.now_ms(), session, reason, status)
             await keeper.settle(asked, f"stop:{session}")
             await ended
         return receipt(keeper.state, session)
@@ -166,13 +165,13 @@ class Owner:
             ApprovalClosed: it was decided before.
             PermissionDenied: whoever answered is no owner; it waits on.
         """
-        now_ms = self._supervisor.clock.now_ms()
+        keeper = self._supervisor.tree(tree_id)
         asker = None
         if answer.sender is not None:
-            asker = asker_of(answer.sender, self._supervisor.tree(tree_id).config.owners)
+            asker = asker_of(answer.sender, keeper.config.owners)
             by = asker.id
         decided = tree_stimuli.Decided(
-            now_ms, request_id, answer.approve, answer.always, by, answer.reason, asker
+            keeper.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
         )
         try:
             await self._supervisor.decide(tree_id, decided)
@@ -182,9 +181,9 @@ class Owner:
 
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Note that a hook failed in the creating program; durable when this returns."""
-        now_ms = self._supervisor.clock.now_ms()
-        failed = tree_stimuli.HookFailedOutside(now_ms, session, hook, point, reason)
-        await self._supervisor.tree(tree_id).settle(failed, f"hook:{session}")
+        keeper = self._supervisor.tree(tree_id)
+        failed = tree_stimuli.HookFailedOutside(keeper.now_ms(), session, hook, point, reason)
+        await keeper.settle(failed, f"hook:{session}")
 
     async def answer(
         self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str, again: bool = False
@@ -195,9 +194,8 @@ class Owner:
             ClientCallClosed: it waits for no answer, or not in this tree.
             ClientAnswerRefused: the answer can't be its result; it still waits.
         """
-        now_ms = self._supervisor.clock.now_ms()
         keeper = self._supervisor.tree(tree_id)
-        await bring_answer(keeper, client_id, answer, answer_id, now_ms, again=again)
+        await bring_answer(keeper, client_id, answer, answer_id, keeper.now_ms(), again=again)
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
