@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
 from sessiontree.client_calls import ClientCalls
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied, SessionTreeError, words_of
 from sessiontree.contracts.senders import Sender, sender_of
@@ -41,7 +41,8 @@ class PendingApproval:
             sender: Who says so, where the program hears several people; None = the program itself.
 
         Raises:
-            ApprovalClosed: it was decided meanwhile.
+            ApprovalClosed: it was decided meanwhile; or the session that asked was told to stop before the
+                yes was durable, so that nothing ran, or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request waits on.
         """
         answer = ApprovalAnswer(True, reason, always, sender_of(sender))
@@ -171,16 +172,19 @@ class ApprovalDesk:
 
     async def _ask_once(self, channel: HumanChannel, request: ApprovalRequest) -> bool:
         """Ask and hand the answer over; True where it was one of somebody who owns nothing."""
-        answer = await _answer_of(channel, request)
+        answer, by = await _answer_of(channel, request)
         if answer is None:
             return False
         if answer.sender is None:
             self._asking.pop(request.request_id, None)  # what is answered is not taken off while it is told
         try:
-            await self._backend.owner.decide(self._tree_id, request.request_id, answer, "person")
+            await self._backend.owner.decide(self._tree_id, request.request_id, answer, by)
         except PermissionDenied:
             return True
-        except ApprovalClosed:
+        except ApprovalClosed as closed:
+            if answer.approve and closed.state != "approved":
+                told = f"the yes to {request.tool} of {request.session_id} came too late: {closed}"
+                await self._say(request.asked, told)
             return False
         except SessionTreeError:
             if self._backend.owner.is_open(self._tree_id):
@@ -188,8 +192,8 @@ class ApprovalDesk:
         return False
 
 
-async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> ApprovalAnswer | None:
-    """Return what a channel answers; one that fails, or answers anything else, has said no."""
+async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[ApprovalAnswer | None, str]:
+    """Return what a channel answers, and by whom; where it fails, or answers anything else, that is a no."""
     try:
         answer = await channel.ask(request)
     except KeyboardInterrupt:
@@ -197,10 +201,11 @@ async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> Approva
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}")
+        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}"), APPROVER_ERROR
     if answer is None or _is_answer(answer):
-        return answer
-    return ApprovalAnswer(False, "the approver answered something that is no ApprovalAnswer")
+        return answer, "person"
+    reason = f"the approver answered a {type(answer).__name__} that is no proper ApprovalAnswer"
+    return ApprovalAnswer(False, reason), APPROVER_ERROR
 
 
 def _is_answer(answer: object) -> bool:

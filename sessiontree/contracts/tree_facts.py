@@ -128,7 +128,8 @@ class ApprovalHopped:
     answer: str
     by: str
     """``rule`` or ``function`` of that session, ``mode`` (the owner's smart rules at its channel), ``denial``
-    (a person said no to the same call), ``always`` (the owner allowed the tool), or ``person``."""
+    (a person said no to the same call), ``always`` (the owner allowed the tool), ``approver error`` (the
+    channel's approver failed; the answer is a no), or ``person``."""
     reason: str
 
 

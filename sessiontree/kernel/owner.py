@@ -162,7 +162,8 @@ class Owner:
         """Answer an approval request; ``again`` as in :meth:`send`.
 
         Raises:
-            ApprovalClosed: it was decided before.
+            ApprovalClosed: it was decided before, or is of no use any more: who asked was told to stop by the
+                time the yes was durable.
             PermissionDenied: whoever answered is no owner; it waits on.
         """
         keeper = self._supervisor.tree(tree_id)
@@ -173,11 +174,15 @@ class Owner:
         decided = tree_stimuli.Decided(
             keeper.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
         )
+        request = keeper.state.requests.get(request_id)
         try:
             await self._supervisor.decide(tree_id, decided)
         except ApprovalClosed as closed:
             if not again or closed.state != ("approved" if answer.approve else "denied"):
                 raise
+        asker_node = None if request is None else keeper.state.live_session(request.session)
+        if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
+            raise ApprovalClosed(request_id, "cancelled")
 
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Note that a hook failed in the creating program; durable when this returns."""

@@ -122,7 +122,7 @@ class ApproverReturned:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A person (or the program that stands for one) answered a shown request."""
+    """A person (or the program that stands for one) answered a shown request; or failed to, see ``by``."""
 
     at_ms: int
     request_id: str
