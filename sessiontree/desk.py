@@ -13,7 +13,13 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.client_calls import ClientCalls
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
-from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied, SessionTreeError, words_of
+from sessiontree.contracts.errors import (
+    ApprovalClosed,
+    PermissionDenied,
+    SessionTreeError,
+    WrongLoop,
+    words_of,
+)
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
@@ -78,6 +84,20 @@ class ApprovalDesk:
         self._channels: dict[str, HumanChannel] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._reader: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def check_loop(self) -> None:
+        """Check that the loop goes on that the tree was opened on.
+
+        Raises:
+            WrongLoop: it is closed, and what the tree had there ended with it.
+        """
+        if self._loop is not None and self._loop.is_closed():
+            raise WrongLoop(
+                f"tree {self._tree_id}",
+                "the event loop it was opened on is closed, such as by the end of an earlier asyncio.run; "
+                f"close it, and take it up on this one: await SessionTree.resume({self._tree_id!r}, …)",
+            )
 
     def attach(self, session: str, channel: HumanChannel) -> None:
         """Let a session's requests and messages go to a channel; what waits for it already is shown."""
@@ -87,6 +107,7 @@ class ApprovalDesk:
 
     def open(self) -> None:
         """Begin: show what waits already, then follow the tree's facts."""
+        self._loop = asyncio.get_running_loop()
         after = self._backend.owner.last_seq(self._tree_id)
         for session in self._channels:
             self._show_waiting(session)
@@ -98,6 +119,7 @@ class ApprovalDesk:
         if self._reader is not None:
             tasks.append(self._reader)
         self._asking.clear()
+        tasks = [task for task in tasks if not task.done()]  # with their loop, maybe, which is closed now
         for task in tasks:
             task.cancel()
         if tasks:
@@ -118,6 +140,7 @@ class ApprovalDesk:
             ApprovalClosed: it was decided before.
             PermissionDenied: a sender is named who does not own the tree.
         """
+        self.check_loop()
         await self._backend.owner.decide(self._tree_id, request_id, answer, by)
         self._take_off(request_id)  # what is decided here is asked nobody any more, not even for a moment
 

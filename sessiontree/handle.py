@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
-from sessiontree.backend import Backend
+from sessiontree.backend import Backend, OwnerPort
 from sessiontree.contracts.errors import (
     ConfigError,
     SessionClosed,
@@ -26,10 +26,12 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
 from sessiontree.hook_desk import HookDesk
-from sessiontree.kernel.replay import session_of
+from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import Reply, tool_reply
 from sessiontree.options import ApproverLike, split_approver
 from sessiontree.schema.result import result_schema_of, result_value
+from sessiontree.session.evolve import evolve
+from sessiontree.session.state import SessionState, initial
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
 
@@ -37,6 +39,8 @@ OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)
 SEND_MODES = get_args(SendMode)
 SHOWN_CHARS = 80
+FACTS_PER_PAGE = 512
+"""How many facts of a transcript are read at a time."""
 T = TypeVar("T")
 
 
@@ -172,7 +176,7 @@ class SessionHandle:
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
-        session_id = await self._backend.owner.spawn(self._tree_id, asked)
+        session_id = await self._owner.spawn(self._tree_id, asked)
         if channel is not None:
             self._desk.attach(session_id, channel)
         return SessionHandle(
@@ -244,9 +248,15 @@ class SessionHandle:
                 _raise_failure(f"{self.session_id}/…", result)
         return finished
 
+    @property
+    def _owner(self) -> OwnerPort:
+        """The way to the supervisor, for who is on the tree's event loop."""
+        self._desk.check_loop()
+        return self._backend.owner
+
     def _room(self) -> int:
         """Return how many more children the session may have now, at least 1 so that a refusal is told."""
-        return max(1, self._backend.owner.room(self._tree_id, self.session_id))
+        return max(1, self._owner.room(self._tree_id, self.session_id))
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
         """Make one tool call in the session, outside its transcript, by the same gates as a model's call.
@@ -265,7 +275,7 @@ class SessionHandle:
         if not isinstance(given, dict):
             raise ConfigError(f"arguments of {name!r} must be a mapping of names to values")
         call_id = secrets.token_hex(16)
-        reply = await self._backend.owner.call(self._tree_id, self.session_id, call_id, name, given)
+        reply = await self._owner.call(self._tree_id, self.session_id, call_id, name, given)
         return tool_reply(reply)
 
     def send(
@@ -298,13 +308,13 @@ class SessionHandle:
         """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
         place = (self._tree_id, self.session_id)
         try:
-            return await self._backend.owner.send(*place, text, mode, message_id, sender)
+            return await self._owner.send(*place, text, mode, message_id, sender)
         except SessionClosed as closed:
             return closed
 
     async def result(self) -> SessionResult[Any]:
         """Return how the session ended, waiting for it; ``output`` is of the asked type."""
-        result = await self._backend.owner.result(self._tree_id, self.session_id)
+        result = await self._owner.result(self._tree_id, self.session_id)
         if self._result_type is None or result.output is None or _is_schema(self._result_type):
             return result
         value = result_value(self._result_type, result.output)
@@ -323,16 +333,69 @@ class SessionHandle:
         """
         if not isinstance(reason, str):
             raise ConfigError(f"reason must be text, not {reason!r}")
-        return await self._backend.owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+        return await self._owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
 
     def status(self) -> SessionReport:
         """Return the session's standing now."""
-        return self._backend.owner.report(self._tree_id, self.session_id)
+        return self._owner.report(self._tree_id, self.session_id)
 
-    def history(self) -> list[Message]:
-        """Return the session's transcript, oldest first, as far as it is durable."""
-        record = self._backend.owner.record_of(self._tree_id, self.session_id)
-        return session_of(record.spec, record.limits, record.facts).transcript
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
+        """Return messages of the session's transcript, oldest first, as far as it is durable.
+
+        It is read from its beginning, whatever is returned; :meth:`transcript` is better for a long one.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+            limit: Most messages returned; None = all there are.
+
+        Raises:
+            ConfigError: a number is none, or below 0.
+        """
+        _check_count(after, "after")
+        if limit is not None:
+            _check_count(limit, "limit")
+        found: list[Message] = []
+        for messages in self._pages():
+            found += messages[after:]
+            after = max(0, after - len(messages))
+            if limit is not None and len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def transcript(self, *, after: int = 0) -> AsyncIterator[Message]:
+        """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
+
+        Read page by page, with others' turns in between, however long it is.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+
+        Raises:
+            ConfigError: the number is none, or below 0.
+        """
+        _check_count(after, "after")
+        for messages in self._pages():
+            for message in messages[after:]:
+                yield message
+            after = max(0, after - len(messages))
+            await asyncio.sleep(0)
+
+    def _pages(self) -> Iterator[list[Message]]:
+        """Yield what joined the transcript with some facts, then with those after them."""
+        seq, state = 0, cast("SessionState | None", None)
+        while state is None or seq:
+            record = self._owner.record_of(self._tree_id, self.session_id, seq, FACTS_PER_PAGE)
+            state = state or initial(record.spec, record.limits)
+            for text in record.facts:
+                evolve(state, fact_of(text))
+            yield state.transcript
+            state.transcript = []
+            seq = record.next_seq
+
+
+def _check_count(value: object, name: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"{name} is {value!r}; give a whole number, at least 0")
 
 
 def kind_of(kind: SessionKind | str) -> SessionKind:

@@ -6,6 +6,7 @@ Room: floor 6, over a runtime. Not here: a single rule about sessions; those are
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, WrongLoop
 from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
@@ -49,7 +50,7 @@ from sessiontree.plugins import check_claims, installed_tools
 from sessiontree.runtime import BackendName, Runtime, late
 
 if TYPE_CHECKING:
-    from sessiontree.backend import Backend
+    from sessiontree.backend import Backend, OwnerPort
     from sessiontree.client_calls import ClientCalls
     from sessiontree.desk import ApprovalDesk, Approvals
     from sessiontree.handle import SessionHandle
@@ -320,7 +321,8 @@ class SessionTree:
                 if self._owns_runtime:
                     await self._close_runtime()
                 else:
-                    self._backend.release(self.tree_id)
+                    with suppress(WrongLoop):  # its runtime ends with its own close
+                        self._backend.release(self.tree_id)
 
     async def _close_runtime(self) -> None:
         if self._owns_runtime and self._runtime is not None:
@@ -333,9 +335,15 @@ class SessionTree:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
         return self._runtime.backend
 
+    @property
+    def _owner(self) -> OwnerPort:
+        self._open()
+        return self._backend.owner
+
     def _open(self) -> ApprovalDesk:
         if self._desk is None:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
+        self._desk.check_loop()
         return self._desk
 
     @property
@@ -365,7 +373,7 @@ class SessionTree:
         Args:
             after: Number of the last fact known already.
         """
-        return facts_after(self._backend.owner, self.tree_id, after)
+        return facts_after(self._owner, self.tree_id, after)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
         """Return a reader of what is not journaled: deltas, calls beginning and ending, progress of tools."""
@@ -389,8 +397,8 @@ class SessionTree:
             raise ConfigError(f"summary must be text, not {summary!r}")
         for child in self.main.status().children:
             await self.session(child).cancel(summary)
-        return await self._backend.owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+        return await self._owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
 
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
-        return self._backend.owner.receipt(self.tree_id)
+        return self._owner.receipt(self.tree_id)

@@ -45,6 +45,8 @@ class SessionRecord:
     limits: Limits
     facts: tuple[str, ...]
     """JSON texts, oldest first."""
+    next_seq: int = 0
+    """The number to read on after; 0 = these are the last."""
 
 
 class Owner:
@@ -224,8 +226,8 @@ class Owner:
         """
         return None if self._security is None else await asyncio.to_thread(self._security)
 
-    def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts.
+    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them.
 
         Raises:
             SessionNotFound: there is no such session.
@@ -234,7 +236,11 @@ class Owner:
         node = state.sessions.get(session)
         if node is None:
             self._supervisor.session_exists(tree_id, session)
-        return SessionRecord(state.sessions[session].spec, state.limits, self._texts(tree_id, session))
+        journal = self._supervisor.journal
+        records = journal.read_session(tree_id, session, after_seq=after_seq, max_n=max_n or None)
+        next_seq = records[-1].seq if max_n and len(records) == max_n else 0
+        texts = tuple(record.text for record in records)
+        return SessionRecord(state.sessions[session].spec, state.limits, texts, next_seq)
 
     def _texts(self, tree_id: str, session: str) -> tuple[str, ...]:
         return tuple(record.text for record in self._supervisor.journal.read_session(tree_id, session))
