@@ -97,7 +97,7 @@ class SessionHandle:
             budget: What is set aside for it; None = it draws on what this session has left.
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here,
                 which is called on a thread that blocks in the tree.
-            ttl_s: Time to live; None = its kind's.
+            ttl_s: Time to live, from its first host on; None = its kind's.
             dedicated: Whether it keeps a host of its own for life, never giving way to others.
 
         Raises:
