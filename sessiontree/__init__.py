@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ToolInputError as ToolInputError
     from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
     from sessiontree.contracts.errors import ValidationError as ValidationError
+    from sessiontree.contracts.errors import WrongLoop as WrongLoop
     from sessiontree.contracts.flags import ToolFlag as ToolFlag
     from sessiontree.contracts.hook_sessions import EndedSession as EndedSession
     from sessiontree.contracts.hook_sessions import Reword as Reword
@@ -195,6 +196,7 @@ _ROOMS = {
         "ToolInputError",
         "TreeNotFound",
         "ValidationError",
+        "WrongLoop",
     ),
     "contracts.flags": ("ToolFlag",),
     "contracts.images": ("ImageLimits",),

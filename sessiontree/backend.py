@@ -84,8 +84,8 @@ class OwnerPort(Protocol):
         """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
         ...
 
-    def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts."""
+    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them."""
         ...
 
     def last_seq(self, tree_id: str) -> int:

@@ -13,13 +13,14 @@ from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.queue import QueueChannel
 from sessiontree.client_calls import ClientCalls
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import (
     ApprovalClosed,
     EngineLost,
     PermissionDenied,
     SessionTreeError,
+    WrongLoop,
     words_of,
 )
 from sessiontree.contracts.senders import Sender, sender_of
@@ -52,7 +53,8 @@ class PendingApproval:
             sender: Who says so, where the program hears several people; None = the program itself.
 
         Raises:
-            ApprovalClosed: it was decided meanwhile.
+            ApprovalClosed: it was decided meanwhile; or the session that asked was told to stop before the
+                yes was durable, so that nothing ran, or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request waits on.
         """
         answer = ApprovalAnswer(True, reason, always, sender_of(sender))
@@ -96,6 +98,20 @@ class ApprovalDesk:
         self.is_heeded = False
         """Whether the program ever looked what waits, or was told that something does."""
         self._unheeded: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def check_loop(self) -> None:
+        """Check that the loop goes on that the tree was opened on.
+
+        Raises:
+            WrongLoop: it is closed, and what the tree had there ended with it.
+        """
+        if self._loop is not None and self._loop.is_closed():
+            raise WrongLoop(
+                f"tree {self._tree_id}",
+                "the event loop it was opened on is closed, such as by the end of an earlier asyncio.run; "
+                f"close it, and take it up on this one: await SessionTree.resume({self._tree_id!r}, …)",
+            )
 
     def attach(self, session: str, channel: HumanChannel) -> None:
         """Let a session's requests and messages go to a channel; what waits for it already is shown."""
@@ -105,6 +121,7 @@ class ApprovalDesk:
 
     def open(self) -> None:
         """Begin: show what waits already, then follow the tree's facts."""
+        self._loop = asyncio.get_running_loop()
         after = self._backend.owner.last_seq(self._tree_id)
         for session in self._channels:
             self._show_waiting(session)
@@ -118,6 +135,7 @@ class ApprovalDesk:
         self._asking.clear()
         if self._unheeded is not None:
             self._unheeded.cancel()
+        tasks = [task for task in tasks if not task.done()]  # with their loop, maybe, which is closed now
         for task in tasks:
             task.cancel()
         if tasks:
@@ -138,6 +156,7 @@ class ApprovalDesk:
             ApprovalClosed: it was decided before.
             PermissionDenied: a sender is named who does not own the tree.
         """
+        self.check_loop()
         await self._backend.owner.decide(self._tree_id, request_id, answer, by)
         self._take_off(request_id)  # what is decided here is asked nobody any more, not even for a moment
 
@@ -217,16 +236,21 @@ class ApprovalDesk:
 
     async def _ask_once(self, channel: HumanChannel, request: ApprovalRequest) -> bool:
         """Ask and hand the answer over; True where it was one of somebody who owns nothing."""
-        answer = await _answer_of(channel, request)
+        answer, by = await _answer_of(channel, request)
         if answer is None:
             return False
         if answer.sender is None:
             self._asking.pop(request.request_id, None)  # what is answered is not taken off while it is told
         try:
-            await self._backend.owner.decide(self._tree_id, request.request_id, answer, "person")
+            await self._backend.owner.decide(self._tree_id, request.request_id, answer, by)
         except PermissionDenied:
             return True
-        except (ApprovalClosed, EngineLost):
+        except ApprovalClosed as closed:
+            if answer.approve and closed.state != "approved":
+                told = f"the yes to {request.tool} of {request.session_id} came too late: {closed}"
+                await self._say(request.asked, told)
+            return False
+        except EngineLost:
             return False
         except SessionTreeError:
             if self._backend.owner.is_open(self._tree_id):
@@ -234,8 +258,8 @@ class ApprovalDesk:
         return False
 
 
-async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> ApprovalAnswer | None:
-    """Return what a channel answers; one that fails, or answers anything else, has said no."""
+async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[ApprovalAnswer | None, str]:
+    """Return what a channel answers, and by whom; where it fails, or answers anything else, that is a no."""
     try:
         answer = await channel.ask(request)
     except KeyboardInterrupt:
@@ -243,10 +267,11 @@ async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> Approva
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}")
+        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}"), APPROVER_ERROR
     if answer is None or _is_answer(answer):
-        return answer
-    return ApprovalAnswer(False, "the approver answered something that is no ApprovalAnswer")
+        return answer, "person"
+    reason = f"the approver answered a {type(answer).__name__} that is no proper ApprovalAnswer"
+    return ApprovalAnswer(False, reason), APPROVER_ERROR
 
 
 def _is_answer(answer: object) -> bool:

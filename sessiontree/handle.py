@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, get_args
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args
 
-from sessiontree.backend import Backend
+from sessiontree.backend import Backend, OwnerPort
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,
@@ -29,10 +29,12 @@ from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
 from sessiontree.hook_desk import HookDesk
-from sessiontree.kernel.replay import session_of
+from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import Reply, tool_reply
 from sessiontree.options import ApproverLike, split_approver
 from sessiontree.schema.result import result_schema_of, result_value
+from sessiontree.session.evolve import evolve
+from sessiontree.session.state import SessionState, initial
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
 from sessiontree.tree.spawning import MAIN
@@ -41,6 +43,8 @@ OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)
 SEND_MODES = get_args(SendMode)
 SHOWN_CHARS = 80
+FACTS_PER_PAGE = 512
+"""How many facts of a transcript are read at a time."""
 T = TypeVar("T")
 
 
@@ -169,7 +173,7 @@ class SessionHandle:
                 a JSON Schema as a mapping.
             budget: What is set aside for it; None = it draws on what this session has left.
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here.
-            ttl_s: Time to live; None = its kind's.
+            ttl_s: Time to live, from its first host on; None = its kind's.
             dedicated: Whether it keeps a host of its own for life, never giving way to others.
             stays_open: Whether it completes only once its result is asked for; None = a Branch does, a Worker
                 does not. One that nobody asks completes when its time to live is over or the tree ends.
@@ -201,7 +205,7 @@ class SessionHandle:
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
-        session_id = await self._backend.owner.spawn(self._tree_id, asked)
+        session_id = await self._owner.spawn(self._tree_id, asked)
         if channel is not None:
             self._desk.attach(session_id, channel)
         return SessionHandle(
@@ -280,9 +284,15 @@ class SessionHandle:
                 _raise_failure(f"{self.session_id}/…", result)
         return finished
 
+    @property
+    def _owner(self) -> OwnerPort:
+        """The way to the supervisor, for who is on the tree's event loop."""
+        self._desk.check_loop()
+        return self._backend.owner
+
     def _room(self) -> int:
         """Return how many more children the session may have now, at least 1 so that a refusal is told."""
-        return max(1, self._backend.owner.room(self._tree_id, self.session_id))
+        return max(1, self._owner.room(self._tree_id, self.session_id))
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
         """Make one tool call in the session, outside its transcript, by the same gates as a model's call.
@@ -301,7 +311,7 @@ class SessionHandle:
         if not isinstance(given, dict):
             raise ConfigError(f"arguments of {name!r} must be a mapping of names to values")
         call_id = secrets.token_hex(16)
-        reply = await self._backend.owner.call(self._tree_id, self.session_id, call_id, name, given)
+        reply = await self._owner.call(self._tree_id, self.session_id, call_id, name, given)
         return tool_reply(reply)
 
     def send(
@@ -334,7 +344,7 @@ class SessionHandle:
         """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
         place = (self._tree_id, self.session_id)
         try:
-            return await self._backend.owner.send(*place, text, mode, message_id, sender)
+            return await self._owner.send(*place, text, mode, message_id, sender)
         except (SessionClosed, EngineLost) as closed:
             return closed
 
@@ -344,7 +354,7 @@ class SessionHandle:
         Raises:
             SessionError: it is Main, which never completes by itself, and nobody ends it.
         """
-        owner = self._backend.owner
+        owner = self._owner
         if self.session_id == MAIN and not owner.is_ending(self._tree_id):
             raise SessionError(
                 MAIN,
@@ -370,16 +380,69 @@ class SessionHandle:
         """
         if not isinstance(reason, str):
             raise ConfigError(f"reason must be text, not {reason!r}")
-        return await self._backend.owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+        return await self._owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
 
     def status(self) -> SessionReport:
         """Return the session's standing now."""
-        return self._backend.owner.report(self._tree_id, self.session_id)
+        return self._owner.report(self._tree_id, self.session_id)
 
-    def history(self) -> list[Message]:
-        """Return the session's transcript, oldest first, as far as it is durable."""
-        record = self._backend.owner.record_of(self._tree_id, self.session_id)
-        return session_of(record.spec, record.limits, record.facts).transcript
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
+        """Return messages of the session's transcript, oldest first, as far as it is durable.
+
+        It is read from its beginning, whatever is returned; :meth:`transcript` is better for a long one.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+            limit: Most messages returned; None = all there are.
+
+        Raises:
+            ConfigError: a number is none, or below 0.
+        """
+        _check_count(after, "after")
+        if limit is not None:
+            _check_count(limit, "limit")
+        found: list[Message] = []
+        for messages in self._pages():
+            found += messages[after:]
+            after = max(0, after - len(messages))
+            if limit is not None and len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def transcript(self, *, after: int = 0) -> AsyncIterator[Message]:
+        """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
+
+        Read page by page, with others' turns in between, however long it is.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+
+        Raises:
+            ConfigError: the number is none, or below 0.
+        """
+        _check_count(after, "after")
+        for messages in self._pages():
+            for message in messages[after:]:
+                yield message
+            after = max(0, after - len(messages))
+            await asyncio.sleep(0)
+
+    def _pages(self) -> Iterator[list[Message]]:
+        """Yield what joined the transcript with some facts, then with those after them."""
+        seq, state = 0, cast("SessionState | None", None)
+        while state is None or seq:
+            record = self._owner.record_of(self._tree_id, self.session_id, seq, FACTS_PER_PAGE)
+            state = state or initial(record.spec, record.limits)
+            for text in record.facts:
+                evolve(state, fact_of(text))
+            yield state.transcript
+            state.transcript = []
+            seq = record.next_seq
+
+
+def _check_count(value: object, name: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"{name} is {value!r}; give a whole number, at least 0")
 
 
 def kind_of(kind: SessionKind | str) -> SessionKind:

@@ -81,6 +81,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         _check_type(rule, Rule, "smart_rules")
     return TreeConfig(
         tree_id=f"t{secrets.token_hex(8)}",
+        nonce=secrets.token_hex(16),
         workspace=str(root),
         package_version=VERSION,
         created_at_ms=machine_ms(),

@@ -11,14 +11,14 @@ import os
 import sys
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.errors import ConfigError, WrongLoop
 from sessiontree.contracts.suggestion import meant
 from sessiontree.journal.claim import JournalClaim, journal_holding, state_dir_of_journal
 from sessiontree.memory.settings import MemorySettings
@@ -253,7 +253,8 @@ class Sharing:
         if tenant in self._tenants:
             self._tenants.remove(tenant)
             if not await self._close_unused() and tenant.is_open:
-                self._runtime.backend.release(tenant.tree_id)
+                with suppress(WrongLoop):  # it ends with the runtime's own close
+                    self._runtime.backend.release(tenant.tree_id)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -55,7 +55,7 @@ from sessiontree.plugins import check_claims, installed_tools
 from sessiontree.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
 
 if TYPE_CHECKING:
-    from sessiontree.backend import Backend
+    from sessiontree.backend import Backend, OwnerPort
     from sessiontree.client_calls import ClientCalls
     from sessiontree.desk import ApprovalDesk, Approvals
     from sessiontree.handle import SessionHandle
@@ -358,9 +358,15 @@ class SessionTree:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
         return self._runtime.backend
 
+    @property
+    def _owner(self) -> OwnerPort:
+        self._open()
+        return self._backend.owner
+
     def _open(self) -> ApprovalDesk:
         if self._desk is None:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
+        self._desk.check_loop()
         return self._desk
 
     @property
@@ -390,7 +396,7 @@ class SessionTree:
         Args:
             after: Number of the last fact known already.
         """
-        return facts_after(self._backend.owner, self.tree_id, after)
+        return facts_after(self._owner, self.tree_id, after)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
         """Return a reader of what is not journaled: deltas, calls beginning and ending, progress of tools."""
@@ -414,11 +420,11 @@ class SessionTree:
             raise ConfigError(f"summary must be text, not {summary!r}")
         for child in self.main.status().children:
             await self.session(child).cancel(summary)
-        return await self._backend.owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+        return await self._owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
 
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
-        return self._backend.owner.receipt(self.tree_id)
+        return self._owner.receipt(self.tree_id)
 
 
 def _guarded_root(workspace: str | Path) -> Path:

@@ -90,9 +90,9 @@ class RemoteOwner:
         found: tuple[int, list[Tiding]] = await self._line.ask("tidings", tree_id, after_seq, wait_s)
         return found
 
-    def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts."""
-        record: SessionRecord = self._line.ask_now("record_of", tree_id, session)
+    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them."""
+        record: SessionRecord = self._line.ask_now("record_of", tree_id, session, after_seq, max_n)
         return record
 
     def last_seq(self, tree_id: str) -> int:

@@ -120,6 +120,8 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, wish: Wis
         if wish.answered is not None:
             chosen = await _asked_in(clients, live, wish.answered)
             client, trees = await _reached(clients, live, place, tree_id, chosen)
+            if tree_id is None and chosen is not None:
+                check_nonces(chosen, trees)
             await _answer(screen, client, trees, wish)
         elif wish.watch or (everybody and _at_terminal() and not wish.as_json and not wish.everything):
             if wish.watch and len(live) > 1:
@@ -235,6 +237,21 @@ class _Vigil:
                 return True
         self._screen.line(f"(tree {tree_id} was let go: nobody there can be answered any more)")
         return False
+
+
+def check_nonces(place: Path, trees: Sequence[str]) -> None:
+    """Refuse to look for a request where its id could be one that another tree has shown.
+
+    Raises:
+        ConfigError: a tree is of a release whose ids are the same in every tree.
+    """
+    with Journal.open(place, read_only=True) as journal:
+        for tree in trees:
+            if not journal.row0(tree).get("nonce"):
+                reason = "request ids of its release are the same in every tree"
+                raise ConfigError(
+                    f"tree {tree} was made by an earlier release: {reason}; name it with --tree"
+                )
 
 
 def _named(place: Path, tree_id: str | None) -> dict[Path, list[str]]:

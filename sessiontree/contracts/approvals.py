@@ -94,6 +94,10 @@ class ApprovalRequest:
     """Whom the call is for: everybody whose words it follows from; empty = the creating program."""
 
 
+APPROVER_ERROR = "approver error"
+"""Recorded as who said no where an approver failed: nobody did, so that it binds nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
     """What a person answered."""

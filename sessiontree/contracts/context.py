@@ -50,6 +50,7 @@ class SessionRights:
     channel: Channel | None = None
     memory_writer: MemoryWriter | None = None
     sessions: Sessions | None = None
+    tree_id: str = ""
 
 
 class CallSignals:
@@ -72,7 +73,9 @@ class CallSignals:
 class ToolContext:
     """The context of one tool call.
 
-    ``call_id`` names the call within its tree and stays the same when the call is repeated after a crash.
+    ``call_id`` names the call among those of all trees, and stays the same when the call is repeated after a
+    crash: it can be given away as an idempotency key. (In a tree of a release before nonces it names the call
+    within the tree alone; see ``tree_id``.)
     """
 
     __slots__ = ("_rights", "_signals", "call_id")
@@ -82,6 +85,11 @@ class ToolContext:
         self._rights = rights
         self._signals = signals
         self.call_id = call_id
+
+    @property
+    def tree_id(self) -> str:
+        """Id of the session's tree."""
+        return self._rights.tree_id
 
     @property
     def session_id(self) -> str:

@@ -29,6 +29,7 @@ survives pickling between processes; the text comes from ``__str__``.
     │  ├─ EmbedderMismatch          its vectors are another embedder's
     │  └─ ExportRefused             what should be imported is no whole export
     ├─ EngineLost                 the Ray that trees ran on is gone; resume them
+    ├─ WrongLoop                  asked on another event loop than it was opened on
     └─ ConfigError                raised at start, before any session exists
 """
 
@@ -123,6 +124,25 @@ class LimitExceeded(SpawnRefused):
         self.used = used
         self.allowed = allowed
         self.reason = f"{limit} is {allowed:g} and this would make {used:g}; raise it with Limits({limit}=…)"
+
+
+class WrongLoop(SessionTreeError):
+    """A tree or runtime is asked on an event loop that is not its own, so that nobody would ever answer.
+
+    Args:
+        what: What was asked.
+        reason: What became of its loop, and what to do.
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        """Keep what was asked and why it can't answer."""
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Say both."""
+        return f"{self.what} can't go on here: {self.reason}"
 
 
 class ApprovalClosed(SessionTreeError):

@@ -27,9 +27,9 @@ class Limits(StrictSettings):
     approval_patience_s: float | None = Field(default=30.0, ge=0)
     """How long a turn waits for a human before the model goes on; 0 = not at all, None = until answered."""
     branch_ttl_s: float | None = Field(default=1800.0, gt=0)
-    """Time to live of a Branch; None = none."""
+    """Time to live of a Branch, from its first host on; None = none."""
     worker_ttl_s: float | None = Field(default=300.0, gt=0)
-    """Time to live of a Worker; None = none."""
+    """Time to live of a Worker, from its first host on; None = none."""
     cancel_grace_s: float = Field(default=30.0, ge=0)
     """Time a cancelled session gets to wrap up before its host is taken away."""
 

@@ -134,7 +134,7 @@ class CallDelegated:
     at_ms: int
     key: str
     client_id: str
-    """Fresh; names it to the program."""
+    """Names it to the program."""
     tool: str
     arguments: Mapping[str, JsonValue]
     expires_at_ms: int

@@ -35,7 +35,17 @@ class SessionSpawned:
     number: int
     """Its place among its parent's children of the same kind, from 1."""
     at_ms: int = 0
-    """When; its times to live count from here."""
+    """When."""
+
+
+@recorded("session_adopted")
+@dataclass(frozen=True, slots=True)
+class SessionAdopted:
+    """A host embodied a session for the first time: its time to live has begun."""
+
+    session: str
+    at_ms: int
+    expires_at_ms: int
 
 
 @recorded("spawn_denied")
@@ -138,7 +148,8 @@ class ApprovalHopped:
     answer: str
     by: str
     """``rule`` or ``function`` of that session, ``mode`` (the owner's smart rules at its channel), ``denial``
-    (a person said no to the same call), ``always`` (the owner allowed the tool), or ``person``."""
+    (a person said no to the same call), ``always`` (the owner allowed the tool), ``approver error`` (the
+    channel's approver failed; the answer is a no), or ``person``."""
     reason: str
 
 
@@ -297,6 +308,7 @@ class CancelBegun:
 TreeFact: TypeAlias = (
     TreeCreated
     | SessionSpawned
+    | SessionAdopted
     | SpawnDenied
     | SessionStirred
     | ResultHeld

@@ -261,7 +261,7 @@ class Dispatcher:
 
         Args:
             prepared: The call.
-            call_id: Names the call within the tree, for the tool.
+            call_id: Names the call to the tool.
             digest: What was approved or intended; anything else is not run.
             signals: The call's deadline and progress.
 

@@ -128,7 +128,8 @@ async def _read_tree(owner: Owner, given: Given, who: str) -> Told:
 
 
 async def _record_of(owner: Owner, given: Given, who: str) -> Told:
-    record = owner.record_of(given.text("tree_id"), given.text("session"))
+    after_seq, max_n = (given.count(name) if name in given.members else 0 for name in ("after_seq", "max_n"))
+    record = owner.record_of(given.text("tree_id"), given.text("session"), after_seq, max_n)
     return Told(values.history_to_wire(record), record.facts)
 
 

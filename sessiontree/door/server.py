@@ -84,6 +84,12 @@ class DoorServer:
         if self._conversations:
             await asyncio.wait(self._conversations)
 
+    def abandon(self) -> None:
+        """Close the door where its loop is closed: nobody is heard there any more."""
+        door, self._door = self._door, None
+        if door is not None:
+            door.close()
+
     def _let_in(self) -> None:
         self._pause = None
         if self._door is not None:

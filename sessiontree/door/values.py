@@ -96,12 +96,14 @@ def record_from_wire(wire: list[Any]) -> Record:
 
 def history_to_wire(record: SessionRecord) -> dict[str, Any]:
     """Return what a session's facts are read with; the facts travel beside it."""
-    return {"spec": to_wire(record.spec), "limits": record.limits.model_dump(mode="json")}
+    limits = record.limits.model_dump(mode="json")
+    return {"spec": to_wire(record.spec), "limits": limits, "next_seq": record.next_seq}
 
 
 def history_from_wire(wire: Mapping[str, Any], facts: list[Any]) -> SessionRecord:
     """Return a session's durable facts and what they are read with."""
-    return SessionRecord(from_wire(wire["spec"]), Limits.model_validate(wire["limits"]), tuple(facts))
+    limits = Limits.model_validate(wire["limits"])
+    return SessionRecord(from_wire(wire["spec"]), limits, tuple(facts), int(wire.get("next_seq", 0)))
 
 
 def reply_to_wire(reply: Reply) -> list[Any]:

@@ -112,18 +112,20 @@ class Reader:
                 raise JournalCorrupt(self.path, f"tree {tree_id!r}: {error}") from error
             return found
 
-    def session_records(self, tree_id: str, session: str, after_seq: int) -> list[Record]:
-        """Return one session's records in seq order."""
+    def session_records(
+        self, tree_id: str, session: str, after_seq: int, max_n: int | None = None
+    ) -> list[Record]:
+        """Return one session's records in seq order, from the first after ``after_seq`` on."""
         with self._lock:
             progress = self._progress(tree_id)
             if self._check_all(progress) is None and self._rows.index_agrees(progress):
                 try:
-                    return self._indexed(progress, session, after_seq)
+                    return self._indexed(progress, session, after_seq, max_n)
                 except DamageError:
                     # It was good and no longer is: check again from the start, and stop where it breaks.
                     self._known.pop(tree_id, None)
             records = self.records(tree_id, after_seq, None)
-            return [record for record in records if record.session == session]
+            return [record for record in records if record.session == session][:max_n]
 
     def sessions(self, tree_id: str) -> list[str]:
         """Return the ids of sessions that have facts, in order of their first."""
@@ -258,16 +260,17 @@ class Reader:
         if again is None or again.head != last_head:
             raise DamageError("segments are missing")
 
-    def _indexed(self, progress: Progress, session: str, after_seq: int) -> list[Record]:
+    def _indexed(self, progress: Progress, session: str, after_seq: int, max_n: int | None) -> list[Record]:
         """Return a session's records by the index; each chunk is held against its own checksum."""
         rows = self._rows.all(
             "SELECT substr(s.body, t.offset + 1, t.length)"
             " FROM touched t LEFT JOIN segments s USING (tree_id, n)"
-            " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n",
+            " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n LIMIT ?",
             progress.tree_id,
             session,
             self._rows.segment_of(progress.tree_id, after_seq + 1, progress.n),
             progress.n,
+            -1 if max_n is None else max_n + 1,  # every chunk has a record; the first may be known whole
         )
         found: list[Record] = []
         for (body,) in rows:
@@ -276,4 +279,6 @@ class Reader:
                 raise DamageError("the session index points elsewhere")
             lines = [line for line in chunk_lines(body, chunks[0]) if line.seq > after_seq]
             found += [to_record(line, session, self._rows.blobs) for line in lines]
-        return found
+            if max_n is not None and len(found) >= max_n:
+                break
+        return found[:max_n]

@@ -85,13 +85,13 @@ class Carrier:
 
     def _await_commit(self, seat: Seat, instruction: session_todo.AwaitCommit) -> None:
         if not seat.over:
-            stimulus = stimuli.IntentsCommitted(self._around.clock.now_ms(), instruction.keys)
+            stimulus = stimuli.IntentsCommitted(self._keeper.now_ms(), instruction.keys)
             self._keeper.deliver(seat.session, stimulus, f"committed:{instruction.keys[0]}")
 
     def _ask_model(self, seat: Seat, question: AskModel) -> None:
         if seat.over:
             return
-        now_ms, tree_id, session = self._around.clock.now_ms, self._keeper.config.tree_id, seat.session
+        now_ms, tree_id, session = self._keeper.now_ms, self._keeper.config.tree_id, seat.session
 
         def answered(message: AssistantMessage) -> None:
             if not seat.over:
@@ -139,7 +139,7 @@ class Carrier:
         def ring() -> None:
             del self._timers[session, instruction.at_ms]
             if not seat.over and self._keeper.failure is None:
-                self._keeper.deliver(session, stimuli.Rang(self._around.clock.now_ms()), "clock")
+                self._keeper.deliver(session, stimuli.Rang(self._keeper.now_ms()), "clock")
 
         self._set_timer(session, instruction.at_ms, ring)
 
@@ -164,7 +164,7 @@ class Carrier:
             refuse_answers(seat)
         self._around.gateway.forget(self._keeper.config.tree_id, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
-            self._around.memory.ended(ended_of(self._keeper.config, self._around.clock.now_ms()))
+            self._around.memory.ended(ended_of(self._keeper.config, self._keeper.now_ms()))
         self._keeper.results.settle(session, instruction.result)
         error = closed_error(session, instruction.result)
         for key in self._keeper.expected.pop(session, ()):
@@ -175,7 +175,7 @@ class Carrier:
         def ring() -> None:
             del self._timers["", instruction.at_ms]
             if self._keeper.failure is None:
-                self._keeper.stimulate(tree_stimuli.ClockRang(self._around.clock.now_ms()), "clock")
+                self._keeper.stimulate(tree_stimuli.ClockRang(self._keeper.now_ms()), "clock")
 
         self._set_timer("", instruction.at_ms, ring)
 

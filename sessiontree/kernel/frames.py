@@ -47,6 +47,10 @@ class Adopt:
     """Whether somebody watches the tree's progress."""
     equipment: str = ""
     """Names the tools and model the tree was opened with here."""
+    id_key: str = ""
+    """What the ids it gives away are made with; empty in a tree of an earlier release."""
+    clock_offset_ms: int | None = None
+    """Sets the host's clock by its tree's; None = the host has its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sessiontree.contracts.ports import Web
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.frames import (
     Adopt,
     Feed,
@@ -137,7 +138,7 @@ class HostCore:
         services: What its sessions may ask of the supervisor.
         memory: What they may ask of memory.
         hub: Where progress goes.
-        now_ms: The clock.
+        now_ms: The clock, where a tree does not give its own.
         process: The host's own process, where it has one: then it tells what was left running there, and
             carries progress to the supervisor.
     """
@@ -303,13 +304,16 @@ class HostCore:
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
+            adopt.tree_id,
         )
         watch = None
         if equipment.hooks is not None:
             watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, equipment.hooks)
             rights = past_hooks(rights, link, equipment.hooks, context_of(adopt), watch.failed)
-        questioner, dispatcher = tooling_of(equipment, adopt, rights, self._now_ms)
         put, now_ms = self._mailbox.put, self._now_ms
+        if adopt.clock_offset_ms is not None:
+            now_ms = KernelClock(adopt.clock_offset_ms).now_ms
+        questioner, dispatcher = tooling_of(equipment, adopt, rights, now_ms)
         if watch is None or equipment.hooks is None:
             self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
             return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms)

@@ -45,6 +45,8 @@ class SessionRecord:
     limits: Limits
     facts: tuple[str, ...]
     """JSON texts, oldest first."""
+    next_seq: int = 0
+    """The number to read on after; 0 = these are the last."""
 
 
 class Owner:
@@ -103,8 +105,7 @@ class Owner:
         self._supervisor.session_exists(tree_id, session)
         keeper = self._supervisor.tree(tree_id)
         asked_by = () if sender is None else (asker_of(sender, keeper.config.owners),)
-        now_ms = self._supervisor.clock.now_ms()
-        incoming = stimuli.Incoming(now_ms, message_id, text, mode, "user", asked_by)
+        incoming = stimuli.Incoming(keeper.now_ms(), message_id, text, mode, "user", asked_by)
         return await keeper.say(session, incoming)
 
     async def call(
@@ -122,8 +123,8 @@ class Owner:
             if reply is not None:
                 return reply
         self._supervisor.session_exists(tree_id, session)
-        asked = stimuli.CallAsked(self._supervisor.clock.now_ms(), call_id, tool, arguments)
-        return await self._supervisor.tree(tree_id).call(session, asked)
+        keeper = self._supervisor.tree(tree_id)
+        return await keeper.call(session, stimuli.CallAsked(keeper.now_ms(), call_id, tool, arguments))
 
     async def spawn(self, tree_id: str, asked: tree_stimuli.SpawnAsked) -> str:
         """Spawn a session; returns its id once it is durable."""
@@ -156,7 +157,7 @@ class Owner:
             await keeper.caught_up()
         else:
             ended = keeper.results.wait(session)
-            asked = tree_stimuli.StopAsked(self._supervisor.clock.now_ms(), session, reason, status)
+            asked = tree_stimuli.StopAsked(keeper.now_ms(), session, reason, status)
             await keeper.settle(asked, f"stop:{session}")
             await ended
         await keeper.all_left(session)
@@ -168,28 +169,33 @@ class Owner:
         """Answer an approval request; ``again`` as in :meth:`send`.
 
         Raises:
-            ApprovalClosed: it was decided before.
+            ApprovalClosed: it was decided before, or is of no use any more: who asked was told to stop by the
+                time the yes was durable.
             PermissionDenied: whoever answered is no owner; it waits on.
         """
-        now_ms = self._supervisor.clock.now_ms()
+        keeper = self._supervisor.tree(tree_id)
         asker = None
         if answer.sender is not None:
-            asker = asker_of(answer.sender, self._supervisor.tree(tree_id).config.owners)
+            asker = asker_of(answer.sender, keeper.config.owners)
             by = asker.id
         decided = tree_stimuli.Decided(
-            now_ms, request_id, answer.approve, answer.always, by, answer.reason, asker
+            keeper.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
         )
+        request = keeper.state.requests.get(request_id)
         try:
             await self._supervisor.decide(tree_id, decided)
         except ApprovalClosed as closed:
             if not again or closed.state != ("approved" if answer.approve else "denied"):
                 raise
+        asker_node = None if request is None else keeper.state.live_session(request.session)
+        if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
+            raise ApprovalClosed(request_id, "cancelled")
 
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Note that a hook failed in the creating program; durable when this returns."""
-        now_ms = self._supervisor.clock.now_ms()
-        failed = tree_stimuli.HookFailedOutside(now_ms, session, hook, point, reason)
-        await self._supervisor.tree(tree_id).settle(failed, f"hook:{session}")
+        keeper = self._supervisor.tree(tree_id)
+        failed = tree_stimuli.HookFailedOutside(keeper.now_ms(), session, hook, point, reason)
+        await keeper.settle(failed, f"hook:{session}")
 
     async def answer(
         self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str, again: bool = False
@@ -200,9 +206,8 @@ class Owner:
             ClientCallClosed: it waits for no answer, or not in this tree.
             ClientAnswerRefused: the answer can't be its result; it still waits.
         """
-        now_ms = self._supervisor.clock.now_ms()
         keeper = self._supervisor.tree(tree_id)
-        await bring_answer(keeper, client_id, answer, answer_id, now_ms, again=again)
+        await bring_answer(keeper, client_id, answer, answer_id, keeper.now_ms(), again=again)
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
@@ -226,8 +231,8 @@ class Owner:
         """
         return None if self._security is None else await asyncio.to_thread(self._security)
 
-    def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts.
+    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them.
 
         Raises:
             SessionNotFound: there is no such session.
@@ -236,7 +241,11 @@ class Owner:
         node = state.sessions.get(session)
         if node is None:
             self._supervisor.session_exists(tree_id, session)
-        return SessionRecord(state.sessions[session].spec, state.limits, self._texts(tree_id, session))
+        journal = self._supervisor.journal
+        records = journal.read_session(tree_id, session, after_seq=after_seq, max_n=max_n or None)
+        next_seq = records[-1].seq if max_n and len(records) == max_n else 0
+        texts = tuple(record.text for record in records)
+        return SessionRecord(state.sessions[session].spec, state.limits, texts, next_seq)
 
     def _texts(self, tree_id: str, session: str) -> tuple[str, ...]:
         return tuple(record.text for record in self._supervisor.journal.read_session(tree_id, session))

@@ -41,7 +41,12 @@ class Handles:
 
 
 def build_rights(
-    session_id: str, kind: SessionKind, workspace: Path, config: AgentConfig, handles: Handles
+    session_id: str,
+    kind: SessionKind,
+    workspace: Path,
+    config: AgentConfig,
+    handles: Handles,
+    tree_id: str = "",
 ) -> SessionRights:
     """Return the rights of one session. A Worker gets nothing that could change anything.
 
@@ -57,6 +62,7 @@ def build_rights(
         reader=handles.reader,
         web=handles.web,
         memory=handles.memory,
+        tree_id=tree_id,
     )
     if kind is SessionKind.WORKER:
         return observing
@@ -75,4 +81,5 @@ def build_rights(
         shell=handles.shell,
         channel=handles.channel,
         sessions=handles.sessions,
+        tree_id=tree_id,
     )

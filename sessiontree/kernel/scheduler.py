@@ -166,7 +166,8 @@ class Scheduler:
         if link in pool.starting:
             pool.starting.discard(link)
             pool.false_starts = 0
-        if link.seat is not None:
+        if isinstance(link.seat, Seat):
+            link.seat.keeper.embodied(link.seat)
             return  # it started for one session alone, which has it already
         if link.stained:
             self._end(pool, link)
@@ -325,6 +326,8 @@ class Scheduler:
         link.seat = seat
         link.patience_s = adopt.limits.tool_timeout_s + GRACE_S
         link.send(adopt)
+        if link not in self._pool(seat).starting:
+            seat.keeper.embodied(seat)
         self._send_waiting(seat)
 
     def _send_waiting(self, seat: Seat) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from sessiontree.contracts.errors import TreeNotFound
+from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.dispatch.hooks import HookChain
@@ -83,11 +84,13 @@ class LocalBackend:
         self._supervisor: SupervisorCore | None = None
         self._owner: Owner | None = None
         self._door: DoorServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def supervisor(self) -> SupervisorCore:
         """The supervisor, started with the first use on the running loop."""
         if self._supervisor is None:
+            self._loop = asyncio.get_running_loop()
             self._journal.start(asyncio.get_running_loop())
             self._supervisor = SupervisorCore(
                 self._journal,
@@ -106,10 +109,28 @@ class LocalBackend:
 
     @property
     def owner(self) -> Owner:
-        """What may be asked about trees that are open."""
+        """What may be asked about trees that are open.
+
+        Raises:
+            WrongLoop: by whoever runs on another loop than this backend's.
+        """
         if self._owner is None:
             self._owner = Owner(self.supervisor)
+        if not self._is_at_home:
+            raise WrongLoop(
+                f"the local runtime over {str(self._journal_dir)!r}",
+                "it lives in the event loop of its first use, and this is another one; close it and open a "
+                "new one here, or stay within one asyncio.run",
+            )
         return self._owner
+
+    @property
+    def _is_at_home(self) -> bool:
+        """Whether this is the loop it runs on, or none, such as a plain call between two turns."""
+        try:
+            return self._loop in {None, asyncio.get_running_loop()}
+        except RuntimeError:
+            return self._loop is None or not self._loop.is_closed()
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
         host = HostCore(self._equip, self.supervisor, self.memory, self._hub, self._clock.now_ms)
@@ -175,10 +196,24 @@ class LocalBackend:
 
     async def close(self) -> None:
         """End hosts and supervisor and let the journal go."""
+        if not self._is_at_home:
+            await self._abandon()
+            return
         if self._supervisor is not None:
             await self._supervisor.close()
         if self._door is not None:
             await self._door.close()
+        await self._journal.close()
+
+    async def _abandon(self) -> None:
+        """Let go of what another loop, which is closed, had: what ran there has ended with it."""
+        for transport in list(self.transports):
+            with suppress(RuntimeError):  # whatever still wants to be told on that loop
+                transport.kill()
+        if self._door is not None:
+            self._door.abandon()
+        with suppress(RuntimeError):
+            await self.memory.close()
         await self._journal.close()
 
 

@@ -285,6 +285,28 @@ def _raise_the_bound_of_processes(facts: Facts) -> None:
 
 
 @attempt
+def _take_the_processors_back(facts: Facts) -> None:
+    """Run as everybody else does, whoever waits."""
+    if os.sched_getscheduler(0) == os.SCHED_IDLE:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+@attempt
+def _outrank_everybody(facts: Facts) -> None:
+    """Run before whoever waits."""
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+
+
+@attempt
+def _enlarge_the_share(facts: Facts) -> None:
+    """Let this session have as much of the processors as others."""
+    if Path("/proc/self/autogroup").exists():
+        Path("/proc/self/autogroup").write_text("0", encoding="ascii")
+    else:
+        raise PermissionError(errno.EPERM, "this kernel knows no shares of sessions")
+
+
+@attempt
 def _read_messages_of_the_kernel(facts: Facts) -> None:
     del facts
     _call("klogctl", 3, bytes(64), 64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.client_tool import DELEGATED
@@ -51,7 +49,7 @@ def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
         decision.instructions.append(
             todo.ExecuteCall(
                 stimulus.key,
-                call_id_of(state.spec.session_id, stimulus.key),
+                state.ids.call(stimulus.key),
                 stimulus.tool,
                 stimulus.arguments,
                 stimulus.digest,
@@ -88,7 +86,7 @@ def _want_approval(
         resets = stimulus.tool if stimulus.tool in state.ledger else None
         decision.facts.append(facts.CallResolved(call.key, "pending", message, (), resets))
         return
-    request_id = request_id_of(state, call.key)
+    request_id = state.ids.request(call.key)
     decision.facts.append(
         facts.ApprovalWanted(
             call.key,
@@ -122,16 +120,6 @@ def _intent_of(call: CallState, checked: stimuli.CallPrepared) -> facts.CallInte
     return facts.CallIntended(
         call.key, checked.tool, checked.arguments, checked.digest, checked.tier, checked.repeatable
     )
-
-
-def call_id_of(session_id: str, key: str) -> str:
-    """Return the id a tool knows its call by: unique in the tree, the same after every restart."""
-    return f"{session_id}#{key}"
-
-
-def request_id_of(state: SessionState, key: str) -> str:
-    """Return the id of a call's approval request: 128 bits, the same after every restart."""
-    return hashlib.sha256(f"{state.spec.session_id}#{key}".encode()).hexdigest()[:32]
 
 
 def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
@@ -286,8 +274,7 @@ def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decisi
 
 
 def _execute(state: SessionState, call: CallState) -> todo.ExecuteCall:
-    call_id = call_id_of(state.spec.session_id, call.key)
-    return todo.ExecuteCall(call.key, call_id, call.tool, call.arguments, call.digest)
+    return todo.ExecuteCall(call.key, state.ids.call(call.key), call.tool, call.arguments, call.digest)
 
 
 def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -> Decision:

@@ -191,8 +191,10 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
 
 
 def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
-    """Answers that are overdue come no more; what else has become due is found by ``advance``."""
-    return delegating.expire(state, stimulus.at_ms)
+    """Answers that are overdue come no more; for others the model may have waited long enough."""
+    decision = delegating.expire(state, stimulus.at_ms)
+    turns.lose_patience(state, stimulus.at_ms, decision)
+    return decision
 
 
 _DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {

@@ -43,6 +43,7 @@ class ExecuteCall:
 
     key: str
     call_id: str
+    """Names the call to its tool, and wherever the tool gives it away."""
     tool: str
     arguments: Mapping[str, JsonValue]
     digest: str

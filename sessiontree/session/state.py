@@ -14,6 +14,7 @@ from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import Message, ToolCall, UserMessage
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Asker, joined
+from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.usage import Usage
 
@@ -86,6 +87,8 @@ class SessionState:
 
     spec: SessionSpec
     limits: Limits
+    ids: SessionIds
+    """Makes the ids that leave the tree."""
     system_prompt: str | None = None
     tools: tuple[str, ...] = ()
     model: str = ""
@@ -147,6 +150,6 @@ class SessionState:
         return joined(own, *(call.asked_by for call in self.calls.values()))
 
 
-def initial(spec: SessionSpec, limits: Limits) -> SessionState:
-    """Return the state of a session nothing has happened to."""
-    return SessionState(spec, limits)
+def initial(spec: SessionSpec, limits: Limits, id_key: str = "") -> SessionState:
+    """Return the state of a session nothing has happened to; ``id_key`` as its tree's nonce gives it."""
+    return SessionState(spec, limits, SessionIds(spec.session_id, id_key))

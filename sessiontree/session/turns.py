@@ -165,26 +165,45 @@ def _askers(state: SessionState) -> tuple[Asker, ...]:
     return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
 
 
-def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
-    """When only others' answers are out, the model waits for them as long as the tree's patience lasts."""
-    waiting: list[CallState] = []
-    for call in state.calls.values():
-        if call.outside or call.parked:
-            continue
-        if call.phase not in WAITS:
-            return None
-        waiting.append(call)
+def _waiting(state: SessionState) -> list[CallState]:
+    """Return the reply's calls that wait for others' answers, where nothing else of it is under way."""
+    waiting = [call for call in state.calls.values() if not call.outside and not call.parked]
+    return waiting if all(call.phase in WAITS for call in waiting) else []
+
+
+def _patience_ends_ms(state: SessionState, waiting: Sequence[CallState]) -> int | None:
+    """Return when the model goes on without these; None = never."""
     patience_s = state.limits.approval_patience_s
-    news = any(each.wakes for each in state.inbox)
-    if not waiting or (patience_s is None and not news):
-        return None
+    return None if patience_s is None else max(call.asked_at_ms for call in waiting) + int(patience_s * 1000)
+
+
+def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
+    """When only others' answers are out, the model waits for them as long as the tree's patience lasts.
+
+    Its end is always told by a bell, even where there is none to begin with: what is asked is answered before
+    the bell rings, if it is answered at once.
+    """
+    waiting = _waiting(state)
+    ends_ms = _patience_ends_ms(state, waiting) if waiting else None
     decision = Decision()
-    deadlines = [call.asked_at_ms + int((patience_s or 0) * 1000) for call in waiting]
-    if news or max(deadlines) <= at_ms:
+    if waiting and any(each.wakes for each in state.inbox):
         decision.facts.extend(park(call, at_ms) for call in waiting)
+    elif ends_ms is not None:
+        decision.instructions.append(todo.WakeAt(ends_ms))
     else:
-        decision.instructions.append(todo.WakeAt(max(deadlines)))
+        return None
     return decision
+
+
+def lose_patience(state: SessionState, at_ms: int, decision: Decision) -> None:
+    """A bell rang: let the model go on without answers for which it has waited long enough."""
+    if not state.reply_keys or state.asking or state.stopping is not None:
+        return
+    waiting = _waiting(state)
+    ends_ms = _patience_ends_ms(state, waiting) if waiting else None
+    if ends_ms is not None and ends_ms <= at_ms:
+        ended = {fact.key for fact in decision.facts if isinstance(fact, facts.CallResolved)}
+        decision.facts.extend(park(call, at_ms) for call in waiting if call.key not in ended)
 
 
 def _offer(state: SessionState) -> Decision:

@@ -18,6 +18,9 @@ from sessiontree.sync.channels import crossed_approver
 from sessiontree.sync.crossing import Crossing
 from sessiontree.sync.reading import Pump
 
+READ_AHEAD = 64
+"""Messages of a transcript taken in before they are asked for."""
+
 if TYPE_CHECKING:
     from sessiontree import handle
     from sessiontree.handle import OnError
@@ -97,7 +100,7 @@ class SessionHandle:
             budget: What is set aside for it; None = it draws on what this session has left.
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here,
                 which is called on a thread that blocks in the tree.
-            ttl_s: Time to live; None = its kind's.
+            ttl_s: Time to live, from its first host on; None = its kind's.
             dedicated: Whether it keeps a host of its own for life, never giving way to others.
             stays_open: As for :meth:`sessiontree.SessionHandle.spawn`.
 
@@ -247,10 +250,40 @@ class SessionHandle:
         report: SessionReport = self._crossing.run(self._session.status)
         return report
 
-    def history(self) -> list[Message]:
-        """Return the session's transcript, oldest first, as far as it is durable."""
-        transcript: list[Message] = self._crossing.run(self._session.history)
-        return transcript
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
+        """Return messages of the session's transcript, oldest first, as far as it is durable.
+
+        It is read from its beginning, whatever is returned; :meth:`transcript` is better for a long one.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+            limit: Most messages returned; None = all there are.
+
+        Raises:
+            ConfigError: a number is none, or below 0.
+        """
+        found: list[Message] = self._crossing.run(self._session.history, after=after, limit=limit)
+        return found
+
+    def transcript(self, *, after: int = 0) -> Iterator[Message]:
+        """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
+
+        Read page by page, with others' turns in between, however long it is.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+
+        Raises:
+            ConfigError: the number is none, or below 0.
+        """
+        pump: Pump[Message] = self._crossing.run(
+            lambda: Pump(self._crossing, self._session.transcript(after=after), READ_AHEAD)
+        )
+        try:
+            while messages := self._crossing.wait(pump.take, READ_AHEAD):
+                yield from messages
+        finally:
+            pump.close()
 
 
 async def _awaited(pending: handle.PendingReply) -> str:

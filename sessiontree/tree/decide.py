@@ -14,7 +14,7 @@ from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction, WakeAt
 from sessiontree.tree.resting import lose, offer, report_trouble, stir, take, want_result
 from sessiontree.tree.saying import say
-from sessiontree.tree.spawning import open_tree, spawn
+from sessiontree.tree.spawning import adopt, open_tree, spawn
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
     ApprovalAsked,
@@ -29,6 +29,7 @@ from sessiontree.tree.stimuli import (
     ResultAsked,
     ResultOffered,
     SayAsked,
+    SessionEmbodied,
     SessionLost,
     SpawnAsked,
     Stirred,
@@ -93,6 +94,7 @@ def _note_leftovers(draft: Draft, found: LeftoversFound) -> None:
 _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     TreeOpened: open_tree,
     SpawnAsked: spawn,
+    SessionEmbodied: adopt,
     Stirred: stir,
     ResultAsked: want_result,
     ResultOffered: offer,

@@ -28,6 +28,7 @@ from sessiontree.contracts.tree_facts import (
     PostsTaken,
     ResultAwaited,
     ResultHeld,
+    SessionAdopted,
     SessionEnded,
     SessionSpawned,
     SessionStirred,
@@ -70,8 +71,8 @@ def set_session_alarms(state: TreeState, session: Session) -> None:
     """Set every alarm of a live session anew."""
     spec = session.spec
     account = state.accounts.get(spec.session_id)
-    if spec.expires_at_ms is not None:
-        state.alarms.set(Alarm(spec.expires_at_ms, AlarmKind.LIFE, spec.depth, spec.session_id))
+    if session.expires_at_ms is not None:
+        _set_life(state, session, session.expires_at_ms)
     if account is not None and account.wall_at_ms is not None:
         state.alarms.set(Alarm(account.wall_at_ms, AlarmKind.WALL, spec.depth, spec.session_id))
     if session.stop is not None:
@@ -128,6 +129,11 @@ def _count_below(state: TreeState, session: Session, step: int) -> None:
         above = ancestor.spec.parent
 
 
+def _set_life(state: TreeState, session: Session, expires_at_ms: int) -> None:
+    spec = session.spec
+    state.alarms.set(Alarm(expires_at_ms, AlarmKind.LIFE, spec.depth, spec.session_id))
+
+
 def _set_force(state: TreeState, session: Session, force_at_ms: int) -> None:
     spec = session.spec
     state.alarms.set(Alarm(force_at_ms, AlarmKind.FORCE, -spec.depth, spec.session_id))
@@ -147,7 +153,7 @@ def _created(state: TreeState, fact: TreeCreated) -> None:
 def _spawned(state: TreeState, fact: SessionSpawned) -> None:
     spec = fact.spec
     state.now_ms = max(state.now_ms, fact.at_ms)
-    session = Session(spec, fact.account, fact.at_ms)
+    session = Session(spec, fact.account, fact.at_ms, expires_at_ms=spec.expires_at_ms)
     parent = None if spec.parent is None else state.sessions.open(spec.parent)
     above = None
     if parent is not None:
@@ -169,6 +175,14 @@ def _spawned(state: TreeState, fact: SessionSpawned) -> None:
         state.keys.put((spec.parent, spec.key), spec.session_id)
     index_live(state, session)
     set_session_alarms(state, session)
+
+
+def _adopted(state: TreeState, fact: SessionAdopted) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.expires_at_ms = fact.expires_at_ms
+        _set_life(state, session, fact.expires_at_ms)
 
 
 def _stirred(state: TreeState, fact: SessionStirred) -> None:
@@ -358,6 +372,7 @@ def _only_told(_state: TreeState, _fact: TreeFact) -> None:
 _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     TreeCreated: _created,
     SessionSpawned: _spawned,
+    SessionAdopted: _adopted,
     SpawnDenied: _only_told,
     SessionStirred: _stirred,
     ResultHeld: _held,

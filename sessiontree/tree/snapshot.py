@@ -126,6 +126,7 @@ def _session_to_wire(session: Session) -> dict[str, Any]:
         "result": None if session.result is None else session.result.to_wire(),
         "wasForced": session.was_forced,
         "leftovers": session.leftovers,
+        "expiresAtMs": session.expires_at_ms,
         "endedAtMs": session.ended_at_ms,
         "usage": session.usage.to_wire(),
     }
@@ -149,6 +150,7 @@ def _session_from_wire(wire: Mapping[str, Any]) -> Session:
         result=None if wire["result"] is None else SessionResult.from_wire(wire["result"]),
         was_forced=wire["wasForced"],
         leftovers=wire["leftovers"],
+        expires_at_ms=wire["expiresAtMs"],
         ended_at_ms=wire["endedAtMs"],
         usage=Usage.from_wire(wire["usage"]),
     )

@@ -86,6 +86,8 @@ class Session:
     was_forced: bool = False
     leftovers: int = 0
     """Processes that its tools left running and that were ended."""
+    expires_at_ms: int | None = None
+    """When its time to live ends; None = it has none, or waits for its first host."""
     ended_at_ms: int | None = None
     usage: Usage = Usage()
     """What it was charged for."""

@@ -55,6 +55,14 @@ class SpawnAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionEmbodied:
+    """A host embodies a session, maybe not for the first time."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stirred:
     """A session was given new input from outside the tree (a message, a call)."""
 
@@ -124,7 +132,7 @@ class ApproverReturned:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A person (or the program that stands for one) answered a shown request."""
+    """A person (or the program that stands for one) answered a shown request; or failed to, see ``by``."""
 
     at_ms: int
     request_id: str
@@ -242,6 +250,7 @@ class ClockRang:
 TreeStimulus: TypeAlias = (
     TreeOpened
     | SpawnAsked
+    | SessionEmbodied
     | Stirred
     | ResultAsked
     | ResultOffered

@@ -234,7 +234,7 @@ class Watcher:
             self.judge.require(not asking, "S20", f"{asking} wait though they are decided")
         if self.turns.stopping is not None:
             return
-        self._judge_patience()
+        self._judge_patience(rang=isinstance(stimulus, stimuli.Rang))
         blocked = any(each.outside and each.intended is not None for each in self.calls.unresolved())
         spent = self.turns.run_turns >= self.limits.max_turns
         news = [each for each in self.turns.waiting if each.wakes]
@@ -243,8 +243,8 @@ class Watcher:
         held = [call.key for call in self.calls.unresolved() if call.is_held]
         self.judge.require(self.turns.in_turn or blocked or not held, "HELD", f"{held} wait for nothing")
 
-    def _judge_patience(self) -> None:
-        """When only approvals are out, the model goes on after a while, or when there is news."""
+    def _judge_patience(self, *, rang: bool) -> None:
+        """When only approvals are out, the model goes on by a bell after a while, or when there is news."""
         waits = [self.calls.calls[key] for key in self.turns.open_keys]
         waits = [call for call in waits if call.shown is None]
         asked_at = [call.wanted.at_ms for call in waits if call.is_asking and call.wanted is not None]
@@ -255,7 +255,8 @@ class Watcher:
         patience_s = self.limits.approval_patience_s
         if patience_s is not None:
             deadline_ms = max(asked_at) + int(patience_s * 1000)
-            self.judge.require(deadline_ms > self.at_ms, "S20", f"{keys} are waited for beyond patience")
+            in_time = deadline_ms > self.at_ms or not rang
+            self.judge.require(in_time, "S20", f"{keys} are waited for beyond patience")
             self.judge.require(
                 deadline_ms in self._alarms, "S20", f"nobody wakes the session that waits for {keys}"
             )

@@ -226,6 +226,8 @@ class World:
         self.watcher.effects.reported(self.durable)
         for instruction in held_back:
             self._supervise[type(instruction)](instruction)
+        if any(at_ms <= self.at_ms for at_ms in self.alarms):
+            self.ring()
 
     def lose_host(self) -> None:
         """Lose the host; another adopts the session and is brought what the first had not told to have."""

@@ -23,6 +23,7 @@ from sessiontree.tree.stimuli import (
     ClockRang,
     Decided,
     ResultOffered,
+    SessionEmbodied,
     SpawnAsked,
     StopAsked,
     TreeOpened,
@@ -106,6 +107,10 @@ class Harness:
         """Spawn a child that must be accepted and return its id."""
         self.feed(SpawnAsked(self.now_ms, parent, kind, task, via, **more))
         return self.one(AcceptSpawn).session
+
+    def embody(self, session: str) -> None:
+        """Give a session a host."""
+        self.feed(SessionEmbodied(self.now_ms, session))
 
     def refused(self, parent: str, kind: Any, via: Any = "handle", **more: Any) -> Any:
         """Spawn a child that must be refused and return the error."""

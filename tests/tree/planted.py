@@ -27,7 +27,7 @@ from sessiontree.contracts.tree_facts import (
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import Deliver, HideApproval, TreeInstruction, WakeAt
-from sessiontree.tree.snapshot import restore
+from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
     ApprovalAsked,
@@ -35,6 +35,7 @@ from sessiontree.tree.stimuli import (
     ClockRang,
     Decided,
     ResultOffered,
+    SessionEmbodied,
     SpawnAsked,
     TreeStimulus,
 )
@@ -50,6 +51,23 @@ def changing(change: Callable[[TreeState, TreeStimulus, list[TreeFact]], list[Tr
     def broken(state: TreeState, stimulus: TreeStimulus) -> Answer:
         facts, told = decide(state, stimulus)
         return change(state, stimulus, facts), told
+
+    return Machine(decide=broken)
+
+
+def begun_again() -> Machine:
+    """Return a machine in which a passivated session gets its whole time to live again."""
+
+    def broken(state: TreeState, stimulus: TreeStimulus) -> Answer:
+        session = state.sessions.get(getattr(stimulus, "session", ""))
+        if (
+            isinstance(stimulus, SessionEmbodied)
+            and session is not None
+            and session.expires_at_ms is not None
+        ):
+            state = restore(snapshot(state))
+            state.sessions[stimulus.session].expires_at_ms = None
+        return decide(state, stimulus)
 
     return Machine(decide=broken)
 
@@ -360,6 +378,7 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "one session too many lives": (with_limits(max_live=1), "S13"),
     "one session too many in all": (with_limits(max_total=1), "S13"),
     "one level too deep": (with_limits(max_depth=1), "S13"),
+    "a life begins again with each host": (begun_again(), "S13"),
     "nothing expires": (deaf_to_time(), "S13|S16"),
     "the clock may step back": (Machine(decide=_time_runs_back), "S13|S16"),
     "children are not told that a parent stops": (each(_only_the_head), "S13"),

@@ -20,6 +20,7 @@ from sessiontree.tree.stimuli import (
     ResultAsked,
     ResultOffered,
     SayAsked,
+    SessionEmbodied,
     SessionLost,
     SpawnAsked,
     Stirred,
@@ -148,9 +149,9 @@ class TreeRules(RuleBasedStateMachine):
     def want_result(self, tick: int, name: int) -> None:
         self.feed(tick, ResultAsked, self.session(name))
 
-    @rule(tick=ticks, name=picks)
-    def stir(self, tick: int, name: int) -> None:
-        self.feed(tick, Stirred, self.session(name))
+    @rule(tick=ticks, name=picks, how=st.sampled_from([SessionEmbodied, Stirred]))
+    def stir(self, tick: int, name: int, how: type[SessionEmbodied | Stirred]) -> None:
+        self.feed(tick, how, self.session(name))
 
     @rule(tick=ticks, name=st.integers(0, 4))
     def lose(self, tick: int, name: int) -> None:

@@ -27,6 +27,7 @@ from sessiontree.contracts.tree_facts import (
     PostsTaken,
     ResultAwaited,
     ResultHeld,
+    SessionAdopted,
     SessionEnded,
     SessionSpawned,
     SessionStirred,
@@ -45,6 +46,7 @@ from tests.tree.words import WORKER, config, result
 NOBODY = "main/b7"
 STRAY: list[typing.Any] = [
     TreeCreated(config()),
+    SessionAdopted(NOBODY, 2, 5),
     SpawnDenied(NOBODY, WORKER, None, 0, 0, "no"),
     SessionStirred(NOBODY),
     ResultHeld(NOBODY, result()),

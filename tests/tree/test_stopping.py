@@ -163,6 +163,9 @@ def test_time_to_live_ends_a_session_like_a_stop() -> None:
     """With its own word for it, and the same grace."""
     harness = Harness().open(limits=Limits(worker_ttl_s=10, cancel_grace_s=5))
     worker = harness.spawn("main", WORKER)
+    harness.pass_s(100)
+    assert harness.facts == []
+    harness.embody(worker)
     harness.pass_s(9.999)
     assert harness.facts == []
     harness.pass_s(0.001)
@@ -176,7 +179,9 @@ def test_a_parent_and_child_whose_time_ends_together_are_told_together() -> None
     """The upper one's stop covers the lower one's."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, ttl_s=5)
-    worker = harness.spawn(branch, WORKER)
+    worker = harness.spawn(branch, WORKER, ttl_s=5)
+    harness.embody(worker)
+    harness.embody(branch)
     harness.pass_s(5)
     assert harness.one(CancelBegun).sessions == (branch, worker)
 
@@ -185,6 +190,7 @@ def test_whatever_is_due_happens_before_a_late_stimulus() -> None:
     """A word that comes after the time to live ended finds the session stopping."""
     harness = Harness().open()
     worker = harness.spawn("main", WORKER, ttl_s=1)
+    harness.embody(worker)
     harness.now_ms = 1000
     harness.offer(worker)
     assert [type(fact) for fact in harness.facts] == [CancelBegun, Posted, SessionEnded]
@@ -199,7 +205,8 @@ def test_clocks_may_step_back() -> None:
     harness.spawn("main", WORKER)
     harness.now_ms = 10
     late = harness.spawn("main", WORKER)
-    assert harness.session(late).spec.expires_at_ms == 350_000
+    harness.embody(late)
+    assert harness.session(late).expires_at_ms == 350_000
     harness.stop("main")
     assert harness.one(CancelBegun).force_at_ms == 80_000
 
@@ -207,7 +214,7 @@ def test_clocks_may_step_back() -> None:
 def test_every_bell_asks_for_the_next_time() -> None:
     """One that rings early, because the clock stepped back, is not the last."""
     harness = Harness().open()
-    harness.spawn("main", WORKER, ttl_s=10)
+    harness.embody(harness.spawn("main", WORKER, ttl_s=10))
     harness.feed(ClockRang(3))
     assert harness.told == [WakeAt(10_000)]
     harness.offer("main/w1")

@@ -14,8 +14,8 @@ from sessiontree.contracts.tree_facts import (
     Posted,
     PostsTaken,
     ResultHeld,
+    SessionAdopted,
     SessionEnded,
-    SessionSpawned,
     SessionStirred,
     TreeCreated,
     TreeFact,
@@ -111,7 +111,7 @@ class Watcher:
         told = {name for fact in facts if isinstance(fact, CancelBegun) for name in fact.sessions}
         for name in self.spawns.live:
             force_at_ms = self.force_at.get(name)
-            end_ms = self.spawns.specs[name].expires_at_ms
+            end_ms = self.spawns.expires_at.get(name)
             if force_at_ms is not None:
                 assert force_at_ms > at_ms or name in told, f"S13: {name} lives after its grace"
             elif end_ms is not None:
@@ -137,8 +137,8 @@ class Watcher:
 
     def _new_times(self, facts: Iterable[TreeFact]) -> Iterable[int]:
         for fact in facts:
-            if isinstance(fact, SessionSpawned) and fact.spec.expires_at_ms is not None:
-                yield fact.spec.expires_at_ms
+            if isinstance(fact, SessionAdopted):
+                yield fact.expires_at_ms
             elif isinstance(fact, CancelBegun):
                 yield fact.force_at_ms
 
