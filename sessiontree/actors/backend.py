@@ -34,6 +34,7 @@ from sessiontree.kernel.scheduler import PoolSize
 from sessiontree.kernel.settings import Settings, hidden_places
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sandbox import available_level
+from sessiontree.sandbox.process_tree import ancestors
 
 HOST_BYTES: Final = 2 * 2**30
 GATEWAY_BYTES: Final = 4 * 2**30
@@ -225,6 +226,7 @@ class RayBackend:
             state_dir=self._state_dir,
             journal_dir=self._journal_dir,
             program_pid=os.getpid(),
+            program_started=ancestors(os.getpid())[0].started,
             python=ray.get_runtime_context().runtime_env.get("py_executable"),
             node_id=self._engine.node_id,
             logs_dir=self._engine.logs_dir,

@@ -228,6 +228,7 @@ def _start(home: Path, wishes: Wishes) -> Place:
         engine_servers.loopback_only(),
         engine_servers.plain_workers_only(),
         engine_servers.used_servers_only(),
+        engine_servers.orphans_stay(),
         engine_servers.silence(),
     ):
         _forget_authentication()

@@ -7,6 +7,7 @@ Ray has no arguments for most of this, so its functions are replaced while it st
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,12 +16,14 @@ from typing import Any
 from ray import _raylet
 from ray._private import node as ray_node
 from ray._private import parameter, ray_constants, services
+from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
 from sessiontree.actors.engine_watch import Server
 
 WATCHED = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
 """A Ray without one of these is gone."""
+_SET_CHILD_SUBREAPER = 36
 _AGENT = "--dashboard_agent_command="
 _AGENT_PORTS = ("METRICS_AGENT_PORT_NAME", "METRICS_EXPORT_PORT_NAME", "DASHBOARD_AGENT_LISTEN_PORT_NAME")
 """Names in ``ray._raylet`` of what the raylet waits to be told of its dashboard agent."""
@@ -73,6 +76,23 @@ def used_servers_only() -> Iterator[None]:
         ):
             start = partial(_start_without_agent, services.start_ray_process, shell)
             stack.enter_context(_replaced(services, "start_ray_process", start))
+        yield
+
+
+@contextlib.contextmanager
+def orphans_stay() -> Iterator[None]:
+    """Have Ray's servers adopt what their workers leave behind, so that it is known to be theirs.
+
+    Ray calls a function of its own in each server before that begins; the setting survives the beginning. The
+    raylet has the kernel collect its dead children.
+    """
+    libc, ray_own = ctypes.CDLL(None), ray_utils.set_kill_on_parent_death_linux
+
+    def set_both() -> None:
+        ray_own()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
+        libc.prctl(_SET_CHILD_SUBREAPER, *map(ctypes.c_ulong, (1, 0, 0, 0)))
+
+    with _replaced(ray_utils, "set_kill_on_parent_death_linux", set_both):
         yield
 
 

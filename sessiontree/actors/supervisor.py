@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sessiontree.actors import engine_home
 from sessiontree.actors.engine_security import listening
 from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
@@ -20,10 +21,12 @@ from sessiontree.actors.memory import MemoryShell, RayMemory
 from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.door.lineage import Lineage, lineage_of
 from sessiontree.door.server import DoorServer
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.serving import Serving
 from sessiontree.kernel.settings import OBSERVING, Settings
+from sessiontree.sandbox.process_tree import ProcessIdentity
 
 SUPERVISOR_CALLS = 100_000
 """Calls that may wait at a supervisor at a time; each waiting reply or result is one."""
@@ -59,7 +62,7 @@ class SupervisorShell:
             self._start_host,
             self._start_gateway,
             self._start_memory,
-            partial(DoorServer, state_dir=settings.journal_dir),
+            partial(DoorServer, state_dir=settings.journal_dir, lineage=_lineage(settings)),
             partial(_security, settings),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,6 +119,12 @@ class SupervisorShell:
         transport = RayTransport(shell.remote(me, given), self._transports.discard, self._settings.reports)
         self._transports.add(transport)
         return transport
+
+
+def _lineage(settings: Settings) -> Lineage:
+    """Return what tells processes of a Ray, whichever it is, from those of a person."""
+    program = ProcessIdentity(settings.program_pid, settings.program_started)
+    return lineage_of(program, engine_home.is_server)
 
 
 def _security(settings: Settings) -> Mapping[str, JsonValue]:

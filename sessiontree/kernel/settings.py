@@ -41,6 +41,8 @@ class Settings:
     """The state directory, or one beneath it."""
     program_pid: int
     """The creating program's process."""
+    program_started: int
+    """When that was started, as the kernel counts: its id may be given to another one later."""
     python: str | None
     """Shell words that start Python, where the program's Ray job has its own."""
     node_id: str

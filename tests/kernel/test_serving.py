@@ -69,6 +69,7 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
         scratch=state_dir,
         reports=state_dir,
         program=state_dir,
+        program_started=0,
         pool=PoolSize(most=1, usual=1),
         warm=0,
         host_bytes=2**30,
