@@ -135,11 +135,11 @@ class ApprovalDesk:
         self._asking.clear()
         if self._unheeded is not None:
             self._unheeded.cancel()
-        tasks = [task for task in tasks if not task.done()]  # with their loop, maybe, which is closed now
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        # Those that are done may be of a loop that is closed by now.
+        if running := [task for task in tasks if not task.done()]:
+            await asyncio.wait(running)
 
     def client_calls(self, table: ToolTable) -> ClientCalls:
         """Return the calls that wait for the program, of the tools in a table."""

@@ -62,8 +62,8 @@ class HookDesk:
                 while self._seen < last and not reader.done():
                     self._moved.clear()
                     await self._moved.wait()
-        if not reader.done():  # else with its loop, maybe, which is closed now
-            reader.cancel()
+        reader.cancel()
+        if not reader.done():  # else it may be of a loop that is closed by now
             await asyncio.wait({reader})
 
     async def judged(self, asked: SpawnAsked) -> SpawnAsked:

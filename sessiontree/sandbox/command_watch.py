@@ -83,6 +83,8 @@ class CommandWatch:
         self._crowded = use.processes > bounds.processes - NEARLY
         if was_crowded and self._crowded:
             return Excess("processes", bounds.processes)
+        if len(use.sessions) > bounds.sessions:
+            return Excess("sessions", bounds.sessions)
         return self._disk_excess(use.written_bytes)
 
     def _lower(self, sessions: Mapping[int, int]) -> None:

@@ -415,6 +415,7 @@ signal.pause()
         ("python -c 'bytearray(400 << 20)'", "memory_bytes", "exited"),
         (HOGS, "memory_bytes", "limit"),
         (FORKS, "processes", "limit"),
+        (FORKS.replace("sleep", "setsid sleep").replace("200", "40"), "sessions", "limit"),
         ("for i in $(seq 100); do head -c 2000000 /dev/zero >f$i; done; sleep 100", "disk_bytes", "limit"),
         ("for i in $(seq 5000); do : >f$i; done; sleep 100", "disk_files", "limit"),
         ("for i in $(seq 9); do head -c 2000000 /dev/zero >/tmp/f$i; done; false", "scratch_bytes", "exited"),

@@ -14,6 +14,7 @@ EXIT_CODES = {
 LIMITS = {
     "memory_bytes": "memory",
     "processes": "processes and threads at a time",
+    "sessions": "sessions at a time",
     "file_bytes": "the size of a file",
     "disk_bytes": "room on the disk",
     "disk_files": "files on the disk",
