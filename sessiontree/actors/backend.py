@@ -19,12 +19,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.actors.baggage import pack
 from sessiontree.actors.engine import Engine
-from sessiontree.actors.jail import level_of, started_as
+from sessiontree.actors.jail import level_of, note_for, started_as
 from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
 from sessiontree.actors.progress import Watches
+from sessiontree.actors.start_watch import RestartKeeper, StartWatch
 from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
-from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.progress import ProgressReader
@@ -93,6 +94,7 @@ class RayBackend:
         self._watches: Watches | None = None
         self._owner: RemoteOwner | None = None
         self._scratch: Path | None = None
+        self._keeper: RestartKeeper | None = None
 
     @property
     def owner(self) -> RemoteOwner:
@@ -162,6 +164,8 @@ class RayBackend:
             line.closed()
             if self._watches is not None:
                 await self._watches.close()
+            if self._keeper is not None:
+                await asyncio.to_thread(self._keeper.stop)
             await _end(line)
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, True)
@@ -183,15 +187,21 @@ class RayBackend:
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
         settings = self._settings()
         settings.reports.mkdir(mode=0o700)
-        actor: Any = actor_of(SupervisorShell).options(**self._options(settings)).remote(key, settings)
+        note = note_for("supervisor", settings)
+        actor: Any = actor_of(SupervisorShell).options(**self._options(settings, note)).remote(key, settings)
         line = Line(actor, key)
-        self._engine.lost.add_done_callback(partial(_lose, line))
+        keeper = self._keeper = RestartKeeper(
+            StartWatch(note), partial(ray.kill, actor, no_restart=False), partial(_give_up, line)
+        )
+        self._engine.lost.add_done_callback(partial(_lose, line, keeper))
         try:
             await asyncio.to_thread(level_of, settings)
             await line.begin()
         except RayError as error:
+            await asyncio.to_thread(keeper.stop)
             raise SessionTreeError(f"the supervisor did not start: {words_of(error)}") from error
         except BaseException:
+            await asyncio.to_thread(keeper.stop)
             if not line.is_lost:
                 ray.kill(actor)
             raise
@@ -200,9 +210,9 @@ class RayBackend:
         self._line = line
         return line
 
-    def _options(self, settings: Settings) -> dict[str, Any]:
+    def _options(self, settings: Settings, note: Path) -> dict[str, Any]:
         return {
-            "runtime_env": started_as("supervisor", settings),
+            "runtime_env": started_as("supervisor", settings, note),
             "num_cpus": 0,
             "max_restarts": -1,
             "max_task_retries": 0,
@@ -262,6 +272,11 @@ async def _end(line: Line) -> None:
         ray.kill(line.actor)
 
 
-def _lose(line: Line, lost: Future[EngineLost]) -> None:
+def _lose(line: Line, keeper: RestartKeeper, lost: Future[EngineLost]) -> None:
     if not lost.cancelled():
         line.lose(lost.result())
+        keeper.stop()
+
+
+def _give_up(line: Line, failures: int, reason: str) -> None:
+    line.lose(StartFailed("supervisor", failures, reason))

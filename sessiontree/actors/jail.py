@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,20 +12,27 @@ from sessiontree.sandbox import Jail, Level, prepare_victims, probe, py_executab
 
 
 def started_as(
-    role: str, settings: Settings, *, confined: bool = False, reaped: bool = False
+    role: str, settings: Settings, note: Path, *, confined: bool = False, reaped: bool = False
 ) -> dict[str, Any]:
     """Return the runtime environment of a process.
 
     Args:
         role: What it is going to be, such as ``gateway``.
         settings: The runtime's.
+        note: Where its starts are noted; no other actor's. Ray gives a process that starts to any actor that
+            waits for one of the same words, so these must be an actor's own.
         confined: Whether it may write to Ray's logs alone.
         reaped: Whether a reaper above it ends what it leaves behind.
     """
     jail = _jail(settings) if confined else None
     reports = settings.reports if reaped else None
-    words = py_executable(role, settings.scratch, jail, settings.python, reports=reports)
+    words = py_executable(role, settings.scratch, jail, settings.python, reports=reports, note=note)
     return {"py_executable": words}
+
+
+def note_for(name: str, settings: Settings) -> Path:
+    """Return where the starts of an actor are noted: a name that no other actor had or will have."""
+    return settings.scratch / f"starts-{name}-{secrets.token_hex(4)}"
 
 
 def level_of(settings: Settings) -> Level:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -15,8 +16,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.actors.engine_security import listening
 from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
-from sessiontree.actors.jail import started_as, victims_for
+from sessiontree.actors.jail import note_for, started_as, victims_for
 from sessiontree.actors.memory import MemoryShell, RayMemory
+from sessiontree.actors.start_watch import RestartKeeper, StartWatch
 from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
@@ -84,34 +86,44 @@ class SupervisorShell:
         settings, victims = self._settings, None
         if pool == OBSERVING:
             victims = victims_for(settings, name)
-        options = self._options(f"{pool}-host", confined=pool == OBSERVING, reaped=True)
+        note = note_for(name, settings)
+        options = self._options(f"{pool}-host", note, confined=pool == OBSERVING, reaped=True)
         given = HostSettings(
             self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
         )
-        return self._transport(actor_of(HostShell).options(**options), given)
+        return self._transport(actor_of(HostShell).options(**options), given, note)
 
     def _start_gateway(self, name: str) -> RayTransport:
         given = HostSettings(self._serving.gateway_key, os.getpid(), self._settings.gateway_bytes, None)
-        return self._transport(actor_of(GatewayShell).options(**self._options("gateway")), given)
+        note = note_for(name, self._settings)
+        return self._transport(actor_of(GatewayShell).options(**self._options("gateway", note)), given, note)
 
     def _start_memory(self) -> RayMemory:
         settings, key = self._settings, self._serving.memory_key
         given = HostSettings(key, os.getpid(), settings.memory_bytes, None)
         shell: Any = ray.remote(MemoryShell)
-        shell = shell.options(**{**self._options("memory"), **MEMORY_OPTIONS})
+        note = note_for("memory", settings)
+        shell = shell.options(**{**self._options("memory", note), **MEMORY_OPTIONS})
         me = ray.get_runtime_context().current_actor
-        return RayMemory(
-            shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir)), key
+        actor = shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir))
+        keeper = RestartKeeper(
+            StartWatch(note),
+            partial(ray.kill, actor, no_restart=False),
+            lambda failures, reason: ray.kill(actor),  # whoever asks is told that it is gone
         )
+        return RayMemory(actor, key, keeper)
 
-    def _options(self, role: str, *, confined: bool = False, reaped: bool = False) -> dict[str, Any]:
+    def _options(
+        self, role: str, note: Path, *, confined: bool = False, reaped: bool = False
+    ) -> dict[str, Any]:
         node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)
-        start = started_as(role, self._settings, confined=confined, reaped=reaped)
+        start = started_as(role, self._settings, note, confined=confined, reaped=reaped)
         return {**HOST_OPTIONS, "scheduling_strategy": node, "runtime_env": start}
 
-    def _transport(self, shell: Any, given: HostSettings) -> RayTransport:
+    def _transport(self, shell: Any, given: HostSettings, note: Path) -> RayTransport:
         me = ray.get_runtime_context().current_actor
-        transport = RayTransport(shell.remote(me, given), self._transports.discard, self._settings.reports)
+        actor, reports = shell.remote(me, given), self._settings.reports
+        transport = RayTransport(actor, self._transports.discard, reports, StartWatch(note))
         self._transports.add(transport)
         return transport
 

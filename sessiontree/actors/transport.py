@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from sessiontree.actors.start_watch import LOOK_S, StartWatch
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.errors import words_of
 from sessiontree.kernel.answers import Hello, Standing
@@ -35,9 +36,12 @@ class RayTransport:
         actor: With ``hello``, ``submit``, ``poll`` and ``standing``.
         on_close: Told once, when the host is ended.
         reports: Where its reaper, if it has one, says how many processes it ended.
+        start: Follows its start.
     """
 
-    def __init__(self, actor: Any, on_close: Callable[[RayTransport], None], reports: Path) -> None:
+    def __init__(
+        self, actor: Any, on_close: Callable[[RayTransport], None], reports: Path, start: StartWatch
+    ) -> None:
         """Bind the actor."""
         self.actor = actor
         self.level = "starting"
@@ -45,6 +49,7 @@ class RayTransport:
         self.is_ready = False
         self._on_close = on_close
         self._reports = reports
+        self._start = start
         self._reaper: int | None = None
         """Descriptor of its reaper, which ends after it."""
         self._buffer: list[tuple[int, Any]] = []
@@ -64,7 +69,7 @@ class RayTransport:
             HostLost: it did not start, or says why it can't serve.
         """
         try:
-            hello: Hello = await self._answer(self.actor.hello.remote(), START_S)
+            hello: Hello = await self._started(asyncio.ensure_future(self._hello()))
         except TimeoutError:
             raise HostLost(f"the host did not start within {START_S:g} s", served=False) from None
         except HostLost as lost:
@@ -74,6 +79,25 @@ class RayTransport:
         with contextlib.suppress(OSError):  # it has ended already, as the host has
             self._reaper = os.pidfd_open(hello.reaper) if hello.reaper else None
         self.level, self.pid, self.is_ready = hello.level, hello.pid, True
+
+    async def _hello(self) -> Any:
+        return await self._answer(self.actor.hello.remote(), START_S)
+
+    async def _started(self, hello: asyncio.Task[Any]) -> Any:
+        """Return the hello, unless the start is seen to fail before Ray says so.
+
+        Raises:
+            HostLost: it is.
+        """
+        try:
+            while not hello.done():
+                await asyncio.wait((hello,), timeout=LOOK_S)
+                reason = None if hello.done() else self._start.look()
+                if reason is not None:
+                    raise HostLost(reason)
+            return await hello
+        finally:
+            hello.cancel()
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
         """Return outcomes after a number.

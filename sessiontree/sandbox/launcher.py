@@ -9,6 +9,7 @@ The standard library alone, as no package may be importable yet::
 - ``--cwd``: its working directory, made where it is missing; never a workspace.
 - ``--reap``: this process becomes a reaper (``process_tree.py``), whose reports are kept in that directory,
   and a child of it goes on here. Ray does not mind: a worker tells its process id when it registers.
+- ``--note``: a file that gets a line, the process's id and its start, before anything can go wrong.
 - ``--confine``: what follows, up to ``--run`` or ``--exec``, are options of ``jail.py``.
 - ``--run``: be this program, in this very process: a script, ``-c`` and code, or ``-m`` and a module.
 - ``--exec``: become this command. Where the process is confined, or the job has its own words that start
@@ -52,6 +53,8 @@ class Start(NamedTuple):
     cwd: str
     reports: str
     """Where the reaper's reports are kept; empty = there is none."""
+    note: str
+    """File that gets a line for this process; empty = none."""
     jail: list[str] | None
     """Options of ``jail.py``; None = nothing is confined here."""
     is_script: bool
@@ -69,7 +72,7 @@ def parse(words: Sequence[str]) -> Start:
     Raises:
         LaunchError: a word is unknown, a value missing, or there is nothing to start.
     """
-    found = {"--role": "", "--cwd": "", "--reap": ""}
+    found = {"--role": "", "--cwd": "", "--reap": "", "--note": ""}
     rest = list(words)
     jail: list[str] | None = None
     while rest and rest[0] not in {"--run", "--exec"}:
@@ -87,7 +90,8 @@ def parse(words: Sequence[str]) -> Start:
         raise LaunchError(UNUSABLE, "nothing to start after '--run' or '--exec'")
     if not found["--role"] or not os.path.isabs(found["--cwd"]):
         raise LaunchError(UNUSABLE, "--role and --cwd, an absolute path, are needed")
-    return Start(found["--role"], found["--cwd"], found["--reap"], jail, kind == "--run", rest)
+    told = (found["--role"], found["--cwd"], found["--reap"], found["--note"])
+    return Start(*told, jail, kind == "--run", rest)
 
 
 def _options_of_jail(rest: list[str]) -> list[str]:
@@ -127,6 +131,8 @@ def begin(start: Start) -> NoReturn:
         raise LaunchError(UNUSABLE, f"can't work in {start.cwd!r}: {error}") from error
     if start.reports:
         leave_to_a_reaper(start.reports)
+    if start.note:
+        note_me(start.note)
     if start.jail is not None:
         jail = neighbour("sessiontree.sandbox.jail", os.path.join(os.path.dirname(__file__), "jail.py"))
         try:
@@ -163,6 +169,25 @@ def leave_to_a_reaper(reports: str) -> None:
     if os.getppid() != reaper:  # it ended before that was known
         os.kill(os.getpid(), signal.SIGKILL)
     os.environ[REAPER_VARIABLE] = str(reaper)
+
+
+def note_me(path: str) -> None:
+    """Add this process to a file: its id and its start, so that its end is seen before Ray knows it.
+
+    Raises:
+        LaunchError: it can't be written.
+    """
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
+            started = stat.read().rsplit(") ", 1)[1].split()[19]
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        note = os.open(path, flags, 0o600)
+        try:
+            os.write(note, f"{os.getpid()} {started}\n".encode("ascii"))
+        finally:
+            os.close(note)
+    except OSError as error:
+        raise LaunchError(UNUSABLE, f"can't note the process in {path!r}: {error}") from error
 
 
 def adopt_orphans() -> None:

@@ -75,7 +75,13 @@ def _check_path(path: Path) -> None:
 
 
 def py_executable(
-    role: str, cwd: Path, jail: Jail | None, python: str | None = None, *, reports: Path | None = None
+    role: str,
+    cwd: Path,
+    jail: Jail | None,
+    python: str | None = None,
+    *,
+    reports: Path | None = None,
+    note: Path | None = None,
 ) -> str:
     """Return shell words that start Python by the launcher; a program's words for Python may follow them.
 
@@ -88,10 +94,11 @@ def py_executable(
         jail: What the program may reach; None = it is not confined.
         python: Shell words that start Python, such as a job's own choice; None for this very interpreter.
         reports: Directory in which a reaper is to say how many processes it ended; None = there is none.
+        note: File in which the launcher is to note the process; None = none.
 
     Raises:
         ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free; or
-            ``cwd`` or ``reports`` is no path for a command line.
+            ``cwd``, ``reports`` or ``note`` is no path for a command line.
     """
     _check_path(cwd)
     me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd)]
@@ -99,6 +106,9 @@ def py_executable(
     if reports is not None:
         _check_path(reports)
         first = f"{first} {shlex.join(['--reap', str(reports)])}"
+    if note is not None:
+        _check_path(note)
+        first = f"{first} {shlex.join(['--note', str(note)])}"
     if jail is None and python is None:
         return f"{first} --run"
     own = shlex.quote(sys.executable) if python is None else _one_command(python)
