@@ -270,6 +270,7 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     agent: Annotated[str, typer.Option(help="Of a session of this agent.")] = "default",
     model: Annotated[str, typer.Option(help="Of a session of this model, as provider/model.")] = "",
     group: Annotated[str, typer.Option(help="Of a tree whose channel belongs to this group.")] = "",
+    channel: Annotated[bool, typer.Option(help="Of a tree with a channel, or without one.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """List all tools, which of them a session holds, and why it does not hold the others."""
@@ -283,6 +284,7 @@ def tools(  # noqa: PLR0913 - each option is a parameter
         agent=agent,
         model=model,
         group=group,
+        channel=channel,
         as_json=as_json,
     )
 

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.capabilities import CAPABILITIES, Capability
+from sessiontree.contracts.capabilities import Capability, capability_names
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.docstring import read_docstring
 from sessiontree.contracts.errors import ConfigError
@@ -89,6 +89,7 @@ def tool(
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
+    optional_capabilities: Iterable[str | Capability[Any]] = (),
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
@@ -106,6 +107,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
+    optional_capabilities: Iterable[str | Capability[Any]] = (),
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
@@ -125,7 +127,8 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         name: The tool's name; None = the function's.
         tier: Tier every call needs at least; a tool that says nothing is Elevated.
         kinds: Kinds of session that may hold it.
-        capabilities: Handles it cannot work without, or their names.
+        capabilities: Handles it cannot work without, or their names; its context holds no other.
+        optional_capabilities: Handles it uses where the session has them, or their names.
         timeout_s: Longest run of one call; None = the tree's limit.
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
         sequential: Whether its calls run alone: beside no other call of their session.
@@ -143,7 +146,8 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         "name": name,
         "tier": tier,
         "kinds": frozenset(kinds),
-        "capabilities": frozenset(one.name if isinstance(one, Capability) else one for one in capabilities),
+        "capabilities": capability_names(capabilities),
+        "optional_capabilities": capability_names(optional_capabilities),
         "timeout_s": timeout_s,
         "idempotent": idempotent,
         "sequential": sequential,
@@ -211,9 +215,6 @@ def check_settings(function: Function, settings: Mapping[str, Any]) -> None:
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError("yields; return one value and report progress with ctx.update")
-    unknown = settings["capabilities"] - set(CAPABILITIES)
-    if unknown:
-        raise ConfigError(f"no capability is called {sorted(unknown)}; there are {', '.join(CAPABILITIES)}")
     timeout_s = settings["timeout_s"]
     if timeout_s is not None and not timeout_s > 0:
         raise ConfigError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sessiontree.contracts.capabilities import Capability
+from sessiontree.contracts.capabilities import Capability, capability_names
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.decorator import calling, check_settings
 from sessiontree.contracts.docstring import read_docstring
@@ -63,6 +63,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
+    optional_capabilities: Iterable[str | Capability[Any]] = (),
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
@@ -84,7 +85,8 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         description: What it does, for the model; None = the docstring's text.
         tier: Tier every call needs at least; a tool that says nothing is Elevated.
         kinds: Kinds of session that may hold it.
-        capabilities: Handles it cannot work without, or their names.
+        capabilities: Handles it cannot work without, or their names; its context holds no other.
+        optional_capabilities: Handles it uses where the session has them, or their names.
         timeout_s: Longest run of one call; None = the tree's limit.
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
         sequential: Whether its calls run alone: beside no other call of their session.
@@ -105,7 +107,8 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         "parameters": dict(parameters),
         "tier": tier,
         "kinds": frozenset(kinds),
-        "capabilities": frozenset(one.name if isinstance(one, Capability) else one for one in capabilities),
+        "capabilities": capability_names(capabilities),
+        "optional_capabilities": capability_names(optional_capabilities),
         "timeout_s": timeout_s,
         "idempotent": idempotent,
         "sequential": sequential,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.capabilities import OBSERVING
+from sessiontree.contracts.capabilities import CAPABILITIES, OBSERVING, highest_of
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
@@ -54,7 +54,9 @@ class Tool(ABC, Generic[P]):
     kinds: ClassVar[frozenset[SessionKind]] = MAIN_AND_BRANCH
     """Kinds of session that may hold it."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
-    """Names of the handles it cannot work without."""
+    """Names of the handles it cannot work without; its context holds these and the optional ones alone."""
+    optional_capabilities: ClassVar[frozenset[str]] = frozenset()
+    """Names of the handles it uses where the session has them."""
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names a model may call it by."""
     param_aliases: ClassVar[Mapping[str, str]] = {}
@@ -101,6 +103,11 @@ class RawTool(Tool[Any], ABC):
     """JSON Schema of an object."""
 
 
+def declared_by(tool: Tool[Any]) -> frozenset[str]:
+    """Return the names of all handles a tool may be given."""
+    return frozenset(tool.capabilities) | frozenset(tool.optional_capabilities)
+
+
 def check_tool(tool: Tool[Any]) -> None:
     """Refuse a tool that is not well declared, before any session exists.
 
@@ -137,8 +144,10 @@ def check_tool(tool: Tool[Any]) -> None:
     if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
         raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
     _check_command(tool)
+    _check_names(tool)
     if SessionKind.WORKER in tool.kinds:
         _check_worker_tool(tool)
+    _check_tier(tool)
 
 
 def _check_command(tool: Tool[Any]) -> None:
@@ -166,8 +175,37 @@ def _check_retry(tool: Tool[Any]) -> None:
         )
 
 
+def _check_names(tool: Tool[Any]) -> None:
+    """Refuse capabilities that are none, or are not given as a set of names."""
+    for member in ("capabilities", "optional_capabilities"):
+        given: object = getattr(tool, member)
+        names = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+        if names is None or not all(isinstance(each, str) for each in names):
+            raise ConfigError(
+                f"tool {tool.name!r}: {member} is {given!r}; give a set of names, such as "
+                "frozenset({'reader'})"
+            )
+        if unknown := sorted(set(names) - set(CAPABILITIES)):
+            raise ConfigError(
+                f"tool {tool.name!r}: {member}: no capability is called {', '.join(map(repr, unknown))}; "
+                f"there are {', '.join(CAPABILITIES)}"
+            )
+
+
+def _check_tier(tool: Tool[Any]) -> None:
+    """Refuse a tool that does the work of a higher tier than it says: its calls would pass unasked."""
+    highest = highest_of(declared_by(tool))
+    if highest is not None and tool.tier < highest.tier:
+        label = highest.tier.label
+        raise ConfigError(
+            f"tool {tool.name!r}: its tier is {tool.tier.label}, but it declares capability "
+            f"{highest.name!r}, whose work is {label}; declare tier {label} "
+            f"(PermissionTier.{highest.tier.name}), or drop the capability"
+        )
+
+
 def _check_worker_tool(tool: Tool[Any]) -> None:
-    excess = tool.capabilities - OBSERVING
+    excess = declared_by(tool) - OBSERVING
     if tool.tier is not PermissionTier.READ_ONLY or excess:
         needs = f" and needs {', '.join(sorted(excess))}" if excess else ""
         raise ConfigError(

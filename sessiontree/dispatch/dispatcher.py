@@ -79,6 +79,7 @@ class Dispatcher:
         self.client_tools = table.for_client
         """Names of the tools whose calls are never executed here: the creating program answers them."""
         self._rights = rights
+        self._given: dict[str, SessionRights] = {}
         self._tool_timeout_s = tool_timeout_s
         self._now_ms = now_ms
         self._max_chars = rights.config.max_result_chars
@@ -273,7 +274,8 @@ class Dispatcher:
         if digest and (altered := self.altered(prepared, digest)) is not None:
             return altered
         try:
-            result = await tool.execute(prepared.params, ToolContext(self._rights, call_id, signals))
+            rights = self._given.get(tool.name) or self._give(prepared.entry)
+            result = await tool.execute(prepared.params, ToolContext(rights, call_id, signals))
             message = result_message(
                 prepared.provider_id, tool.name, result, self._now_ms(), max_chars=self._max_chars
             )
@@ -296,6 +298,11 @@ class Dispatcher:
             return self._error(prepared.key, prepared.provider_id, tool.name, wrapped, "error")
         artifacts = result.artifacts if isinstance(result, ToolResult) else ()
         return ImmediateOutcome(prepared.key, "ok", message, artifacts)
+
+    def _give(self, entry: ToolEntry) -> SessionRights:
+        """Return the rights of a tool: the session's, narrowed to what it declared when it was registered."""
+        given = self._given[entry.tool.name] = self._rights.narrowed(entry.name, entry.row.declared)
+        return given
 
     def _told(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of an error a tool raised, whatever it put into the error's fields."""

@@ -47,6 +47,8 @@ class Adopt:
     """Whether somebody watches the tree's progress."""
     equipment: str = ""
     """Names the tools and model the tree was opened with here."""
+    has_channel: bool = True
+    """Whether the session or one above it has a channel."""
 
 
 @dataclass(frozen=True, slots=True)

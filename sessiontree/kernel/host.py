@@ -15,6 +15,7 @@ from sessiontree.contracts.ports import Web
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.facades import Facades
 from sessiontree.kernel.frames import (
     Adopt,
     Feed,
@@ -94,7 +95,9 @@ def tooling_of(
 ) -> tuple[Questioner, Dispatcher]:
     """Return what shows a session its tools, and what runs them: those the policy leaves it now, to both."""
     model = adopt.config.model or equipment.model_name
-    policy = session_policy(equipment.policy, equipment.group, adopt.spec, model)
+    policy = session_policy(
+        equipment.policy, equipment.group, adopt.spec, model, has_channel=adopt.has_channel
+    )
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)
     if adopt.config.workspace_access == "ro":
@@ -156,6 +159,7 @@ class HostCore:
         self._leaving: list[SessionRunner] = []
         self._shell: CommandShell | None = None
         self._link: Link | None = None
+        self._facades: Facades | None = None
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Take frames in; repeats are dropped, early ones wait for those before them."""
@@ -230,6 +234,9 @@ class HostCore:
         if self._link is not None:
             self._link.cut()
             self._link = None
+        if self._facades is not None:
+            self._facades.close()
+            self._facades = None
         if self._watch is not None:
             self._left_behind += self._watch.abandoned
             self._watch = None
@@ -259,6 +266,7 @@ class HostCore:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
         link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._link = link
+        self._facades = facades = Facades(adopt.session)
         self._shell = CommandShell(
             workspace,
             hidden=equipment.hidden,
@@ -274,7 +282,7 @@ class HostCore:
                 reader=WorkspaceReader(workspace, hidden=equipment.hidden),
                 writer=WorkspaceWriter(workspace, hidden=equipment.hidden),
                 shell=self._shell,
-                channel=ChannelHandle(link),
+                channel=ChannelHandle(link) if adopt.has_channel else None,
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),
                 memory=MemoryHandle(link),
@@ -284,12 +292,12 @@ class HostCore:
         )
         watch = None
         if equipment.hooks is not None:
-            watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, equipment.hooks)
+            watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, facades, equipment.hooks)
             rights = past_hooks(rights, link, equipment.hooks, context_of(adopt), watch.failed)
-        questioner, dispatcher = tooling_of(equipment, adopt, rights, self._now_ms)
+        questioner, dispatcher = tooling_of(equipment, adopt, facades.rights(rights), self._now_ms)
         put, now_ms = self._mailbox.put, self._now_ms
         if watch is None or equipment.hooks is None:
-            self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
+            self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
             return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms)
         self._watch = watch
         return HookedRunner(adopt, dispatcher, questioner, watch, put, now_ms, equipment.hooks)

@@ -41,6 +41,7 @@ from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction
+from sessiontree.tree.saying import has_channel
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
 
@@ -356,6 +357,7 @@ class TreeKeeper:
             seat.grant,
             self.watched > 0,
             self.equipment,
+            has_channel(self.state, seat.session),
         )
 
     # What goes to sessions.

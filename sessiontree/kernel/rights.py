@@ -31,7 +31,8 @@ class Handles:
     reader: Reader
     writer: Writer
     shell: Shell
-    channel: Channel
+    channel: Channel | None
+    """None where no session at or above this one has one."""
     sessions: Sessions
     status: Status
     memory: Memory

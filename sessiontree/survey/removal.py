@@ -55,6 +55,7 @@ class RemoveSurvey(Tool[RemoveSurveyParams]):
     tier: ClassVar[PermissionTier] = PermissionTier.ELEVATED
     kinds: ClassVar[frozenset[SessionKind]] = frozenset({SessionKind.MAIN})
     capabilities: ClassVar[frozenset[str]] = frozenset({READER.name, WRITER.name})
+    optional_capabilities: ClassVar[frozenset[str]] = frozenset({MEMORY.name, MEMORY_WRITER.name})
     sequential: ClassVar[bool] = True
 
     async def execute(self, params: RemoveSurveyParams, ctx: ToolContext) -> ToolResult:

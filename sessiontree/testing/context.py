@@ -48,7 +48,7 @@ from sessiontree.contracts.ports import (
     Writer,
 )
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.tool import RawTool, Tool, declared_by
 from sessiontree.contracts.usage import Usage
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -181,12 +181,15 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
 async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> ToolResult:
     """Validate the arguments against the tool's own model and run it.
 
-    No name is normalised, no policy asked and no result cut: this is the tool alone.
+    No name is normalised, no policy asked and no result cut: this is the tool alone. It is given of the
+    context what its class declares, as in a tree.
 
     Raises:
         ValidationError: an argument does not fit; names the first that does not.
         ToolError: what the tool raised.
     """
+    rights = ctx._rights.narrowed(tool.name, declared_by(tool))  # noqa: SLF001 - what a dispatcher does
+    ctx = ToolContext(rights, ctx.call_id, ctx._signals)  # noqa: SLF001 - as above
     if isinstance(tool, RawTool):
         return await tool.execute(arguments, ctx)
     try:

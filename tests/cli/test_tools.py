@@ -27,9 +27,13 @@ def exactly(**members: Any) -> dict[str, Any]:
     }
 
 
-WHO = {"kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "policy": MAYBE, "warnings": TEXTS}
+WHO = {
+    "kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "has_channel": YES_NO, "policy": MAYBE,
+    "warnings": TEXTS,
+}  # fmt: skip
 ROW = exactly(
-    name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS, profiles=TEXTS,
+    name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS,
+    optional_capabilities=TEXTS, profiles=TEXTS,
     flags=TEXTS, aliases=TEXTS, plugin=TEXT, in_openclaw=YES_NO, is_ready=YES_NO,
     distribution=TEXT, source=TEXT, held=YES_NO,
 )  # fmt: skip

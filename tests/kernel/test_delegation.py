@@ -44,7 +44,9 @@ OWNER = Asker("ada", "Ada", "the door", "", is_owner=True)
 def handed(tool: str, digest: str, asked_by: tuple[Asker, ...] = ()) -> tuple[list[Any], list[Any]]:
     """Hand a call over that this host did not prepare; return what the session hears, and what is over."""
     table = ToolTable(TOOLS)
-    policy = session_policy(compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted")
+    policy = session_policy(
+        compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
+    )
     kind = SessionKind.MAIN
     rights = SessionRights("main", "default", kind, Path("/"), AgentConfig(), FixedStatus(fresh_report(kind)))
     dispatcher = Dispatcher(
