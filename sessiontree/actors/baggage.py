@@ -21,6 +21,7 @@ from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import GatewayModel
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
+from sessiontree.protected import own_places
 
 # A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
@@ -40,18 +41,19 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
         _packed(hook, f"hook {name_of(hook)!r}")
     shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, setup.model_name)
     return Baggage(
-        _packed((*shared, setup.hooks), "the model"),
+        _packed((*shared, setup.hooks, own_places()), "the model"),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
-    table, instant, hidden, web, policy, group, model_name, hooks = _opened(packed)
+    table, instant, hidden, web, policy, group, model_name, hooks, own = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
     chain = HookChain.for_hosts(hooks)
     rules = compiled(table.rows, policy)
-    return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain)
+    both = own.joined(own_places())  # of the program, and of a host, which may lie on another machine
+    return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain, both)
 
 
 def open_for_gateway(packed: bytes) -> GatewayModel:

@@ -90,6 +90,7 @@ def tool(
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
     optional_capabilities: Iterable[str | Capability[Any]] = (),
+    changes: Iterable[str] = (),
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
@@ -108,6 +109,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
     optional_capabilities: Iterable[str | Capability[Any]] = (),
+    changes: Iterable[str] = (),
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
@@ -129,6 +131,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         kinds: Kinds of session that may hold it.
         capabilities: Handles it cannot work without, or their names; its context holds no other.
         optional_capabilities: Handles it uses where the session has them, or their names.
+        changes: Parameters that name files it changes; a call is Elevated where one of them is protected.
         timeout_s: Longest run of one call; None = the tree's limit.
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
         sequential: Whether its calls run alone: beside no other call of their session.
@@ -148,6 +151,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         "kinds": frozenset(kinds),
         "capabilities": capability_names(capabilities),
         "optional_capabilities": capability_names(optional_capabilities),
+        "changes": tuple([changes] if isinstance(changes, str) else changes),
         "timeout_s": timeout_s,
         "idempotent": idempotent,
         "sequential": sequential,

@@ -73,6 +73,10 @@ class Tool(ABC, Generic[P]):
     """Its parameter that holds a command line for the sandbox's shell; empty = it runs none. Approvals look
     at what such a command runs: mode ``smart`` says yes to what is known to be harmless, and an owner's
     *always* covers the same programs with arguments of the same shape."""
+    changes: ClassVar[tuple[str, ...]] = ()
+    """Its parameters that name files it changes, relative to the workspace: a call is Elevated where one of
+    them is protected (:class:`~sessiontree.contracts.ports.Writer`), and bound to the place it was asked
+    about. A tool that names none is refused there, unless its calls are Elevated anyway."""
 
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of these final arguments; a lower one than ``tier`` has no effect."""
@@ -143,26 +147,31 @@ def check_tool(tool: Tool[Any]) -> None:
         raise ConfigError(f"tool {name!r}: no flag is called {unknown}; there are {', '.join(ToolFlag)}")
     if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
         raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
-    _check_command(tool)
+    _check_named_parameters(tool)
     _check_names(tool)
     if SessionKind.WORKER in tool.kinds:
         _check_worker_tool(tool)
     _check_tier(tool)
 
 
-def _check_command(tool: Tool[Any]) -> None:
-    """Refuse a tool that names a parameter it has not: its commands would go by unjudged."""
-    if not tool.command_in:
+def _check_named_parameters(tool: Tool[Any]) -> None:
+    """Refuse a tool that names a parameter it has not: its commands or paths would go by unjudged."""
+    if isinstance(tool.changes, str):
+        raise ConfigError(f"tool {tool.name!r}: changes is {tool.changes!r}; write ({tool.changes!r},)")
+    named = [("command_in", tool.command_in)] if tool.command_in else []
+    named += [("changes", each) for each in tool.changes]
+    if not named:
         return
     if isinstance(tool, RawTool):
         known: Iterable[str] = cast("Mapping[str, JsonValue]", tool.parameters.get("properties", {}))
     else:
         known = tool.Params.model_fields
-    if tool.command_in not in known:
-        raise ConfigError(
-            f"tool {tool.name!r}: command_in is {tool.command_in!r}, which is none of its parameters: "
-            f"{', '.join(known) or 'it has none'}"
-        )
+    for member, name in named:
+        if name not in known:
+            raise ConfigError(
+                f"tool {tool.name!r}: {member} is {name!r}, which is none of its parameters: "
+                f"{', '.join(known) or 'it has none'}"
+            )
 
 
 def _check_retry(tool: Tool[Any]) -> None:

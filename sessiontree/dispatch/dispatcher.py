@@ -32,6 +32,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, to_json_value
 from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.ports import Protection
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tiers import PermissionTier
@@ -53,7 +54,7 @@ MAX_UNREAD_SHOWN = 400
 class Dispatcher:
     """Prepares and runs the calls of one adopted session."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what one session's calls are judged by
         self,
         table: ToolTable,
         held: frozenset[str],
@@ -63,13 +64,15 @@ class Dispatcher:
         tool_timeout_s: float,
         now_ms: Callable[[], int],
         standing: Callable[[Mapping[str, JsonValue], str], str],
+        protection: Protection | None = None,
     ) -> None:
         """Bind a session's rights, its policy, and the names of the tools it holds.
 
         Tools of owners alone are refused to anybody else, even where the session was given them.
 
         ``standing`` takes a call's arguments and which of them is a command, and returns a text that changes
-        with what that names: a command that was asked about is bound to it.
+        with what that names: a command that was asked about is bound to it. ``protection`` knows the
+        protected places, and gives the writer of a call that may change one; None = there is no writer.
         """
         self._table = table
         self._policy = policy
@@ -86,6 +89,7 @@ class Dispatcher:
         self._pictures = Pictures(rights.config.images)
         self._place = str(rights.workspace_root)
         self._standing = standing
+        self._protection = protection
 
     def prepare(
         self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = ()
@@ -159,6 +163,9 @@ class Dispatcher:
             tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
             return PreparedCall(key, call_id, entry, params, arguments, 0, "", False)
+        standings = self._protected(tool, arguments) if tool.changes else None
+        if standings:
+            tier = PermissionTier.ELEVATED
         needs_approval = tier is PermissionTier.ELEVATED
         if tier is PermissionTier.SYSTEM:
             setting = self._rights.config.system_tier
@@ -167,12 +174,26 @@ class Dispatcher:
                 return self._error(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = setting == "ask"
         digest = self._digest(tool, arguments, is_asked=needs_approval)
-        return PreparedCall(key, call_id, entry, params, arguments, int(tier), digest, needs_approval)
+        return PreparedCall(
+            key, call_id, entry, params, arguments, int(tier), digest, needs_approval, standings
+        )
+
+    def _protected(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
+        """Return the names of the protected places that a call's arguments stand for."""
+        if self._protection is None:
+            return frozenset()
+        given = [arguments.get(name) for name in tool.changes]
+        paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
+        return frozenset().union(
+            *(self._protection.standings(path) for path in paths if isinstance(path, str))
+        )
 
     def _digest(self, tool: Tool[Any], arguments: Mapping[str, JsonValue], *, is_asked: bool) -> str:
         place = self._place
         if is_asked and tool.command_in:
             place += "\0" + self._standing(arguments, tool.command_in)
+        if is_asked and tool.changes:
+            place += "".join(f"\0{each}" for each in sorted(self._protected(tool, arguments)))
         return digest_of(tool.name, arguments, place)
 
     def _unknown(
@@ -226,7 +247,7 @@ class Dispatcher:
         if not digest or digest == self._digest(tool, prepared.arguments, is_asked=is_asked):
             return None
         reason = "its arguments are not the ones that were allowed"
-        if is_asked and tool.command_in:
+        if is_asked and (tool.command_in or tool.changes):
             reason += ", or the files it names have changed since; ask anew"
         message = blocked_message(prepared.provider_id, name, reason, self._now_ms())
         return ImmediateOutcome(prepared.key, "blocked", message)
@@ -275,6 +296,8 @@ class Dispatcher:
             return altered
         try:
             rights = self._given.get(tool.name) or self._give(prepared.entry)
+            if prepared.tier == PermissionTier.ELEVATED and rights.writer is not None:
+                rights = self._allowed(rights, prepared)
             result = await tool.execute(prepared.params, ToolContext(rights, call_id, signals))
             message = result_message(
                 prepared.provider_id, tool.name, result, self._now_ms(), max_chars=self._max_chars
@@ -303,6 +326,12 @@ class Dispatcher:
         """Return the rights of a tool: the session's, narrowed to what it declared when it was registered."""
         given = self._given[entry.tool.name] = self._rights.narrowed(entry.name, entry.row.declared)
         return given
+
+    def _allowed(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
+        """Return the rights of a call that was allowed: its writer changes the places it was asked about."""
+        if self._protection is None:
+            return rights
+        return replace(rights, writer=self._protection.writer(prepared.standings))
 
     def _told(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of an error a tool raised, whatever it put into the error's fields."""

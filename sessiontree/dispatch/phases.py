@@ -29,6 +29,8 @@ class PreparedCall:
     digest: str
     """Empty for a ReadOnly call that needs no approval."""
     needs_approval: bool
+    standings: frozenset[str] | None = None
+    """The protected places it may change once it is allowed; None = it names no files, and may change all."""
 
     @property
     def harmless(self) -> bool:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FunctionType
-from typing import Any, Final, Generic, ParamSpec
-from weakref import WeakKeyDictionary
+from typing import Any, Final, Generic, ParamSpec, cast
+from weakref import WeakKeyDictionary, WeakSet
 
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import SessionClosed
@@ -58,7 +58,7 @@ class Facades:
     def __init__(self, session: str) -> None:
         """Begin with none."""
         self._session = session
-        self._made: list[object] = []
+        self._made: WeakSet[object] = WeakSet()
 
     def rights(self, rights: SessionRights) -> SessionRights:
         """Return the same rights with a facade in place of each handle."""
@@ -68,22 +68,26 @@ class Facades:
         }
         return replace(rights, **made)
 
+    def writer(self, writer: Writer) -> Writer:
+        """Return a facade of one more writer, for one call."""
+        return cast("Writer", self._facade(_CLASSES["writer"], writer))
+
     def _facade(self, made: type[Facade], handle: object) -> Facade:
         facade = made(self._session)
         _BEHIND[facade] = handle
-        self._made.append(facade)
+        self._made.add(facade)
         return facade
 
     def notice(self, told: Callable[P, None]) -> Callable[P, None]:
         """Return a function that tells another one; it tells nobody any more once the session is let go."""
         facade = Notice[P]()
         _BEHIND[facade] = told
-        self._made.append(facade)
+        self._made.add(facade)
         return facade
 
     def close(self) -> None:
         """Let nothing stand behind them any more: whoever still holds one is refused."""
-        for facade in self._made:
+        for facade in list(self._made):
             _BEHIND.pop(facade, None)
         self._made.clear()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.ports import Web
+from sessiontree.contracts.ports import Protection, Web, Writer
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.dispatch.tool_table import ToolTable
@@ -52,6 +52,7 @@ from sessiontree.kernel.services import (
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
 from sessiontree.policy.compiled import CompiledPolicy
+from sessiontree.protected import OwnPlaces
 from sessiontree.sandbox import CommandShell
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.schema.dialect import dialect_of
@@ -88,10 +89,35 @@ class HostEquipment:
     """Of the tree's model, as it is given now."""
     hooks: HookChain | None = None
     """What its owner put around every call; None = nothing."""
+    own: OwnPlaces = field(default_factory=OwnPlaces)
+    """What the program, and processes of its kind, import from."""
+
+
+class GuardedFiles:
+    """Protected places of one session's workspace, for whoever judges its calls."""
+
+    __slots__ = ("_facades", "_writer")
+
+    def __init__(self, writer: WorkspaceWriter, facades: Facades) -> None:
+        """Keep the session's writer, and where facades of others come from."""
+        self._writer = writer
+        self._facades = facades
+
+    def standings(self, path: str) -> frozenset[str]:
+        """Return the names of the protected places that a path stands for right now; empty = none."""
+        return self._writer.standings(path)
+
+    def writer(self, standings: frozenset[str] | None) -> Writer:
+        """Return a writer for one allowed call, that changes these protected places; None = all."""
+        return self._facades.writer(self._writer.allowing(standings))
 
 
 def tooling_of(
-    equipment: HostEquipment, adopt: Adopt, rights: SessionRights, now_ms: Callable[[], int]
+    equipment: HostEquipment,
+    adopt: Adopt,
+    rights: SessionRights,
+    now_ms: Callable[[], int],
+    protection: Protection | None = None,
 ) -> tuple[Questioner, Dispatcher]:
     """Return what shows a session its tools, and what runs them: those the policy leaves it now, to both."""
     model = adopt.config.model or equipment.model_name
@@ -110,6 +136,7 @@ def tooling_of(
         tool_timeout_s=adopt.limits.tool_timeout_s,
         now_ms=now_ms,
         standing=partial(named_files, os.path.realpath(rights.workspace_root)),
+        protection=protection,
     )
     questioner = Questioner(
         equipment.table,
@@ -267,9 +294,11 @@ class HostCore:
         link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._link = link
         self._facades = facades = Facades(adopt.session)
+        writer = WorkspaceWriter(workspace, hidden=equipment.hidden, own=equipment.own)
         self._shell = CommandShell(
             workspace,
             hidden=equipment.hidden,
+            own=equipment.own,
             security=adopt.config.exec_security,
             access=adopt.config.workspace_access,
         )
@@ -280,7 +309,7 @@ class HostCore:
             adopt.config,
             Handles(
                 reader=WorkspaceReader(workspace, hidden=equipment.hidden),
-                writer=WorkspaceWriter(workspace, hidden=equipment.hidden),
+                writer=writer,
                 shell=self._shell,
                 channel=ChannelHandle(link) if adopt.has_channel else None,
                 sessions=SessionsHandle(link),
@@ -294,7 +323,8 @@ class HostCore:
         if equipment.hooks is not None:
             watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, facades, equipment.hooks)
             rights = past_hooks(rights, link, equipment.hooks, context_of(adopt), watch.failed)
-        questioner, dispatcher = tooling_of(equipment, adopt, facades.rights(rights), self._now_ms)
+        guarded = GuardedFiles(writer, facades)
+        questioner, dispatcher = tooling_of(equipment, adopt, facades.rights(rights), self._now_ms, guarded)
         put, now_ms = self._mailbox.put, self._now_ms
         if watch is None or equipment.hooks is None:
             self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session, facades)

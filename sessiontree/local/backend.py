@@ -33,6 +33,7 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
+from sessiontree.protected import own_places
 
 DEFAULT_SLOTS = 64
 POOL = "host"
@@ -156,7 +157,15 @@ class LocalBackend:
         policy = compiled(setup.table.rows, setup.policy)
         hooks = HookChain.for_hosts(setup.hooks)
         self.equipment[tree_id] = HostEquipment(
-            setup.table, setup.instant, self._hidden, web, policy, setup.group, setup.model_name, hooks
+            setup.table,
+            setup.instant,
+            self._hidden,
+            web,
+            policy,
+            setup.group,
+            setup.model_name,
+            hooks,
+            own_places(),
         )
         if setup.waiting is not None:
             self._models[tree_id] = setup.waiting
