@@ -271,6 +271,9 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     model: Annotated[str, typer.Option(help="Of a session of this model, as provider/model.")] = "",
     group: Annotated[str, typer.Option(help="Of a tree whose channel belongs to this group.")] = "",
     channel: Annotated[bool, typer.Option(help="Of a tree with a channel, or without one.")] = True,
+    tainted: Annotated[
+        bool, typer.Option("--tainted", help="Of a session that has taken in untrusted text.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List all tools, which of them a session holds, and why it does not hold the others."""
@@ -285,6 +288,7 @@ def tools(  # noqa: PLR0913 - each option is a parameter
         model=model,
         group=group,
         channel=channel,
+        tainted=tainted,
         as_json=as_json,
     )
 

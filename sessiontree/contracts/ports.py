@@ -359,6 +359,10 @@ class SessionReport:
     """What happens to its System calls."""
     exec_security: ExecSecurity | None
     """Which commands it may run; None = none, its kind holds no shell."""
+    taint: str = ""
+    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
+    after_untrusted: SystemAnswer = "allow"
+    """What happens to calls above ReadOnly of sessions that have taken in untrusted text."""
 
 
 class Status(Protocol):

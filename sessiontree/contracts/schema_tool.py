@@ -15,7 +15,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.signature import CONTEXT, Function
 from sessiontree.contracts.tiers import PermissionTier
@@ -65,6 +65,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     capabilities: Iterable[str | Capability[Any]] = (),
     optional_capabilities: Iterable[str | Capability[Any]] = (),
     changes: Iterable[str] = (),
+    untrusted: Untrusted = False,
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
@@ -89,6 +90,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         capabilities: Handles it cannot work without, or their names; its context holds no other.
         optional_capabilities: Handles it uses where the session has them, or their names.
         changes: Parameters that name files it changes; a call is Elevated where one of them is protected.
+        untrusted: Whether what it answers is text from outside, such as mail: it is put between marks.
         timeout_s: Longest run of one call; None = the tree's limit.
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
         sequential: Whether its calls run alone: beside no other call of their session.
@@ -111,6 +113,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         "kinds": frozenset(kinds),
         "capabilities": capability_names(capabilities),
         "optional_capabilities": capability_names(optional_capabilities),
+        "untrusted": untrusted,
         "changes": tuple([changes] if isinstance(changes, str) else changes),
         "timeout_s": timeout_s,
         "idempotent": idempotent,

@@ -191,6 +191,15 @@ class CallResolved:
     """Name of the tool whose attempts start again at zero."""
 
 
+@recorded("tainted")
+@dataclass(frozen=True, slots=True)
+class Tainted:
+    """The session has taken in untrusted text for the first time; it stays so for life."""
+
+    source: str
+    """Where it came from: a tool's name, a child, its parent."""
+
+
 @recorded("hook_failed")
 @dataclass(frozen=True, slots=True)
 class HookFailed:
@@ -303,6 +312,7 @@ SessionFact: TypeAlias = (
     | CallParked
     | ArgumentsRejected
     | CallResolved
+    | Tainted
     | HookFailed
     | ToolGivenUp
     | ChildTroubleNoted

@@ -61,6 +61,8 @@ class SessionSpec:
     """Whom it acts for, besides whoever speaks to it: those its parent acted for. Never makes it an owner."""
     workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
     """What it may do to the workspace: the strictest its agent or any session above it says."""
+    taint: str = added("")
+    """Where untrusted text came from that its parent had taken in before; empty = from nowhere."""
 
     @property
     def strictness(self) -> Mapping[str, str]:

@@ -58,6 +58,8 @@ class Incoming:
     origin: Origin
     asked_by: tuple[Asker, ...] = added(())
     """Whom the message speaks for; empty = the creating program."""
+    taint: str = added("")
+    """Where untrusted text in it comes from; empty = there is none known."""
 
 
 @quickly_made
@@ -125,6 +127,8 @@ class CallFinished:
     artifacts: tuple[Artifact, ...] = ()
     answer_id: str = ""
     """Of the program's answer it was made from; empty = of none."""
+    untrusted: bool = False
+    """Whether its text comes from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,8 @@ class ChildTroubled:
     attempts: int
     field: str | None
     message: str
+    taint: str = added("")
+    """Where untrusted text in it comes from; empty = there is none known."""
 
 
 @recorded("approver_asked")

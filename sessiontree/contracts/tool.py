@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 
@@ -73,6 +73,9 @@ class Tool(ABC, Generic[P]):
     """Its parameter that holds a command line for the sandbox's shell; empty = it runs none. Approvals look
     at what such a command runs: mode ``smart`` says yes to what is known to be harmless, and an owner's
     *always* covers the same programs with arguments of the same shape."""
+    untrusted: ClassVar[Untrusted] = False
+    """Whether what it answers is text from outside, its errors too: then it is put between marks, and its
+    session has taken in untrusted text. A result may say so for itself."""
     changes: ClassVar[tuple[str, ...]] = ()
     """Its parameters that name files it changes, relative to the workspace: a call is Elevated where one of
     them is protected (:class:`~sessiontree.contracts.ports.Writer`), and bound to the place it was asked
@@ -147,6 +150,10 @@ def check_tool(tool: Tool[Any]) -> None:
         raise ConfigError(f"tool {name!r}: no flag is called {unknown}; there are {', '.join(ToolFlag)}")
     if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
         raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
+    if tool.untrusted not in {True, False, "marked"}:
+        raise ConfigError(
+            f"tool {tool.name!r}: untrusted is {tool.untrusted!r}; give True, False or 'marked'"
+        )
     _check_named_parameters(tool)
     _check_names(tool)
     if SessionKind.WORKER in tool.kinds:

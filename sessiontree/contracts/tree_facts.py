@@ -52,6 +52,16 @@ class SpawnDenied:
     reason: str
 
 
+@recorded("session_tainted")
+@dataclass(frozen=True, slots=True)
+class SessionTainted:
+    """A session has taken in untrusted text: its children and its result are tainted from now on."""
+
+    session: str
+    source: str
+    """Where it came from."""
+
+
 @recorded("session_stirred")
 @dataclass(frozen=True, slots=True)
 class SessionStirred:
@@ -279,6 +289,7 @@ TreeFact: TypeAlias = (
     | SessionSpawned
     | SpawnDenied
     | SessionStirred
+    | SessionTainted
     | ResultHeld
     | SessionEnded
     | ApprovalRequested

@@ -60,3 +60,5 @@ class ImmediateOutcome:
     artifacts: tuple[Artifact, ...] = ()
     again: bool = False
     """Whether the call may be tried again: it failed of what may pass, and repeating it changes nothing."""
+    untrusted: bool = False
+    """Whether its text comes from outside."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.kernel.policing import policy_in
 from sessiontree.tree.budgets import remaining
 
 if TYPE_CHECKING:
@@ -53,4 +54,6 @@ def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
         approval_mode=keeper.config.mode,
         system_tier=node.spec.system_tier,
         exec_security=node.spec.commands,
+        taint=node.taint,
+        after_untrusted=policy_in(keeper.config)[0].after_untrusted,
     )

@@ -263,7 +263,7 @@ class SessionRunner:
         key = instruction.key
         if self._readers:
             self._watch.began(key, instruction.call)
-        prepared = self._dispatcher.prepare(key, instruction.call, instruction.asked_by)
+        prepared = self._dispatcher.prepare(key, instruction.call, instruction.asked_by, self.state.taint)
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
             given_up = instruction.run_unless

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.policy.catalog import Profile
 
 Entry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -86,6 +87,10 @@ class PolicyConfig(_Written):
     subagents: _Lists = ToolLists()
     """For all sessions but Main."""
     apply_patch: ApplyPatchPolicy = ApplyPatchPolicy()
+    after_untrusted: SystemAnswer = "allow"
+    """What happens to calls above ReadOnly of a session that has taken in untrusted text: they run, need an
+    approval (``ask``), or are refused (``deny``). Untrusted is what web tools and memories of others say, and
+    what a tool or result says of itself; it reaches children, and whoever takes in a result of theirs."""
     strict: bool = False
     """Whether an entry that stands for no tool is an error instead of a warning."""
 

@@ -41,6 +41,8 @@ class Standing:
     """Group its tree's channel belongs to; empty = none."""
     has_channel: bool = True
     """Whether it or a session above it has a channel."""
+    is_tainted: bool = False
+    """Whether it has taken in untrusted text; takes no tool away, see ``after_untrusted`` of the policy."""
 
 
 @dataclass(frozen=True, slots=True)

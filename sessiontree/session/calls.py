@@ -34,6 +34,13 @@ class Decision:
         self.instructions: list[SessionInstruction] = []
 
 
+def take_in(state: SessionState, decision: Decision, source: str) -> None:
+    """Note that the session has taken in untrusted text; once, for it stays so for life."""
+    if source and not state.taint:
+        decision.facts.append(facts.Tainted(source))
+        decision.instructions.append(todo.ReportTaint(source))
+
+
 def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
     """A call may run now, after its intent is durable, or after an approval."""
     decision = Decision()
@@ -212,6 +219,8 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     if call is not None:
         name = stimulus.message.tool_name
         resets = name if name in state.ledger and _proves_valid(state, call, stimulus) else None
+        if stimulus.untrusted and not call.outside:
+            take_in(state, decision, name)
         resolve(
             decision,
             call,

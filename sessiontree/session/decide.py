@@ -68,6 +68,8 @@ def _adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
 
 def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
     decision = Decision()
+    if state.taint:
+        decision.instructions.append(todo.ReportTaint(state.taint))
     for call in list(state.calls.values()):
         calls.recovered(state, call, stimulus.at_ms, decision)
     if state.asking:
@@ -93,6 +95,7 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     steer = stimulus.mode == "steer"
     heard = facts.Heard(stimulus.message_id, message, steer=steer, wakes=True, asked_by=stimulus.asked_by)
     decision.facts.append(heard)
+    calls.take_in(state, decision, stimulus.taint)
     if steer and not state.asking:
         own = [state.calls[key] for key in state.reply_keys if key in state.calls]
         waiting = [call for call in own if not call.parked and call.phase == "asking"]
@@ -140,6 +143,7 @@ def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Dec
             f"{where}: {stimulus.message}"
         )
         decision.facts.append(notice(stimulus.post_id, text, stimulus.at_ms, wakes=False))
+        calls.take_in(state, decision, stimulus.taint)
     return decision
 
 

@@ -180,6 +180,10 @@ def _place(state: SessionState, key: str, message: ToolResultMessage) -> None:
     state.owes_turn = True
 
 
+def _tainted(state: SessionState, fact: facts.Tainted) -> None:
+    state.taint = fact.source
+
+
 def _hook_failed(state: SessionState, fact: facts.HookFailed) -> None:
     """Told to whoever reads the journal; a session is no different for it."""
 
@@ -235,6 +239,7 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.CallParked: _call_parked,
     facts.ArgumentsRejected: _arguments_rejected,
     facts.CallResolved: _call_resolved,
+    facts.Tainted: _tainted,
     facts.HookFailed: _hook_failed,
     facts.ToolGivenUp: _tool_given_up,
     facts.ChildTroubleNoted: _child_trouble_noted,

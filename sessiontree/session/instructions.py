@@ -181,6 +181,13 @@ class ReportTrouble:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportTaint:
+    """The session has taken in untrusted text: the tree is to know, for its children and its result."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class OfferResult:
     """The session has nothing more to do; whether it ends is the tree's to say."""
 
@@ -210,6 +217,7 @@ SessionInstruction: TypeAlias = (
     | AnswerCall
     | AnswerMessages
     | ReportTrouble
+    | ReportTaint
     | OfferResult
     | WakeAt
 )

@@ -121,6 +121,8 @@ class SessionState:
     stop_reason: str = ""
     asked_by: tuple[Asker, ...] = ()
     """Whom the newest turn acts for; empty = the creating program."""
+    taint: str = ""
+    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
     offer: tuple[str, str, JsonValue] | None = None
     """Last word that ends the session: status, summary, output; None while there is something to do."""
 
@@ -149,4 +151,4 @@ class SessionState:
 
 def initial(spec: SessionSpec, limits: Limits) -> SessionState:
     """Return the state of a session nothing has happened to."""
-    return SessionState(spec, limits)
+    return SessionState(spec, limits, taint=spec.taint)

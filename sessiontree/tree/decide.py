@@ -12,7 +12,7 @@ from sessiontree.tree.delegating import delegate, withdraw
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction, WakeAt
-from sessiontree.tree.resting import lose, offer, report_trouble, stir, take
+from sessiontree.tree.resting import lose, offer, report_trouble, stir, taint, take
 from sessiontree.tree.saying import say
 from sessiontree.tree.spawning import open_tree, spawn
 from sessiontree.tree.state import TreeState
@@ -31,6 +31,7 @@ from sessiontree.tree.stimuli import (
     SpawnAsked,
     Stirred,
     StopAsked,
+    TaintReported,
     TreeOpened,
     TreeStimulus,
     TroubleReported,
@@ -95,6 +96,7 @@ _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     ClientCallDelegated: delegate,
     ClientCallWithdrawn: withdraw,
     TroubleReported: report_trouble,
+    TaintReported: taint,
     UsageReported: charge,
     PostsConsumed: take,
     StopAsked: stop,

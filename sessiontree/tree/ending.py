@@ -180,6 +180,17 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
     draft.post(
         parent.spec.session_id,
         lambda post_id: Incoming(
-            draft.now_ms, post_id, text, mode="follow_up", origin="child", asked_by=spec.asked_by
+            draft.now_ms,
+            post_id,
+            text,
+            mode="follow_up",
+            origin="child",
+            asked_by=spec.asked_by,
+            taint=source_of(child),
         ),
     )
+
+
+def source_of(child: Session) -> str:
+    """Return what a parent takes in with a child's words, where that has taken in untrusted text."""
+    return f"session {child.spec.session_id}" if child.taint else ""

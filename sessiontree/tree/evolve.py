@@ -29,6 +29,7 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionSpawned,
     SessionStirred,
+    SessionTainted,
     SpawnDenied,
     ToolAlwaysAllowed,
     TreeCreated,
@@ -145,7 +146,7 @@ def _created(state: TreeState, fact: TreeCreated) -> None:
 def _spawned(state: TreeState, fact: SessionSpawned) -> None:
     spec = fact.spec
     state.now_ms = max(state.now_ms, fact.at_ms)
-    session = Session(spec, fact.account, fact.at_ms)
+    session = Session(spec, fact.account, fact.at_ms, taint=spec.taint)
     parent = None if spec.parent is None else state.sessions.open(spec.parent)
     above = None
     if parent is not None:
@@ -167,6 +168,12 @@ def _spawned(state: TreeState, fact: SessionSpawned) -> None:
         state.keys.put((spec.parent, spec.key), spec.session_id)
     index_live(state, session)
     set_session_alarms(state, session)
+
+
+def _tainted(state: TreeState, fact: SessionTainted) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.taint = fact.source
 
 
 def _stirred(state: TreeState, fact: SessionStirred) -> None:
@@ -346,6 +353,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     SessionSpawned: _spawned,
     SpawnDenied: _only_told,
     SessionStirred: _stirred,
+    SessionTainted: _tainted,
     ResultHeld: _held,
     SessionEnded: _ended,
     ApprovalRequested: _requested,

@@ -77,6 +77,8 @@ def _check_rights(state: TreeState, name: str, session: Session) -> None:
         _hold(spec.kind is SessionKind.MAIN and name == "main", f"{name} has no parent")
         return
     _hold(set(parent.spec.tools).issuperset(spec.tools), f"{name} holds tools its parent lacks")
+    _hold(not spec.taint or parent.taint != "", f"{name} was tainted by a parent that is not")
+    _hold(not spec.taint or session.taint != "", f"{name} is tainted no more")
     _hold(parent.spec.kind is not SessionKind.WORKER, f"{name} is the child of a worker")
     _hold(name.rpartition("/")[0] == spec.parent, f"{name} is not below {spec.parent}")
     if spec.via == "model":

@@ -7,10 +7,23 @@ from typing import Any
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import ChildTroubled
-from sessiontree.contracts.tree_facts import ChannelSaid, PostsTaken, ResultHeld, SessionStirred
+from sessiontree.contracts.tree_facts import (
+    ChannelSaid,
+    PostsTaken,
+    ResultHeld,
+    SessionStirred,
+    SessionTainted,
+)
 from sessiontree.tree.draft import Draft
-from sessiontree.tree.ending import end, final_result, may_end_with, settle
-from sessiontree.tree.stimuli import PostsConsumed, ResultOffered, SessionLost, Stirred, TroubleReported
+from sessiontree.tree.ending import end, final_result, may_end_with, settle, source_of
+from sessiontree.tree.stimuli import (
+    PostsConsumed,
+    ResultOffered,
+    SessionLost,
+    Stirred,
+    TaintReported,
+    TroubleReported,
+)
 
 
 def offer(draft: Draft, offered: ResultOffered) -> None:
@@ -60,6 +73,13 @@ def take(draft: Draft, consumed: PostsConsumed) -> None:
         settle(draft, consumed.session)
 
 
+def taint(draft: Draft, reported: TaintReported) -> None:
+    """Note that a session has taken in untrusted text; the first that is said of it stands."""
+    session = draft.state.live_session(reported.session)
+    if session is not None and not session.taint:
+        draft.write(SessionTainted(reported.session, reported.source))
+
+
 def report_trouble(draft: Draft, reported: TroubleReported) -> None:
     """Tell a session's parent that the session's model gave a tool up; for Main, its channel."""
     session = draft.state.live_session(reported.session)
@@ -79,6 +99,7 @@ def report_trouble(draft: Draft, reported: TroubleReported) -> None:
             reported.attempts,
             reported.field,
             reported.message,
+            source_of(session),
         ),
     )
 

@@ -126,6 +126,7 @@ def _session_to_wire(session: Session) -> dict[str, Any]:
         "wasForced": session.was_forced,
         "endedAtMs": session.ended_at_ms,
         "usage": session.usage.to_wire(),
+        "taint": session.taint,
     }
 
 
@@ -147,6 +148,7 @@ def _session_from_wire(wire: Mapping[str, Any]) -> Session:
         was_forced=wire["wasForced"],
         ended_at_ms=wire["endedAtMs"],
         usage=Usage.from_wire(wire["usage"]),
+        taint=wire.get("taint", ""),
     )
 
 

@@ -136,6 +136,7 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         exec_security=most_secure(parent.spec.exec_security, row.exec_security),
         asked_by=joined(parent.spec.asked_by, asked.asked_by),
         workspace_access=narrowest(parent.spec.workspace_access, row.workspace_access),
+        taint=f"session {parent.spec.session_id}" if parent.taint else "",
     )
 
 

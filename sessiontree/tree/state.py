@@ -85,6 +85,8 @@ class Session:
     ended_at_ms: int | None = None
     usage: Usage = Usage()
     """What it was charged for."""
+    taint: str = ""
+    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
 
     @property
     def is_live(self) -> bool:

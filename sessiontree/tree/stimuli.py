@@ -162,6 +162,16 @@ class TroubleReported:
 
 
 @dataclass(frozen=True, slots=True)
+class TaintReported:
+    """A session has taken in untrusted text."""
+
+    at_ms: int
+    session: str
+    source: str
+    """Where it came from."""
+
+
+@dataclass(frozen=True, slots=True)
 class UsageReported:
     """A session used something up."""
 
@@ -232,6 +242,7 @@ TreeStimulus: TypeAlias = (
     | ClientCallDelegated
     | ClientCallWithdrawn
     | TroubleReported
+    | TaintReported
     | UsageReported
     | PostsConsumed
     | StopAsked

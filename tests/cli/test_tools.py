@@ -28,8 +28,8 @@ def exactly(**members: Any) -> dict[str, Any]:
 
 
 WHO = {
-    "kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "has_channel": YES_NO, "policy": MAYBE,
-    "warnings": TEXTS,
+    "kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "has_channel": YES_NO, "is_tainted": YES_NO,
+    "policy": MAYBE, "warnings": TEXTS,
 }  # fmt: skip
 ROW = exactly(
     name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS,
@@ -40,7 +40,7 @@ ROW = exactly(
 TABLE = exactly(**WHO, tools={"type": "array", "items": ROW})
 EXPLANATION = exactly(
     **WHO, tool=TEXT, kept=YES_NO, step=MAYBE, number={"type": ["integer", "null"]}, by=MAYBE, pattern=MAYBE,
-    why=MAYBE, is_ready=YES_NO,
+    why=MAYBE, note=TEXT, is_ready=YES_NO,
 )  # fmt: skip
 
 
