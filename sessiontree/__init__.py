@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import SessionCrashed as SessionCrashed
     from sessiontree.contracts.errors import SessionError as SessionError
     from sessiontree.contracts.errors import SessionFailed as SessionFailed
+    from sessiontree.contracts.errors import SessionInterrupted as SessionInterrupted
     from sessiontree.contracts.errors import SessionNotFound as SessionNotFound
     from sessiontree.contracts.errors import SessionTreeError as SessionTreeError
     from sessiontree.contracts.errors import SpawnRefused as SpawnRefused
@@ -187,6 +188,7 @@ _ROOMS = {
         "SessionCrashed",
         "SessionError",
         "SessionFailed",
+        "SessionInterrupted",
         "SessionNotFound",
         "SessionTreeError",
         "SpawnRefused",

@@ -64,6 +64,10 @@ class OwnerPort(Protocol):
         """End a session and everything below it; returns how each of them ended."""
         ...
 
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then."""
+        ...
+
     async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
         """Answer an approval request."""
         ...

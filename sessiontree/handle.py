@@ -14,6 +14,7 @@ from sessiontree.contracts.errors import (
     SessionClosed,
     SessionError,
     SessionFailed,
+    SessionInterrupted,
     SessionTreeError,
 )
 from sessiontree.contracts.events import TextDelta
@@ -68,6 +69,7 @@ class PendingReply:
         """Return the last word; may be awaited again, also after a time-out.
 
         Raises:
+            SessionInterrupted: somebody interrupted the session.
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
             EngineLost: the Ray that the tree runs on is gone.
@@ -90,7 +92,7 @@ class PendingReply:
         if isinstance(reply, SessionClosed | EngineLost):
             raise reply
         if reply.error is not None:
-            raise SessionFailed(self._session, reply.error)
+            raise (SessionInterrupted if reply.interrupted else SessionFailed)(self._session, reply.error)
         return reply.text
 
     async def __aiter__(self) -> AsyncIterator[str]:
@@ -381,6 +383,25 @@ class SessionHandle:
         if not isinstance(reason, str):
             raise ConfigError(f"reason must be text, not {reason!r}")
         return await self._owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+
+    async def interrupt(self, reason: str = "interrupted by the program") -> tuple[ReceiptLine, ...]:
+        """Drop whatever the session does, and keep it: what is said to it next is heard at once.
+
+        Its running tools are told to stop, its model is waited for no more, and so it goes for everything
+        below it; what a model spawned there ends ``cancelled``, for its work is over. Whoever awaits a reply
+        or a call of theirs gets an error. Returns once all of it has stopped.
+
+        Returns:
+            Every session of the subtree and how it stands.
+
+        Raises:
+            SessionClosed, SessionNotFound: there is no such live session.
+            ConfigError: the reason is no text.
+        """
+        if not isinstance(reason, str):
+            raise ConfigError(f"reason must be text, not {reason!r}")
+        await asyncio.sleep(0)  # messages sent just before are on their way first
+        return await self._backend.owner.interrupt(self._tree_id, self.session_id, reason)
 
     def status(self) -> SessionReport:
         """Return the session's standing now."""

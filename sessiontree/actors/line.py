@@ -27,7 +27,7 @@ LOOK_S = 0.1
 RESTART_S = 0.2
 MOST_DEATHS = 25
 """How often in a row Ray may say that the supervisor will not be started again before it is believed."""
-IN_ORDER = frozenset({"send", "call", "spawn"})
+IN_ORDER = frozenset({"send", "call", "spawn", "interrupt"})
 """What a program may begin several of without waiting, and means in that order."""
 AGAIN = frozenset({"send", "call", "decide", "answer", "create", "resume"})
 """What takes a last argument that says it may have been taken before."""
@@ -139,13 +139,12 @@ class Line:
 
     def _asked(self, name: str, given: tuple[Any, ...], plain: bool) -> Any:
         data = packed(given)
-        if plain:
-            return self.actor.command.remote(self._key, name, data)
+        ask = self.actor.command if plain else self.actor.ask
         if name in IN_ORDER:
             # Calls of an actor may overtake each other; what a program says in order is heard in order.
             self._number += 1
-            return self.actor.ask.remote(self._key, name, data, (self._incarnation, self._number))
-        return self.actor.ask.remote(self._key, name, data)
+            return ask.remote(self._key, name, data, (self._incarnation, self._number))
+        return ask.remote(self._key, name, data)
 
     async def _heard(self, name: str, asked: Any) -> Any:
         try:

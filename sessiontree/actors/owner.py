@@ -68,6 +68,13 @@ class RemoteOwner:
         )
         return lines
 
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then."""
+        lines: tuple[ReceiptLine, ...] = await self._line.ask(
+            "interrupt", tree_id, session, reason, plain=True
+        )
+        return lines
+
     async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
         """Answer an approval request."""
         await self._line.ask("decide", tree_id, request_id, answer, by, plain=True)

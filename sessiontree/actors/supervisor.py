@@ -74,9 +74,9 @@ class SupervisorShell:
         return packed(await self._serving.ask(key, name, opened(given), turn))
 
     @ray.method(concurrency_group="control")
-    async def command(self, key: str, name: str, given: bytes) -> bytes:
+    async def command(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
         """Answer the creating program, however many calls wait in the other group."""
-        asking = self._serving.ask(key, name, opened(given))
+        asking = self._serving.ask(key, name, opened(given), turn)
         if self._loop is None:
             return packed(await asking)
         return packed(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop)))

@@ -24,6 +24,7 @@ BODIES = {
     "follow": "sessiontree.cli.follow:follow",
     "approvals": "sessiontree.cli.approvals:approvals",
     "cancel": "sessiontree.cli.cancel:cancel",
+    "interrupt": "sessiontree.cli.cancel:interrupt",
     "chat": "sessiontree.cli.chat:chat",
     "doctor": "sessiontree.cli.doctor:doctor",
     "tools": "sessiontree.cli.tools:tools",
@@ -223,6 +224,27 @@ def cancel(
     """End a session of a live tree and everything below it, and print how each of them ended."""
     _run(
         "cancel",
+        path=path,
+        state_dir=state_dir,
+        tree_id=tree_id,
+        session=session,
+        reason=reason,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def interrupt(
+    path: Workspace = None,
+    state_dir: StateDir = None,
+    tree_id: OpenTree = None,
+    session: Session = "main",
+    reason: Annotated[str | None, typer.Option(help="Why; whoever waits for a reply reads it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a session of a live tree, and everything below it, drop what it does; the session lives on."""
+    _run(
+        "interrupt",
         path=path,
         state_dir=state_dir,
         tree_id=tree_id,

@@ -1,4 +1,4 @@
-"""Cancel: what ``sessiontree cancel`` does: it ends a session of a live tree and shows the receipt."""
+"""Cancel: what ``sessiontree cancel`` and ``interrupt`` do in a live tree; both show the receipt."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sessiontree.door.client import DoorClient
 from sessiontree.tree.receipt import ReceiptLine
 
 REASON = "cancelled from the command line"
+INTERRUPTED = "interrupted from the command line"
 
 
 def cancel(
@@ -49,17 +50,41 @@ def cancel(
         ConfigError: several trees are open and none is named.
     """
     place = state_dir_of(path, state_dir)
-    tree, lines = asyncio.run(_stop(place, tree_id, session, reason or REASON))
+    tree, lines = asyncio.run(_stop(place, tree_id, session, reason or REASON, for_good=True))
+    _tell(screen, place, tree, lines, as_json=as_json)
+    return 0
+
+
+def interrupt(
+    screen: RichScreen,
+    *,
+    path: Path | None,
+    state_dir: Path | None,
+    tree_id: str | None,
+    session: str,
+    reason: str | None,
+    as_json: bool,
+) -> int:
+    """Have a session and everything below it drop what it does, show how each stands, return the exit code.
+
+    Arguments, output and errors are those of :func:`cancel`; the session lives on.
+    """
+    place = state_dir_of(path, state_dir)
+    tree, lines = asyncio.run(_stop(place, tree_id, session, reason or INTERRUPTED, for_good=False))
+    _tell(screen, place, tree, lines, as_json=as_json)
+    return 0
+
+
+def _tell(screen: RichScreen, place: Path, tree: str, lines: Sequence[ReceiptLine], *, as_json: bool) -> None:
     if as_json:
         receipt = [_to_json(line) for line in lines]
         screen.raw(dump_json({"state_dir": str(place), "tree": tree, "receipt": receipt}))
     else:
         _show(screen, tree, lines)
-    return 0
 
 
 async def _stop(
-    place: Path, tree_id: str | None, session: str, reason: str
+    place: Path, tree_id: str | None, session: str, reason: str, *, for_good: bool
 ) -> tuple[str, tuple[ReceiptLine, ...]]:
     place = await live_journal(place, tree_id)
     client = await DoorClient.find(place)
@@ -67,7 +92,9 @@ async def _stop(
         return await open_tree(None, place, tree_id), ()
     async with client:
         tree = await open_tree(client, place, tree_id)
-        return tree, await client.stop(tree, session, reason, SessionStatus.CANCELLED)
+        if for_good:
+            return tree, await client.stop(tree, session, reason, SessionStatus.CANCELLED)
+        return tree, await client.interrupt(tree, session, reason)
 
 
 def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> None:
@@ -82,7 +109,7 @@ def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> Non
         )
         for line in lines
     ]
-    screen.table(("session", "kind", "ended", "forced", "left behind", "last words"), rows)
+    screen.table(("session", "kind", "status", "forced", "left behind", "last words"), rows)
     cancelled = sum(line.status is SessionStatus.CANCELLED for line in lines)
     screen.line(f"tree {tree_id}: {len(lines):,} sessions, {cancelled:,} of them cancelled")
 

@@ -15,7 +15,9 @@ survives pickling between processes; the text comes from ``__str__``.
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed
     ├─ SessionError               this session cannot do that
-    │  ├─ SessionNotFound · SessionClosed · SessionFailed · SessionCrashed
+    │  ├─ SessionNotFound · SessionClosed · SessionCrashed
+    │  ├─ SessionFailed             there is no result, or no reply
+    │  │  └─ SessionInterrupted       somebody interrupted it; it lives on
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
     ├─ ApprovalClosed             the request was already decided, expired or cancelled
@@ -96,6 +98,10 @@ class SessionClosed(SessionError):
 
 class SessionFailed(SessionError):
     """The session ended without the result that was asked of it."""
+
+
+class SessionInterrupted(SessionFailed):
+    """Somebody interrupted the session before it answered; it lives, and hears what is said to it next."""
 
 
 class SessionCrashed(SessionError):

@@ -245,6 +245,16 @@ class CancelAsked:
     status: Literal["completed", "cancelled", "expired", "failed"]
 
 
+@recorded("work_interrupted")
+@dataclass(frozen=True, slots=True)
+class WorkInterrupted:
+    """The session is to drop what it does, and to wait for the next message."""
+
+    at_ms: int
+    post_id: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Rang:
     """A time the session asked to be woken at has come."""
@@ -271,5 +281,6 @@ Stimulus: TypeAlias = (
     | ApproverAsked
     | ApproverAnswered
     | CancelAsked
+    | WorkInterrupted
     | Rang
 )

@@ -305,6 +305,15 @@ class CancelBegun:
     force_at_ms: int
 
 
+@recorded("interrupt_begun")
+@dataclass(frozen=True, slots=True)
+class InterruptBegun:
+    """These sessions, those above first, were told to drop what they do; they go on living."""
+
+    sessions: tuple[str, ...]
+    reason: str
+
+
 TreeFact: TypeAlias = (
     TreeCreated
     | SessionSpawned
@@ -331,4 +340,5 @@ TreeFact: TypeAlias = (
     | ChannelSaid
     | OutsideHookFailed
     | CancelBegun
+    | InterruptBegun
 )

@@ -173,6 +173,11 @@ class DoorClient:
         )
         return tuple(self._made(values.line_from_wire, line) for line in heard.items)
 
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then."""
+        heard = await self._asking.ask("interrupt", tree_id=tree_id, session=session, reason=reason)
+        return tuple(self._made(values.line_from_wire, line) for line in heard.items)
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return at most 512 durable facts after a number, waiting up to 20 s for the first."""
         heard = await self._asking.ask(

@@ -103,6 +103,11 @@ async def _stop(owner: Owner, given: Given, who: str) -> Told:
     return Told(items=map(values.line_to_wire, lines))
 
 
+async def _interrupt(owner: Owner, given: Given, who: str) -> Told:
+    lines = await owner.interrupt(given.text("tree_id"), given.text("session"), given.text("reason"))
+    return Told(items=map(values.line_to_wire, lines))
+
+
 async def _read(owner: Owner, given: Given, who: str) -> Told:
     records = await owner.read(
         given.text("tree_id"),
@@ -171,6 +176,7 @@ QUESTIONS: Mapping[str, Question] = {
     "call": _call,
     "result": _result,
     "stop": _stop,
+    "interrupt": _interrupt,
     "read": _read,
     "read_tree": _read_tree,
     "record_of": _record_of,

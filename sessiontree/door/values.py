@@ -107,8 +107,8 @@ def history_from_wire(wire: Mapping[str, Any], facts: list[Any]) -> SessionRecor
 
 
 def reply_to_wire(reply: Reply) -> list[Any]:
-    """Return the last word for a message, and why there is none."""
-    return [reply.text, reply.error]
+    """Return the last word for a message, why there is none, and whether the session was interrupted."""
+    return [reply.text, reply.error, reply.interrupted]
 
 
 def reply_from_wire(wire: list[Any]) -> Reply:

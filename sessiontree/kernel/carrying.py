@@ -44,6 +44,7 @@ class Carrier:
             session_todo.SettleAnswer: settle_answer,
             session_todo.WakeAt: self._wake_session,
             AskModel: self._ask_model,
+            session_todo.WithdrawQuestion: self._withdraw_question,
             MeterTurn: self._meter,
         }
         # Instructions not listed answer whoever gave the stimulus, or are read from the facts by the driver.
@@ -116,6 +117,9 @@ class Carrier:
         emit = partial(self._around.hub.emit, tree_id, session)
         self._around.gateway.ask(question, Asker(tree_id, session, kind, answered, failed, reask, emit))
 
+    def _withdraw_question(self, seat: Seat, instruction: session_todo.WithdrawQuestion) -> None:
+        self._around.gateway.withdraw(self._keeper.config.tree_id, seat.session)
+
     def _meter(self, seat: Seat, instruction: MeterTurn) -> None:
         def proceed() -> None:
             # A stop that the charge led to is on its way by now, before this frame.
@@ -129,9 +133,10 @@ class Carrier:
         self._keeper.calls.settle(instruction.call_id, CallReply(instruction.outcome, instruction.message))
 
     def _answer_messages(self, seat: Seat, instruction: session_todo.AnswerMessages) -> None:
+        reply = Reply(instruction.text, instruction.error, instruction.interrupted)
         for message_id in instruction.message_ids:
             self._keeper.expected.get(seat.session, set()).discard(message_id)
-            self._keeper.replies.settle(message_id, Reply(instruction.text, instruction.error))
+            self._keeper.replies.settle(message_id, reply)
 
     def _wake_session(self, seat: Seat, instruction: session_todo.WakeAt) -> None:
         session = seat.session

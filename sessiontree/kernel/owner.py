@@ -25,16 +25,27 @@ from sessiontree.contracts.senders import Sender, asker_of
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_facts import (
+    CancelBegun,
+    InterruptBegun,
+    ResultHeld,
+    SessionEnded,
+    SessionStirred,
+)
 from sessiontree.journal.record import Record
 from sessiontree.kernel.again import call_in, reply_in
 from sessiontree.kernel.answering import answer as bring_answer
 from sessiontree.kernel.answering import waiting_in
+from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.reports import ActorRow, report_of
 from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.kernel.tidings import Tiding, tidings_in
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
+
+READ_AT_ONCE = 512
+LONGEST_READ_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +173,30 @@ class Owner:
             await ended
         await keeper.all_left(session)
         return receipt(keeper.state, session)
+
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then.
+
+        Returns once whatever ran there has stopped, or was left behind. The session lives on.
+        """
+        self._supervisor.session_exists(tree_id, session)
+        keeper = self._supervisor.tree(tree_id)
+        before = self._supervisor.journal.last_seq(tree_id)
+        asked = tree_stimuli.InterruptAsked(self._supervisor.clock.now_ms(), session, reason)
+        await keeper.settle(asked, f"interrupt:{session}")
+        await self._at_rest(tree_id, session, before)
+        return receipt(keeper.state, session)
+
+    async def _at_rest(self, tree_id: str, head: str, after: int) -> None:
+        """Wait until what was interrupted in a subtree, after this fact, does nothing of what it did then."""
+        busy = _Busy(head)
+        while True:
+            records = await self._supervisor.read(tree_id, after, READ_AT_ONCE, LONGEST_READ_S)
+            for record in records:
+                busy.take(record)
+                after = record.seq
+            if not busy.sessions and len(records) < READ_AT_ONCE:
+                return
 
     async def decide(
         self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str, again: bool = False
@@ -317,3 +352,40 @@ class Owner:
         keeper = self._supervisor.trees.get(tree_id)
         if keeper is not None:
             keeper.watch(change)
+
+
+class _Busy:
+    """Which sessions of a subtree, told to drop what they do or to end, have not done so yet."""
+
+    def __init__(self, head: str) -> None:
+        self.sessions: set[str] = set()
+        self._head = f"{head}/"
+        self._kept: set[str] = set()
+        self._interrupted: set[str] = set()
+
+    def take(self, record: Record) -> None:
+        """Take in one of the tree's facts."""
+        if record.session:
+            self._take_own(record.session, record.text)
+            return
+        match fact_of(record.text):
+            case InterruptBegun(sessions=told):
+                self._kept.update(self._below(told))
+                self.sessions |= self._kept
+            case CancelBegun(sessions=told):
+                self.sessions.update(self._below(told))
+            case SessionStirred(session=name) if name in self._kept:
+                self.sessions.add(name)  # it hears how something below it ended
+            case ResultHeld(session=name) | SessionEnded(session=name):
+                self.sessions.discard(name)
+
+    def _take_own(self, session: str, text: str) -> None:
+        if text.startswith('{"kind":"interrupted"'):
+            self._interrupted.add(session)
+        elif session in self._interrupted and text.startswith('{"kind":"turn_started"'):
+            # Somebody said something to it since: what it does now is something else.
+            self.sessions.discard(session)
+            self._kept.discard(session)
+
+    def _below(self, told: tuple[str, ...]) -> list[str]:
+        return [name for name in told if f"{name}/".startswith(self._head)]

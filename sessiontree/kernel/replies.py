@@ -23,6 +23,8 @@ class Reply:
 
     text: str
     error: str | None
+    interrupted: bool = False
+    """Whether there is none because somebody interrupted the session."""
 
 
 @dataclass(frozen=True, slots=True)

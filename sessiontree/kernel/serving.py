@@ -36,8 +36,9 @@ ORPHAN_S: Final = 30.0
 ORPHAN_RETRY_S: Final = 0.1
 FOR_OWNER: Final = frozenset(
     {
-        "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "tidings",
-        "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_ending", "is_open",
+        "actors", "config_of", "send", "call", "spawn", "result", "stop", "interrupt", "decide", "read",
+        "tidings", "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_ending",
+        "is_open",
         "hook_failed", "client_calls", "answer",
     }
 )  # fmt: skip

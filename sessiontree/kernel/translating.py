@@ -16,7 +16,9 @@ from sessiontree.tree.stimuli import TreeStimulus
 
 
 def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ResultOffered(at_ms, seat.session, instruction.result, seat.quiet)
+    return tree_stimuli.ResultOffered(
+        at_ms, seat.session, instruction.result, seat.quiet and not instruction.stays
+    )
 
 
 def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:

@@ -15,10 +15,10 @@ from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
 from sessiontree.session.state import CallState, SessionState
 
 MAX_ATTEMPTS = 3
+_NEW_MESSAGE = "a new message came in before the call began"
 
 
 class Decision:
@@ -243,6 +243,7 @@ def resolve(
                 f"{call.key}:outcome",
                 f"The pending call {call.call.id} of {call.tool} is settled ({outcome}): {message.text}",
                 message.timestamp,
+                wakes=not call.cut,
                 asked_by=call.asked_by,
                 images=tuple(block for block in message.content if isinstance(block, ImageContent)),
             )
@@ -343,11 +344,10 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
     if call.phase in {"held", "approved"}:
         return
     is_steered = call.key in state.reply_keys and state.steered
-    overtaken = is_steered or state.stopping is not None
+    overtaken = is_steered or call.cut or state.stopping is not None
     if call.phase == "open":
         if overtaken:
-            reason = NEW_MESSAGE if is_steered else f"the session stops: {state.stop_reason}"
-            resolve(decision, call, "skipped", skipped_message(call.call, reason, at_ms))
+            _skip(state, call, at_ms, decision)
         else:
             decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
     elif call.phase == "asking":
@@ -368,3 +368,15 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
         decision.instructions.append(_execute(state, call))
     else:
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))
+
+
+def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
+    """Give a call that something overtook the result that says why it is never begun."""
+    if call.cut:
+        reason = "the session was interrupted"
+    elif state.stopping is not None:
+        reason = f"the session stops: {state.stop_reason}"
+    else:
+        reason = _NEW_MESSAGE
+    error = ExecutionError(f"skipped: {reason}")
+    resolve(decision, call, "skipped", error_message(call.call.id, call.call.name, error, at_ms))

@@ -66,6 +66,13 @@ class CallModel:
 
 
 @dataclass(frozen=True, slots=True)
+class WithdrawQuestion:
+    """The model's reply to this turn is waited for no more."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitCommit:
     """Answer IntentsCommitted once the facts given with this are durable."""
 
@@ -169,6 +176,8 @@ class AnswerMessages:
     message_ids: tuple[str, ...]
     text: str
     error: str | None
+    interrupted: bool = False
+    """Whether there is none because somebody interrupted the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +195,8 @@ class OfferResult:
     """The session has nothing more to do; whether it ends is the tree's to say."""
 
     result: SessionResult[Any]
+    stays: bool = False
+    """Whether it was interrupted, and therefore does not end by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +211,7 @@ SessionInstruction: TypeAlias = (
     | ExecuteCall
     | AbortCalls
     | CallModel
+    | WithdrawQuestion
     | AwaitCommit
     | AskApproval
     | DelegateCall

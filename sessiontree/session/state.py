@@ -47,6 +47,8 @@ class CallState:
     """When the program's time for it is over."""
     asked_by: tuple[Asker, ...] = ()
     """Whom it is made for; empty = the creating program."""
+    cut: bool = False
+    """Whether the session was interrupted since it began: it is begun no more, and its end wakes nobody."""
 
 
 @dataclass(slots=True)
@@ -119,6 +121,8 @@ class SessionState:
     """What the model said it used."""
     replies: int = 0
     calls_made: int = 0
+    interrupted: bool = False
+    """Whether it was interrupted and nobody has said anything to it since."""
     stopping: str | None = None
     """Status the session is to end with, once it was told to stop."""
     stop_reason: str = ""

@@ -14,8 +14,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Asker, joined
 from sessiontree.schema.result import compile_result
 from sessiontree.session import instructions as todo
-from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park, resolve
-from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
+from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.state import CallState, SessionState
 
 WAITS: Final = frozenset({"asking", "delegated"})
@@ -33,15 +32,10 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     if not calls:
         _last_word(state, decision, message.text, stimulus.at_ms)
         return decision
-    steered = bool(state.inbox) and state.steered
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for index, call in enumerate(calls):
         key = f"{stimulus.turn}.{index}"
-        if steered:
-            result = skipped_message(call, NEW_MESSAGE, stimulus.at_ms)
-            resolve(decision, CallState(key, call), "skipped", result)
-        else:
-            decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by))
+        decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by))
     return decision
 
 
@@ -96,7 +90,7 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
     if state.stopping is not None:
         return None if state.calls else _offer_stopped(state)
     if state.asking:
-        return None
+        return _cut_turn(state) if state.inbox and state.steered else None
     if state.reply_keys:
         return _wait_for_calls(state, at_ms)
     if state.calls and any(call.outside and call.phase == "intended" for call in state.calls.values()):
@@ -136,6 +130,13 @@ def _release(held: list[CallState]) -> Decision:
             continue
         decision.facts.append(facts.CallHeld(call.key, held=False))
         decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
+    return decision
+
+
+def _cut_turn(state: SessionState) -> Decision:
+    """A steering message waits for no reply: the next question takes the place of this one."""
+    decision = Decision()
+    decision.facts.append(facts.TurnCut(state.turn, "a new message came in"))
     return decision
 
 
@@ -212,7 +213,7 @@ def _offer(state: SessionState) -> Decision:
     if state.spec.kind is SessionKind.MAIN:
         # Main rests after every message; its artifacts would be told again each time.
         result: SessionResult[object] = SessionResult(SessionStatus.COMPLETED, summary, usage=state.usage)
-        return _offering(result)
+        return _offering(result, stays=False)
     return _offered(state, SessionStatus(status), summary, output)
 
 
@@ -227,10 +228,10 @@ def _offered(state: SessionState, status: SessionStatus, summary: str, output: o
     result: SessionResult[object] = SessionResult(
         status, summary, output, tuple(state.artifacts), records, state.usage
     )
-    return _offering(result)
+    return _offering(result, stays=state.interrupted and state.stopping is None)
 
 
-def _offering(result: SessionResult[object]) -> Decision:
+def _offering(result: SessionResult[object], *, stays: bool) -> Decision:
     decision = Decision()
-    decision.instructions.append(todo.OfferResult(result))
+    decision.instructions.append(todo.OfferResult(result, stays))
     return decision

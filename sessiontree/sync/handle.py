@@ -40,6 +40,7 @@ class PendingReply:
         """Return the last word, waiting for it; may be asked again, also after an interrupt.
 
         Raises:
+            SessionInterrupted: somebody interrupted the session.
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
         """
@@ -190,6 +191,7 @@ class SessionHandle:
             sender: As for :meth:`sessiontree.SessionHandle.send`.
 
         Raises:
+            SessionInterrupted: somebody interrupted the session.
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
             ConfigError: the text is empty, there is no such mode, or the sender is none.
@@ -243,6 +245,22 @@ class SessionHandle:
             ConfigError: the reason is no text.
         """
         receipt: tuple[ReceiptLine, ...] = self._crossing.run(self._session.cancel, reason)
+        return receipt
+
+    def interrupt(self, reason: str = "interrupted by the program") -> tuple[ReceiptLine, ...]:
+        """Drop whatever the session does, and keep it: what is said to it next is heard at once.
+
+        Its running tools are told to stop, its model is waited for no more, and so it goes for everything
+        below it; what a model spawned there ends ``cancelled``. Returns once all of it has stopped.
+
+        Returns:
+            Every session of the subtree and how it stands.
+
+        Raises:
+            SessionClosed, SessionNotFound: there is no such live session.
+            ConfigError: the reason is no text.
+        """
+        receipt: tuple[ReceiptLine, ...] = self._crossing.run(self._session.interrupt, reason)
         return receipt
 
     def status(self) -> SessionReport:

@@ -24,6 +24,7 @@ from sessiontree.tree.stimuli import (
     ClockRang,
     Decided,
     HookFailedOutside,
+    InterruptAsked,
     LeftoversFound,
     PostsConsumed,
     ResultAsked,
@@ -39,7 +40,7 @@ from sessiontree.tree.stimuli import (
     TroubleReported,
     UsageReported,
 )
-from sessiontree.tree.stopping import ring, stop
+from sessiontree.tree.stopping import interrupt, ring, stop
 
 
 def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], list[TreeInstruction]]:
@@ -108,6 +109,7 @@ _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     UsageReported: charge,
     PostsConsumed: take,
     StopAsked: stop,
+    InterruptAsked: interrupt,
     SayAsked: say,
     HookFailedOutside: _note_hook,
     LeftoversFound: _note_leftovers,

@@ -22,6 +22,7 @@ from sessiontree.contracts.tree_facts import (
     ClientCallOpened,
     DecisionRefused,
     DigestDenied,
+    InterruptBegun,
     LeftoversEnded,
     OutsideHookFailed,
     Posted,
@@ -395,4 +396,5 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     ChannelSaid: _only_told,
     OutsideHookFailed: _only_told,
     CancelBegun: _cancelling,
+    InterruptBegun: _only_told,
 }

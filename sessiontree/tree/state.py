@@ -24,6 +24,7 @@ from sessiontree.contracts.stimuli import (
     CancelAsked,
     ChildTroubled,
     Incoming,
+    WorkInterrupted,
 )
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.usage import Usage
@@ -31,7 +32,7 @@ from sessiontree.tree.accounts import Account
 from sessiontree.tree.alarms import Alarm, AlarmKind, Alarms
 from sessiontree.tree.table import Groups, Table
 
-Mail: TypeAlias = Incoming | ApprovalAnswered | ApproverAsked | CancelAsked | ChildTroubled
+Mail: TypeAlias = Incoming | ApprovalAnswered | ApproverAsked | CancelAsked | ChildTroubled | WorkInterrupted
 """The stimuli this machine posts to sessions."""
 
 

@@ -212,6 +212,15 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptAsked:
+    """A session and everything below it is to drop what it does, and the session is to go on living."""
+
+    at_ms: int
+    session: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SayAsked:
     """A session wants to say something on the nearest channel at or above it."""
 
@@ -264,6 +273,7 @@ TreeStimulus: TypeAlias = (
     | UsageReported
     | PostsConsumed
     | StopAsked
+    | InterruptAsked
     | SayAsked
     | HookFailedOutside
     | LeftoversFound

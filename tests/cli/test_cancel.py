@@ -55,6 +55,21 @@ def test_a_branch_ends_alone(program: Program, tmp_path: Path) -> None:
         assert "SessionNotFound: session 'main/b9'" in missing.err
 
 
+def test_an_interrupt_drops_what_waits_and_the_session_lives_on(program: Program, tmp_path: Path) -> None:
+    """What waited is withdrawn; the next message is answered."""
+    with errands(tmp_path, "sweep hall") as running:
+        running.waiting()
+        done = program.run("interrupt", "--state-dir", running.state_dir, "--json", "--reason", "not now")
+        assert (done.code, done.err) == (0, "")
+        assert [(line["session"], line["status"]) for line in json.loads(done.out)["receipt"]] == [
+            ("main", "suspended")
+        ]
+        assert running.waiting(0) == []
+        assert "not now" in running.hear("no reply: ")
+        again = program.call("chat", "--state-dir", running.state_dir, given="still there\n")
+        assert again.lines[-1] == "heard: still there"
+
+
 def test_a_tree_nobody_has_open_is_not_cancelled(program: Program, tmp_path: Path) -> None:
     """It says what to do; the journal is as it was."""
     with errands(tmp_path, "sweep hall") as running:

@@ -274,15 +274,6 @@ def _endless(state: SessionState, at_ms: int, advance: Advance) -> Decision | No
     return advance(state, at_ms)
 
 
-def _run_overtaken(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
-    decision = decide(state, stimulus)
-    if not any(isinstance(fact, facts.CallResolved) for fact in decision.facts):
-        return decision
-    asked = enumerate(stimulus.message.tool_calls)
-    told = [todo.PrepareCall(f"{stimulus.turn}.{index}", call) for index, call in asked]
-    return decided(decision.facts[:1], told)
-
-
 def _newest_first(state: SessionState, fact: facts.Heard) -> None:
     state.inbox.insert(0, state.inbox.pop())
 
@@ -332,6 +323,28 @@ def _always_cancelled(state: SessionState, cause: Any, one: Any) -> Iterator[Any
 def _stop_nothing(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
     if not (isinstance(one, todo.AbortCalls) and isinstance(cause, stimuli.CancelAsked)):
         yield one
+
+
+def _interrupt_nothing(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    if not (isinstance(one, todo.AbortCalls) and isinstance(cause, stimuli.WorkInterrupted)):
+        yield one
+
+
+def _owe_a_turn(state: SessionState, fact: facts.CallResolved) -> None:
+    state.owes_turn = state.owes_turn or (state.interrupted and not state.reply_keys)
+
+
+def _wake(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    yield replace(one, wakes=True) if isinstance(one, facts.Heard) else one
+
+
+def _leave_unanswered(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    if not (isinstance(one, todo.AnswerMessages) and one.interrupted):
+        yield one
+
+
+def _end_for_good(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    yield replace(one, stays=False) if isinstance(one, todo.OfferResult) else one
 
 
 def _recover_as_ever(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
@@ -400,7 +413,7 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "a new host does not ask the model": ("TURN", deaf(stimuli.Recovered)),
     "turns are not limited": ("MAX", advancing(_endless)),
     "steering stops nothing": ("STEER", without(todo.AbortCalls)),
-    "a reply that was overtaken runs": ("STEER", instead(stimuli.ModelAnswered, _run_overtaken)),
+    "steering waits for the model": ("STEER", without(facts.TurnCut)),
     "the newest message comes first": ("S45", evolving(facts.Heard, _newest_first)),
     "a message counts as often as it comes": ("S46", instead(stimuli.Incoming, _hear_again)),
     "a typed result may be tried for ever": ("RESULT", evolving(facts.ResultRejected, _strict)),
@@ -409,6 +422,13 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "a result is offered while calls run": ("OFFER", advancing(_hasty)),
     "every stop is a cancel": ("STOP", changed(_always_cancelled)),
     "a stop lets calls run on": ("STOP", changed(_stop_nothing)),
+    "an interrupt lets calls run on": ("CUT", changed(_interrupt_nothing)),
+    "an interrupt asks on": ("CUT", without(facts.TurnCut)),
+    "an interrupt lets the model go on": ("CUT", without(todo.WithdrawQuestion)),
+    "aborted calls begin a turn": ("CUT", evolving(facts.CallResolved, _owe_a_turn)),
+    "a child's report ends the rest": ("CUT", changed(_wake)),
+    "who waits is not told of an interrupt": ("ANSWER", changed(_leave_unanswered)),
+    "an interrupt ends the session": ("CUT", changed(_end_for_good)),
     "a new host goes on though it is to stop": ("STOP", instead(stimuli.Recovered, _recover_as_ever)),
     "deciding remembers": ("S38", instead(stimuli.Incoming, _remember_by_heart)),
     "something changes beside the facts": ("S38", Machine(react=_beside_the_facts)),

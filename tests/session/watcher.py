@@ -113,6 +113,7 @@ class Watcher:
         self._judge_check(stimulus, new_facts, told)
         self._judge_gaps(stimulus, new_facts, told)
         self._judge_parking(new_facts)
+        self._judge_interrupt(new_facts, told)
         self._judge_steering()
         self._judge_waiting(stimulus)
         judge_ending(
@@ -137,7 +138,7 @@ class Watcher:
             self.askers.prepared(instruction)
         elif isinstance(instruction, todo.AbortCalls):
             self.aborted.update(instruction.keys)
-            own = stopped or set(instruction.keys) <= set(self.turns.open_keys)
+            own = stopped or self.turns.interrupted or set(instruction.keys) <= set(self.turns.open_keys)
             self.judge.require(own, "STEER", f"{instruction.keys} are aborted and not of the open reply")
         elif isinstance(instruction, todo.CallModel):
             turn = instruction.turn
@@ -212,9 +213,24 @@ class Watcher:
         asked = not self.turns.is_asking or self.turns.turn in self._asked
         self.judge.require(asked, "TURN", f"nobody asks the model for turn {self.turns.turn}")
 
+    def _judge_interrupt(self, new_facts: list[SessionFact], told: list[SessionInstruction]) -> None:
+        """Of what was under way nothing goes on, and who waited for it hears so."""
+        if not any(isinstance(fact, facts.Interrupted) for fact in new_facts):
+            return
+        for call in self.calls.unresolved():
+            self.judge.require(call.key in self.aborted, "CUT", f"{call.key} goes on")
+        cut = [fact.turn for fact in new_facts if isinstance(fact, facts.TurnCut)]
+        withdrawn = [each.turn for each in told if isinstance(each, todo.WithdrawQuestion)]
+        self.judge.require(cut == withdrawn, "CUT", f"{withdrawn} are withdrawn, {cut} are cut")
+        words = [each for each in told if isinstance(each, todo.AnswerMessages)]
+        right = all(each.interrupted and each.error is not None for each in words)
+        self.judge.require(right and not self.turns.taken, "CUT", f"{words} answer {self.turns.taken}")
+
     def _judge_steering(self) -> None:
         if not self.turns.is_steered and self.turns.stopping is None:
             return
+        waits = self.turns.is_asking and self.turns.stopping is None
+        self.judge.require(not waits, "STEER", "the model is still waited for")
         keys = self.turns.open_keys if self.turns.stopping is None else list(self.calls.calls)
         rule = "STEER" if self.turns.stopping is None else "STOP"
         for key in keys:

@@ -22,6 +22,7 @@ from sessiontree.tree.stimuli import (
     ApprovalAsked,
     ClockRang,
     Decided,
+    InterruptAsked,
     ResultOffered,
     SessionEmbodied,
     SpawnAsked,
@@ -143,6 +144,10 @@ class Harness:
     def stop(self, session: str = "main", reason: str = "enough", **more: Any) -> None:
         """Ask a session to stop."""
         self.feed(StopAsked(self.now_ms, session, reason, **more))
+
+    def interrupt(self, session: str = "main", reason: str = "enough") -> None:
+        """Ask a session to drop what it does."""
+        self.feed(InterruptAsked(self.now_ms, session, reason))
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass and ring."""

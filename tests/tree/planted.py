@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.stimuli import ApprovalAnswered
+from sessiontree.contracts.stimuli import ApprovalAnswered, WorkInterrupted
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
     ApprovalHopped,
@@ -34,9 +34,11 @@ from sessiontree.tree.stimuli import (
     ApproverReturned,
     ClockRang,
     Decided,
+    InterruptAsked,
     ResultOffered,
     SessionEmbodied,
     SpawnAsked,
+    StopAsked,
     TreeStimulus,
 )
 from tests.tree.harness import Machine
@@ -360,6 +362,35 @@ def _forgetting_numbers(value: Mapping[str, Any]) -> TreeState:
     return restore({**value, "sessions": sessions})
 
 
+def _interrupting(kept: Callable[[TreeState, str], bool]) -> Machine:
+    """Return a machine whose interrupts are heard by some sessions alone."""
+
+    def decide_so(state: TreeState, stimulus: TreeStimulus) -> Answer:
+        facts, told = decide(state, stimulus)
+        if not isinstance(stimulus, InterruptAsked):
+            return facts, told
+        lost = {
+            fact.post_id
+            for fact in facts
+            if isinstance(fact, Posted)
+            and isinstance(fact.stimulus, WorkInterrupted)
+            and not kept(state, fact.session)
+        }
+        return (
+            [fact for fact in facts if not (isinstance(fact, Posted) and fact.post_id in lost)],
+            [one for one in told if not (isinstance(one, Deliver) and one.post_id in lost)],
+        )
+
+    return Machine(decide=decide_so)
+
+
+def _interrupt_is_a_stop(state: TreeState, stimulus: TreeStimulus) -> Answer:
+    if isinstance(stimulus, InterruptAsked):
+        below = list(state.children.members(stimulus.session))
+        return decide(state, StopAsked(stimulus.at_ms, (*below, stimulus.session)[0], stimulus.reason))
+    return decide(state, stimulus)
+
+
 def _time_runs_back(state: TreeState, stimulus: TreeStimulus) -> Answer:
     loose = state.layer()
     loose.alarms = state.alarms
@@ -411,5 +442,7 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "any command is harmless": (Machine(decide=_taking_all_for_harmless), "S16"),
     "evolve knows more than the facts": (Machine(evolve=_Counting()), "S38"),
     "decide changes the state": (Machine(decide=_deciding_in_place), "pure"),
+    "an interrupt is heard by its head alone": (_interrupting(lambda _, name: "/" not in name), "CUT"),
+    "an interrupt stops what is below": (Machine(decide=_interrupt_is_a_stop), "CUT"),
 }
 """By what goes wrong: the machine, and the invariants that say so."""

@@ -16,6 +16,7 @@ from sessiontree.tree.stimuli import (
     ApproverReturned,
     ClockRang,
     Decided,
+    InterruptAsked,
     PostsConsumed,
     ResultAsked,
     ResultOffered,
@@ -223,6 +224,10 @@ class TreeRules(RuleBasedStateMachine):
     def stop(self, tick: int, name: int, status: Any) -> None:
         if self.session(name) != "main":
             self.feed(tick, StopAsked, self.session(name), "enough", result(status).status)
+
+    @rule(tick=ticks, name=st.integers(0, 5))
+    def interrupt(self, tick: int, name: int) -> None:
+        self.feed(tick, InterruptAsked, self.session(name), "enough")
 
     @rule(tick=ticks, name=picks)
     def say(self, tick: int, name: int) -> None:

@@ -21,6 +21,7 @@ from sessiontree.contracts.tree_facts import (
     ClientCallOpened,
     DecisionRefused,
     DigestDenied,
+    InterruptBegun,
     LeftoversEnded,
     OutsideHookFailed,
     Posted,
@@ -69,6 +70,7 @@ STRAY: list[typing.Any] = [
     ChannelSaid(NOBODY, "main", "hello"),
     OutsideHookFailed(NOBODY, "hook", "session_start", "it raised OSError"),
     CancelBegun((NOBODY,), "", SessionStatus.CANCELLED, 9),
+    InterruptBegun((NOBODY,), ""),
 ]
 
 

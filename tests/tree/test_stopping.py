@@ -9,11 +9,19 @@ import pytest
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Limits
-from sessiontree.contracts.stimuli import CancelAsked
-from sessiontree.contracts.tree_facts import CancelBegun, LeftoversEnded, Posted, ResultHeld, SessionEnded
+from sessiontree.contracts.stimuli import CancelAsked, WorkInterrupted
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    CancelBegun,
+    InterruptBegun,
+    LeftoversEnded,
+    Posted,
+    ResultHeld,
+    SessionEnded,
+)
 from sessiontree.tree.instructions import Deliver, ReleaseSession, WakeAt
 from sessiontree.tree.receipt import receipt
-from sessiontree.tree.stimuli import ClockRang, LeftoversFound, SessionLost, Stirred
+from sessiontree.tree.stimuli import ClockRang, LeftoversFound, ResultAsked, SessionLost, Stirred
 from tests.tree.harness import Harness
 from tests.tree.words import BRANCH, WORKER, result
 
@@ -334,3 +342,43 @@ def test_there_is_no_receipt_for_nobody() -> None:
     """An unknown session is an error, not an empty answer."""
     with pytest.raises(SessionNotFound, match="main/b4"):
         receipt(Harness().open().state, "main/b4")
+
+
+def test_an_interrupt_keeps_what_the_program_spawned_and_ends_what_a_model_did() -> None:
+    """Each hears it once, parents first; nothing ends by it but what was told to stop."""
+    harness = Harness().open(limits=Limits(cancel_grace_s=30))
+    harness.spawn("main", BRANCH)
+    harness.spawn("main", WORKER, via="model")
+    harness.spawn("main/b1", WORKER, via="model")
+    harness.spawn("main/b1", WORKER)
+    harness.interrupt("main", "enough")
+    assert harness.one(InterruptBegun).sessions == ("main", "main/b1", "main/b1/w2")
+    told = {each.session: each.stimulus for each in harness.found(Deliver)}
+    assert told["main/b1"] == WorkInterrupted(0, "main/b1#1", "enough")
+    assert harness.one(CancelBegun).sessions == ("main/w1", "main/b1/w1")
+    harness.offer("main/b1", quiet=False)
+    assert harness.session("main/b1").status == "suspended"
+
+
+def test_an_interrupt_leaves_what_rests_alone() -> None:
+    """It has nothing to drop: its result is there for who asks for it."""
+    harness = Harness().open(limits=Limits(cancel_grace_s=30))
+    harness.spawn("main", BRANCH, stays_open=True)
+    harness.offer("main/b1", word=result("completed", "done"))
+    harness.interrupt("main")
+    assert harness.one(InterruptBegun).sessions == ("main",)
+    harness.feed(ResultAsked(harness.now_ms, "main/b1"))
+    assert ended(harness) == ["main/b1"]
+
+
+def test_an_interrupt_withdraws_requests_and_passes_over_what_stops() -> None:
+    """Nobody can approve any more what was wanted before; a session that stops goes on stopping."""
+    harness = family()
+    harness.stop("main/w1")
+    harness.ask("main/b1")
+    harness.interrupt("main")
+    assert harness.one(InterruptBegun).sessions == ("main", "main/b1", "main/b1/w1")
+    assert (harness.one(ApprovalDecided).decision, harness.one(ApprovalDecided).by) == ("cancelled", "stop")
+    harness.stop("main")
+    harness.interrupt("main")
+    assert not harness.found(InterruptBegun)
