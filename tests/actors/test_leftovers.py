@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.stubborn import KINDS, survivors, until_alive, words
 from sessiontree import (
     PermissionTier,
     Runtime,
@@ -25,7 +26,6 @@ from sessiontree import (
 from sessiontree.models.answers import Answer
 from sessiontree.sandbox.process_tree import process_of
 from tests.behaviours.reading import PATIENCE_S
-from tests.sandbox.stubborn import KINDS, survivors, until_alive, words
 
 pytestmark = pytest.mark.slow
 EVERY = tuple(SessionKind)

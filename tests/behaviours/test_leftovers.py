@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+from benchmarks.stubborn import until_alive
 from sessiontree import Limits, ScriptedModel, SessionStatus, call
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S
-from tests.sandbox.stubborn import until_alive
 
 DEAF = "trap '' TERM; python3 -c 'import signal; signal.signal(15, 1); signal.pause()' {mark}"
 

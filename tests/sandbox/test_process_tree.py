@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.stubborn import KINDS, survivors, words
 from sessiontree.sandbox import launcher
 from sessiontree.sandbox.process_tree import REPORT, ancestors, process_of
-from tests.sandbox.stubborn import KINDS, survivors, words
 
 TIMEOUT_S = 120
 HOST = """

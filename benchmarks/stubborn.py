@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 import time
@@ -40,7 +41,7 @@ def _deaf(mark: str) -> None:
     _stay(mark)
 
 
-def _hopper(mark: str) -> None:
+def _hopper(mark: str, pause_s: float = 0.0) -> None:
     """Fork, and leave the rest to the child, again and again."""
     if os.fork():
         os._exit(0)
@@ -49,6 +50,12 @@ def _hopper(mark: str) -> None:
         if os.fork():
             os._exit(0)
         os.setsid()
+        select.select((), (), (), pause_s)
+
+
+def _walker(mark: str) -> None:
+    """Do as the hopper does, and leave processors to others."""
+    _hopper(mark, 0.01)
 
 
 def _many(mark: str) -> None:
@@ -70,10 +77,13 @@ def _stay(mark: str) -> None:
     os.execve("/bin/sleep", [mark, str(LIFE_S)], {})  # noqa: S606 - fixed words
 
 
+BUSY = frozenset({"hopper"})
+"""Kinds that leave no processor to others."""
 KINDS: dict[str, Callable[[str], None]] = {
     "daemon": _daemon,
     "deaf": _deaf,
     "hopper": _hopper,
+    "walker": _walker,
     "many": _many,
     "sibling": _sibling,
 }
