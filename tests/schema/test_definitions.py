@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.schema.definitions import MAX_SCHEMAS, write_out
@@ -32,6 +33,65 @@ def test_a_condition_beside_a_reference_is_joined_not_lost() -> None:
         {"items": {"$ref": "#/$defs/A", "minimum": 5}, "$defs": {"A": {"type": "integer", "minimum": 1}}}
     )
     assert schema == {"items": {"allOf": [{"type": "integer", "minimum": 1}], "minimum": 5}}
+
+
+BESIDE: list[tuple[dict[str, Any], dict[str, Any], Any]] = [
+    ({"additionalProperties": False}, {"type": "object", "properties": {"x": {}}}, {"x": 1}),
+    ({"patternProperties": {"^b": {}}}, {"properties": {"x": {}}, "additionalProperties": False}, {"b1": 1}),
+    ({"properties": {"y": {}}}, {"unevaluatedProperties": False}, {"y": 1}),
+    ({"properties": {"y": {}}}, {"additionalProperties": False}, {"y": 1}),
+    ({"unevaluatedProperties": False}, {"properties": {"x": {}}}, {"x": 1}),
+    ({"then": {"minimum": 10}}, {"if": {"type": "integer"}}, 1),
+    ({"else": {"minimum": 10}}, {"if": {"type": "string"}, "then": {}}, 1),
+    ({"prefixItems": [{}]}, {"items": {"type": "integer"}}, [None]),
+    ({"items": False}, {"prefixItems": [{}]}, [1]),
+    ({"unevaluatedItems": False}, {"contains": {"type": "integer"}}, [1]),
+    ({"minContains": 0}, {"contains": {"type": "integer"}}, [None]),
+    ({"maxContains": 1}, {"contains": {"type": "integer"}}, [1, 1]),
+    ({"allOf": [{"minimum": 5}]}, {"allOf": [{"maximum": 9}]}, 10),
+    ({"allOf": [{"minimum": 5}], "type": "integer"}, {"type": "number"}, 1),
+    ({"anyOf": [{"properties": {"y": {}}}]}, {"unevaluatedProperties": False}, {"y": 1}),
+    ({"dependentSchemas": {"y": {"properties": {"y": {}}}}}, {"unevaluatedProperties": False}, {"y": 1}),
+]
+
+
+@pytest.mark.parametrize(("beside", "definition", "value"), BESIDE)
+def test_what_stands_beside_a_reference_never_looks_into_it(
+    beside: dict[str, Any], definition: dict[str, Any], value: Any
+) -> None:
+    """Written out it takes what its author's schema takes: at the root, further down, through two of them."""
+    chained: dict[str, Any] = {"A": {"$ref": "#/$defs/B", "description": "A."}, "B": definition}
+    places: list[dict[str, Any]] = [
+        {"$ref": "#/$defs/A", **beside, "$defs": {"A": definition}},
+        {"$ref": "#/$defs/A", **beside, "$defs": chained},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/B", **beside}, "B": definition}},
+        {"allOf": [{"$ref": "#/$defs/A", **beside}], "$defs": chained},
+    ]
+    for root in places:
+        expected = Draft202012Validator(root).is_valid(value)
+        assert Draft202012Validator(write_out(root)).is_valid(value) == expected, root
+
+
+def test_what_means_the_same_beside_anything_is_written_beside_it() -> None:
+    """A title, a bound, a list of names: no ``allOf`` that a model would have to read."""
+    definition: dict[str, Any] = {
+        "type": "object",
+        "properties": {"x": {}},
+        "unevaluatedProperties": False,
+    }
+    schema = write_out(
+        {"items": {"$ref": "#/$defs/A", "title": "T", "required": ["x"]}, "$defs": {"A": definition}}
+    )
+    assert schema == {"items": {**definition, "title": "T", "required": ["x"]}}
+
+
+def test_a_root_reference_keeps_its_draft() -> None:
+    """What ``$schema`` says holds for what is written out too."""
+    draft = "http://json-schema.org/draft-07/schema#"
+    schema = write_out(
+        {"$schema": draft, "$ref": "#/definitions/A", "definitions": {"A": {"items": [{"type": "null"}]}}}
+    )
+    assert schema == {"$schema": draft, "items": [{"type": "null"}]}
 
 
 def test_in_old_drafts_what_stands_beside_a_reference_asks_nothing() -> None:
