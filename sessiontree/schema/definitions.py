@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
@@ -132,8 +133,9 @@ class _Writer:
             raise ConfigError(f"$ref {ref!r} leaves the schema; put the definition under $defs")
         place: JsonValue = self._root
         for part in _parts(ref):
-            if isinstance(place, dict) and (name := _unescaped(part)) in place:
-                place = place[name]
+            names = [_unescaped(unquote(part)), _unescaped(part)]  # the latter where a sign was not encoded
+            if isinstance(place, dict) and (found := [name for name in names if name in place]):
+                place = place[found[0]]
             elif isinstance(place, list) and part.isdecimal() and int(part) < len(place):
                 place = place[int(part)]
             else:
@@ -169,7 +171,7 @@ class _Writer:
         if ref in {"", "#"}:
             return "#"
         if ref not in self._names:
-            parts = [_unescaped(part) for part in _parts(ref) if part not in DEFINITIONS]
+            parts = [_unescaped(unquote(part)) for part in _parts(ref) if part not in DEFINITIONS]
             name = wanted = re.sub(r"[^A-Za-z0-9_.-]", "_", ".".join(parts)) or "definition"
             number = 2
             while name in self._names.values():
@@ -192,7 +194,7 @@ def _joined(found: Schema, beside: Schema) -> Schema:
 
 
 def _parts(ref: str) -> list[str]:
-    """Return the steps of a reference as they are written."""
+    """Return the steps of a reference as they are written; it is a URI, so they may be percent-encoded."""
     return ref.split("/")[1:]
 
 

@@ -85,6 +85,37 @@ def test_what_means_the_same_beside_anything_is_written_beside_it() -> None:
     assert schema == {"items": {**definition, "title": "T", "required": ["x"]}}
 
 
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        ("#/$defs/List%5Bint%5D", "List[int]"),
+        ("#/$defs/foo%22bar", 'foo"bar'),
+        ("#/$defs/percent%25field", "percent%field"),
+        ("#/$defs/a%20b", "a b"),
+        ("#/$defs/%C3%A9", "é"),
+        ("#/$defs/a%7E1b", "a/b"),
+        ("#/$defs/tilde~0field", "tilde~field"),
+        ("#/%24defs/A", "A"),
+        ("#/$defs/100%", "100%"),
+        ("#/$defs/List[int]", "List[int]"),
+    ],
+)
+def test_a_reference_is_a_uri(ref: str, name: str) -> None:
+    """Names are percent-encoded in it; one that was left as it is, is found too."""
+    definition: dict[str, Any] = {"type": "integer"}
+    assert write_out({"items": {"$ref": ref}, "$defs": {name: definition}}) == {"items": definition}
+    recursive: dict[str, Any] = {"properties": {"next": {"$ref": ref}}}
+    kept = write_out({"items": {"$ref": ref}, "$defs": {name: recursive}})
+    assert len(kept["$defs"]) == 1  # type: ignore[arg-type]
+
+
+def test_an_encoded_sign_is_that_sign_first() -> None:
+    """Where both are there, as of two definitions made by a generator."""
+    definitions: dict[str, Any] = {"a%b": {"type": "string"}, "a%25b": {"type": "integer"}}
+    schema = write_out({"items": {"$ref": "#/$defs/a%25b"}, "$defs": definitions})
+    assert schema == {"items": {"type": "string"}}
+
+
 def test_a_root_reference_keeps_its_draft() -> None:
     """What ``$schema`` says holds for what is written out too."""
     draft = "http://json-schema.org/draft-07/schema#"
