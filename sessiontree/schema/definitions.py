@@ -19,6 +19,7 @@ from sessiontree.schema.keywords import (
     IN_PLACE,
     Schema,
     replace_inside,
+    rewrite,
     subschemas,
 )
 
@@ -180,6 +181,32 @@ class _Writer:
         return f"#/$defs/{self._names[ref]}"
 
 
+def object_root(written: Schema) -> Schema:
+    """Return a schema that was written out with ``type: object`` at its root, and nothing else changed.
+
+    What refers to the root by ``#`` may be given something that is no object: then the root stays a
+    definition as it was, and is referred to there.
+    """
+    if "type" in written or "#" not in set(_refs_anywhere(written)):
+        return {"type": "object", **written}
+    definitions = written.get("$defs")
+    kept = dict(definitions) if isinstance(definitions, dict) else {}
+    name, number = "root", 2
+    while name in kept:
+        name, number = f"root_{number}", number + 1
+    own = {keyword: value for keyword, value in written.items() if keyword not in {"$defs", "$schema"}}
+
+    def redirected(schema: Schema) -> Schema:
+        return {**schema, "$ref": f"#/$defs/{name}"} if schema.get("$ref") == "#" else schema
+
+    kept[name] = own
+    moved = {
+        each: rewrite(part, redirected) if isinstance(part, dict) else part for each, part in kept.items()
+    }
+    root = {"type": "object", **rewrite(own, redirected), "$defs": dict(sorted(moved.items()))}
+    return {**root, "$schema": written["$schema"]} if "$schema" in written else root
+
+
 def _joined(found: Schema, beside: Schema) -> Schema:
     """Return one schema that asks what both ask; annotations beside a reference win.
 
@@ -200,6 +227,14 @@ def _parts(ref: str) -> list[str]:
 
 def _unescaped(part: str) -> str:
     return part.replace("~1", "/").replace("~0", "~")
+
+
+def _refs_anywhere(schema: Schema) -> Iterator[str]:
+    yield from _refs(schema, None)
+    definitions = schema.get("$defs")
+    for part in definitions.values() if isinstance(definitions, dict) else ():
+        if isinstance(part, dict):
+            yield from _refs(part, None)
 
 
 def _refs(schema: Schema, keywords: frozenset[str] | None) -> Iterator[str]:
