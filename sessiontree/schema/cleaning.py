@@ -168,8 +168,19 @@ class _Cleaner:
         union = any_of(self._without_null(found, place))
         if isinstance(union, dict) and "enum" in union:
             self._report.add(place, "anyOf", "same", "became one enum")
-        merged = listed_values(_dict(union), self._dialect, self._report, place)
+        merged = self._with_listed_variants(_dict(union), place)
         return self._finished(self._known({**merged, **told}, place), place)
+
+    def _with_listed_variants(self, union: Schema, place: Place) -> Schema:
+        """Return a union, or what it became, with the types said of values that were put into one list."""
+        variants = union.get("anyOf")
+        if not isinstance(variants, list):
+            return listed_values(union, self._dialect, self._report, place)
+        typed = [
+            listed_values(_dict(variant), self._dialect, self._report, (*place, "anyOf", index))
+            for index, variant in enumerate(variants)
+        ]
+        return {**union, "anyOf": list[JsonValue](typed)}
 
     def _without_null(self, variants: list[JsonValue], place: Place) -> list[JsonValue]:
         if self._dialect.has_null:

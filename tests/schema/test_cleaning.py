@@ -329,3 +329,31 @@ def test_a_schema_that_grows_too_large_is_refused() -> None:
         doubling = {"items": doubling, "anyOf": [{"minItems": 1}, {"maxItems": 3}]}
     with pytest.raises(ConfigError, match="makes more than"):
         clean({"properties": {"x": doubling}}, DIALECTS["gemini"])
+
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize(
+    "variants",
+    [
+        [{"type": "string", "enum": ["x"]}, {"type": "integer", "enum": [1]}, {"type": "boolean"}],
+        [{"type": "null", "enum": [None]}, {"enum": [1, 10]}, {"enum": ["", ""]}],
+        [{"const": 0.5}, {"enum": [0]}, {"type": "array"}],
+        [{"enum": ["b", True]}, {"type": "number"}, {"type": "integer", "enum": [2]}],
+        [{"enum": [0, "abc"]}, {"type": "integer", "enum": [2]}, {"enum": [None]}],
+        [False, False],
+        [False, {"const": 1}],
+        [{"type": "number", "enum": [0.5]}, {"const": 0.5}],
+    ],
+)
+@pytest.mark.parametrize("union", ["anyOf", "oneOf"])
+def test_values_listed_in_variants_are_cleaned_once(dialect: str, variants: list[Any], union: str) -> None:
+    """Of several types, of one, of none: a second pass changes nothing, and no variant lacks a type."""
+    others: list[dict[str, Any]] = [{}, {"type": "integer"}, {"description": "U"}]
+    for beside in others:
+        schema: dict[str, Any] = {"type": "object", "properties": {"v": {union: variants, **beside}}}
+        once = clean(schema, DIALECTS[dialect])
+        assert clean(once.schema, DIALECTS[dialect]).schema == once.schema
+        shown: Any = once.schema["properties"]
+        if dialect == "openai-strict":
+            assert all("type" in variant for variant in shown["v"].get("anyOf", [shown["v"]]))
