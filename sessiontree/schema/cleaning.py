@@ -166,7 +166,9 @@ class _Cleaner:
             nested = cleaned.get("anyOf")
             found += nested if isinstance(nested, list) and len(cleaned) == 1 else [cleaned]
         union = any_of(self._without_null(found, place))
-        if isinstance(union, dict) and "enum" in union:
+        if union is False:
+            self._report.add(place, "anyOf", "wider", "left out: nothing fits any of it")
+        elif isinstance(union, dict) and "enum" in union:
             self._report.add(place, "anyOf", "same", "became one enum")
         merged = self._with_listed_variants(_dict(union), place)
         return self._finished(self._known({**merged, **told}, place), place)
@@ -233,6 +235,10 @@ class _Cleaner:
             result["items"] = self._node(items, (*place, "items"), may_lack=may_lack)
         prefix = schema.get("prefixItems")
         if isinstance(prefix, list):
+            for index, inner in enumerate(prefix):
+                if inner is False:
+                    where = (*place, "prefixItems", index)
+                    self._report.add(where, "prefixItems", "wider", "left out: nothing may be given there")
             result["prefixItems"] = [
                 self._node(_dict(inner), (*place, "prefixItems", index), may_lack=may_lack)
                 for index, inner in enumerate(prefix)
