@@ -68,7 +68,7 @@ def test_words_survive_the_shell() -> None:
 
 def test_words_without_quotes_are_found() -> None:
     """Planted bug: the words are joined as they are."""
-    with pytest.raises((AssertionError, ValueError, jail.JailError)):
+    with pytest.raises((AssertionError, ValueError, jail.JailError, launcher.LaunchError)):
         words_survive_the_shell(lambda asked: " ".join(shlex.split(py_executable(asked))))
 
 
