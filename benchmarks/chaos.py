@@ -83,6 +83,30 @@ class Kill:
     recovery_s: float | None
 
 
+class Tail:
+    """Reads what is appended to a file of lines, each line once.
+
+    Args:
+        path: The file; it need not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+
+    def read(self) -> list[str]:
+        """Return the whole lines that were appended since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.decode().splitlines()
+
+
 @dataclass
 class Chaos:
     """The program, its processes, and what was killed of them."""
@@ -93,6 +117,7 @@ class Chaos:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._acks = Tail(self.place / "acks")
         self._program = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -106,20 +131,20 @@ class Chaos:
 
     def run(self, roles: list[str]) -> None:
         """Kill one process of each role in turn; a role without a process waits for its next chance."""
-        if not self._answers_after(0, GIVE_UP_S):
+        if not self._answers(GIVE_UP_S):
             raise SystemExit(f"the program never answered; its output:\n{self._said()}")
         waiting = list(roles)
         while waiting:
             role = next((each for each in waiting if self._find(each) or each == "starting"), "driver")
             if role in waiting:
                 waiting.remove(role)
-            before = len(self._acks())
+            self._acks.read()
             began = time.monotonic()
             if not self._kill(role):
                 waiting.append(role)
                 continue
             loops = (*LOOPS, {"record"}) if role == "memory" else LOOPS
-            answered = self._answers_after(before, GIVE_UP_S, loops)
+            answered = self._answers(GIVE_UP_S, loops)
             recovery_s = time.monotonic() - began if answered else None
             self.kills.append(Kill(role, recovery_s))
             print(f"{len(self.kills)} {role} {recovery_s}", file=sys.stderr)
@@ -145,17 +170,18 @@ class Chaos:
             self._program.kill()
             self._program.wait()
 
-    def _acks(self) -> list[str]:
-        return lines_of(self.place / "acks")
-
     def _said(self) -> str:
         return "\n".join([*lines_of(self.place / "log")[-30:], *lines_of(self.place / "errors")[-10:]])
 
-    def _answers_after(self, before: int, within_s: float, loops: Sequence[set[str]] = LOOPS) -> bool:
-        """Wait until each loop answers beyond the first so many; a program that ended is started again."""
+    def _answers(self, within_s: float, loops: Sequence[set[str]] = LOOPS) -> bool:
+        """Wait until each loop answers again; a program that ended is started again.
+
+        Only lines that were appended since the last look count, and only they are read.
+        """
         deadline = time.monotonic() + within_s
+        uses: set[str] = set()
         while time.monotonic() < deadline:
-            uses = {key.partition("-")[0] for key in self._acks()[before:]}
+            uses.update(key.partition("-")[0] for key in self._acks.read())
             if all(uses & loop for loop in loops):
                 return True
             if self._program.poll() is not None:
@@ -164,7 +190,7 @@ class Chaos:
         return False
 
     def _kill(self, role: str) -> bool:
-        """Kill one process of a role; False where there is none any more."""
+        """Kill one process of a role; returns whether there was one."""
         if role == "starting":
             return self._kill_starting()
         found = self._find(role)
@@ -237,11 +263,7 @@ def role_of(pid: int) -> str:
 
 def lines_of(path: Path) -> list[str]:
     """Return the whole lines of a file; none where it does not exist."""
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        return []
-    return text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
+    return Tail(path).read()
 
 
 def judge(place: Path, is_drained: bool) -> dict[str, Figure]:

@@ -130,7 +130,7 @@ class Load:
             append(self._place / "errors", f"close: {type(error).__name__}: {error}".replace("\n", " "))
 
     async def run(self) -> None:
-        """Run every loop until the program is told to stop, and close the tree."""
+        """Run every loop until ``PLACE/stop`` exists, and close the tree."""
         loops = ([self._message], [self._worker], [self._call, self._approved, self._record])
         async with asyncio.TaskGroup() as group:
             for uses in loops:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.test_docs_trace import NAMED
+from tests.house.test_docs_trace import NAMED, RULE
 
 PROPERTIES = (*range(1, 13), *range(21, 38), 48)
 """Numbers of the rules that hold for any input."""
@@ -22,12 +22,11 @@ RULES = (
 )
 
 CITED = re.compile(r"\bREL-[PSL]\d+\b")
-LINE = re.compile(r"^\| (REL-\w+) \|(.*)\|$", re.MULTILINE)
 
 
 def wrong_rules(text: str) -> list[str]:
     """Return what is wrong with the table of rules: ``| id | what | tests | later |``."""
-    lines = [(found[1], [cell.strip() for cell in found[2].split("|")]) for found in LINE.finditer(text)]
+    lines = [(found[1], [cell.strip() for cell in found[2].split("|")]) for found in RULE.finditer(text)]
     counted = Counter(rule for rule, _ in lines)
     wrong = [f"{rule} stands there {counted[rule]} times" for rule in RULES if counted[rule] != 1]
     wrong += [f"{rule} is no rule" for rule in counted if rule not in RULES]
