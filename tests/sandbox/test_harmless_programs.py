@@ -104,7 +104,7 @@ def test_grammars_are_those_of_the_programs(tmp_path: Path) -> None:
         (name, *option) for name in PROGRAMS if name not in {"echo", "true"} for option in options_of(name)
     ]
     script = "".join(
-        f"timeout 1 env {name} {option} </dev/null 2>&1 >/dev/null | head -c 300; printf '\\1'\n"
+        f"timeout 5 env {name} {option} </dev/null 2>&1 >/dev/null | head -c 300; printf '\\1'\n"
         for name, option, _ in asked
     )
     half = script.count("\n") // 2
