@@ -4,12 +4,15 @@ Main talks to a human through a channel, Branch works on behalf of its parent, W
 What a session may do is decided by what its context holds. Importing this package loads nothing but itself.
 """
 
-from __future__ import annotations
+# Not even a future statement comes before this: it would import a module, and that from anywhere.
+from sessiontree.interpreter import import_guard
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import_guard.guard_imports()
 
-from sessiontree.version import VERSION
+import importlib  # noqa: E402 - from here on
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from sessiontree.version import VERSION  # noqa: E402
 
 if TYPE_CHECKING:
     from sessiontree.channels.callback import CallbackChannel as CallbackChannel
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ClientCallClosed as ClientCallClosed
     from sessiontree.contracts.errors import ConfigError as ConfigError
     from sessiontree.contracts.errors import EmbedderMismatch as EmbedderMismatch
+    from sessiontree.contracts.errors import EngineLost as EngineLost
     from sessiontree.contracts.errors import ExecutionError as ExecutionError
     from sessiontree.contracts.errors import ExportRefused as ExportRefused
     from sessiontree.contracts.errors import ImageRefused as ImageRefused
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import SessionCrashed as SessionCrashed
     from sessiontree.contracts.errors import SessionError as SessionError
     from sessiontree.contracts.errors import SessionFailed as SessionFailed
+    from sessiontree.contracts.errors import SessionInterrupted as SessionInterrupted
     from sessiontree.contracts.errors import SessionNotFound as SessionNotFound
     from sessiontree.contracts.errors import SessionTreeError as SessionTreeError
     from sessiontree.contracts.errors import SpawnRefused as SpawnRefused
@@ -64,6 +69,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import ToolInputError as ToolInputError
     from sessiontree.contracts.errors import TreeNotFound as TreeNotFound
     from sessiontree.contracts.errors import ValidationError as ValidationError
+    from sessiontree.contracts.errors import WrongLoop as WrongLoop
     from sessiontree.contracts.flags import ToolFlag as ToolFlag
     from sessiontree.contracts.hook_sessions import EndedSession as EndedSession
     from sessiontree.contracts.hook_sessions import Reword as Reword
@@ -89,7 +95,10 @@ if TYPE_CHECKING:
     from sessiontree.contracts.memory import NewRecord as NewRecord
     from sessiontree.contracts.memory import Selection as Selection
     from sessiontree.contracts.messages import AssistantMessage as AssistantMessage
+    from sessiontree.contracts.messages import Message as Message
     from sessiontree.contracts.messages import ToolCall as ToolCall
+    from sessiontree.contracts.messages import ToolResultMessage as ToolResultMessage
+    from sessiontree.contracts.messages import UserMessage as UserMessage
     from sessiontree.contracts.params import AllowEmpty as AllowEmpty
     from sessiontree.contracts.params import Trimmed as Trimmed
     from sessiontree.contracts.params import optional_string_enum as optional_string_enum
@@ -109,10 +118,16 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tool import RawTool as RawTool
     from sessiontree.contracts.tool import Tool as Tool
     from sessiontree.contracts.usage import Usage as Usage
+    from sessiontree.desk import Approvals as Approvals
+    from sessiontree.desk import PendingApproval as PendingApproval
+    from sessiontree.handle import PendingReply as PendingReply
     from sessiontree.handle import SessionHandle as SessionHandle
     from sessiontree.hooks.metadata import AddMetadata as AddMetadata
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.trim import Trim as Trim
+    from sessiontree.journal.record import Record as Record
+    from sessiontree.kernel.progress import Progress as Progress
+    from sessiontree.kernel.progress import ProgressReader as ProgressReader
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
@@ -134,6 +149,7 @@ if TYPE_CHECKING:
     from sessiontree.schema.guardrails import SchemaWarning as SchemaWarning
     from sessiontree.schema.mcp import to_mcp as to_mcp
     from sessiontree.session_tree import SessionTree as SessionTree
+    from sessiontree.tree.receipt import ReceiptLine as ReceiptLine
 
 __version__ = VERSION
 
@@ -162,6 +178,7 @@ _ROOMS = {
         "ClientCallClosed",
         "ConfigError",
         "EmbedderMismatch",
+        "EngineLost",
         "ExecutionError",
         "ExportRefused",
         "ImageRefused",
@@ -181,6 +198,7 @@ _ROOMS = {
         "SessionCrashed",
         "SessionError",
         "SessionFailed",
+        "SessionInterrupted",
         "SessionNotFound",
         "SessionTreeError",
         "SpawnRefused",
@@ -190,6 +208,7 @@ _ROOMS = {
         "ToolInputError",
         "TreeNotFound",
         "ValidationError",
+        "WrongLoop",
     ),
     "contracts.flags": ("ToolFlag",),
     "contracts.images": ("ImageLimits",),
@@ -207,7 +226,7 @@ _ROOMS = {
     "contracts.kinds": ("SessionKind", "SessionStatus"),
     "contracts.limits": ("Budget", "Limits"),
     "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
-    "contracts.messages": ("AssistantMessage", "ToolCall"),
+    "contracts.messages": ("AssistantMessage", "Message", "ToolCall", "ToolResultMessage", "UserMessage"),
     "contracts.params": ("AllowEmpty", "Trimmed", "optional_string_enum", "string_enum"),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.results": (
@@ -224,10 +243,13 @@ _ROOMS = {
     "contracts.tiers": ("PermissionTier",),
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.usage": ("Usage",),
-    "handle": ("SessionHandle",),
+    "desk": ("Approvals", "PendingApproval"),
+    "handle": ("PendingReply", "SessionHandle"),
     "hooks.metadata": ("AddMetadata",),
     "hooks.redact": ("Redact",),
     "hooks.trim": ("Trim",),
+    "journal.record": ("Record",),
+    "kernel.progress": ("Progress", "ProgressReader"),
     "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
     "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),
@@ -240,6 +262,7 @@ _ROOMS = {
     "schema.guardrails": ("SchemaWarning",),
     "schema.mcp": ("to_mcp",),
     "session_tree": ("SessionTree",),
+    "tree.receipt": ("ReceiptLine",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 

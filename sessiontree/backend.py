@@ -64,6 +64,10 @@ class OwnerPort(Protocol):
         """End a session and everything below it; returns how each of them ended."""
         ...
 
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then."""
+        ...
+
     async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
         """Answer an approval request."""
         ...
@@ -84,8 +88,8 @@ class OwnerPort(Protocol):
         """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
         ...
 
-    def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts."""
+    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them."""
         ...
 
     def last_seq(self, tree_id: str) -> int:
@@ -114,6 +118,10 @@ class OwnerPort(Protocol):
 
     def is_over(self, tree_id: str) -> bool:
         """Whether Main has ended."""
+        ...
+
+    def is_ending(self, tree_id: str) -> bool:
+        """Whether Main has ended, or was told to."""
         ...
 
     def is_open(self, tree_id: str) -> bool:

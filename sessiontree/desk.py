@@ -6,19 +6,31 @@ It reads the tree's facts like any other reader; what is shown and what is answe
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from sessiontree.backend import Backend
 from sessiontree.channels.port import HumanChannel
+from sessiontree.channels.queue import QueueChannel
 from sessiontree.client_calls import ClientCalls
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
-from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied, SessionTreeError, words_of
+from sessiontree.contracts.errors import (
+    ApprovalClosed,
+    EngineLost,
+    PermissionDenied,
+    SessionTreeError,
+    WrongLoop,
+    words_of,
+)
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
 
 READ_WAIT_S = 20.0
+UNHEEDED_S = 1.0
+"""How long a request waits in the tree before it is told that nobody listens; once for each tree."""
+_LOG = logging.getLogger("sessiontree")
 MOST_STRANGERS = 16
 """How often a request is asked on a channel where others than owners answer; then it waits in the tree."""
 
@@ -41,7 +53,8 @@ class PendingApproval:
             sender: Who says so, where the program hears several people; None = the program itself.
 
         Raises:
-            ApprovalClosed: it was decided meanwhile.
+            ApprovalClosed: it was decided meanwhile; or the session that asked was told to stop before the
+                yes was durable, so that nothing ran, or was stopped as it began.
             PermissionDenied: the sender does not own the tree; the request waits on.
         """
         answer = ApprovalAnswer(True, reason, always, sender_of(sender))
@@ -63,7 +76,12 @@ class Approvals:
 
     def __init__(self, desk: ApprovalDesk) -> None:
         """Bind the desk."""
-        self.pending = desk.pending
+        self._desk = desk
+
+    def pending(self) -> list[PendingApproval]:
+        """Return the requests that wait for a person, oldest first."""
+        self._desk.is_heeded = True
+        return self._desk.pending()
 
 
 class ApprovalDesk:
@@ -77,6 +95,23 @@ class ApprovalDesk:
         self._channels: dict[str, HumanChannel] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._reader: asyncio.Task[None] | None = None
+        self.is_heeded = False
+        """Whether the program ever looked what waits, or was told that something does."""
+        self._unheeded: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def check_loop(self) -> None:
+        """Check that the loop goes on that the tree was opened on.
+
+        Raises:
+            WrongLoop: it is closed, and what the tree had there ended with it.
+        """
+        if self._loop is not None and self._loop.is_closed():
+            raise WrongLoop(
+                f"tree {self._tree_id}",
+                "the event loop it was opened on is closed, such as by the end of an earlier asyncio.run; "
+                f"close it, and take it up on this one: await SessionTree.resume({self._tree_id!r}, …)",
+            )
 
     def attach(self, session: str, channel: HumanChannel) -> None:
         """Let a session's requests and messages go to a channel; what waits for it already is shown."""
@@ -86,6 +121,7 @@ class ApprovalDesk:
 
     def open(self) -> None:
         """Begin: show what waits already, then follow the tree's facts."""
+        self._loop = asyncio.get_running_loop()
         after = self._backend.owner.last_seq(self._tree_id)
         for session in self._channels:
             self._show_waiting(session)
@@ -97,10 +133,13 @@ class ApprovalDesk:
         if self._reader is not None:
             tasks.append(self._reader)
         self._asking.clear()
+        if self._unheeded is not None:
+            self._unheeded.cancel()
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        # Those that are done may be of a loop that is closed by now.
+        if running := [task for task in tasks if not task.done()]:
+            await asyncio.wait(running)
 
     def client_calls(self, table: ToolTable) -> ClientCalls:
         """Return the calls that wait for the program, of the tools in a table."""
@@ -117,15 +156,20 @@ class ApprovalDesk:
             ApprovalClosed: it was decided before.
             PermissionDenied: a sender is named who does not own the tree.
         """
+        self.check_loop()
         await self._backend.owner.decide(self._tree_id, request_id, answer, by)
         self._take_off(request_id)  # what is decided here is asked nobody any more, not even for a moment
 
     async def _follow(self, after: int) -> None:
-        while True:
-            after, tidings = await self._backend.owner.tidings(self._tree_id, after, READ_WAIT_S)
-            for tiding in tidings:
-                await self._note(tiding)
-            await asyncio.sleep(0)  # who answers at once is heard before the next question
+        try:
+            while True:
+                after, tidings = await self._backend.owner.tidings(self._tree_id, after, READ_WAIT_S)
+                for tiding in tidings:
+                    await self._note(tiding)
+                await asyncio.sleep(0)  # who answers at once is heard before the next question
+        except EngineLost:  # whoever uses the tree gets it, too; what is shown has nobody to answer to
+            for request_id in list(self._asking):
+                self._take_off(request_id)
 
     async def _note(self, tiding: Tiding) -> None:
         if isinstance(tiding, Shown):
@@ -160,6 +204,27 @@ class ApprovalDesk:
         if channel is not None and request.request_id not in self._asking:
             task = asyncio.create_task(self._ask(channel, request))
             self._asking[request.request_id] = task
+            if isinstance(channel, QueueChannel) and not self.is_heeded and self._unheeded is None:
+                loop = asyncio.get_running_loop()
+                self._unheeded = loop.call_later(UNHEEDED_S, self._warn_unheeded, request)
+
+    def _warn_unheeded(self, request: ApprovalRequest) -> None:
+        """Say once that a request waits and nobody looks; one that waits no more gives the next a turn."""
+        self._unheeded = None
+        if self.is_heeded or not any(
+            each.request.request_id == request.request_id for each in self.pending()
+        ):
+            return
+        self.is_heeded = True
+        _LOG.warning(
+            "tree %s: %s wants to call %s (%s) and waits for a person, and nobody listens; answer with "
+            "tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver or a channel, "
+            "such as approver=lambda request: True",
+            self._tree_id,
+            request.session_id,
+            request.tool,
+            request.tier,
+        )
 
     async def _ask(self, channel: HumanChannel, request: ApprovalRequest) -> None:
         try:
@@ -171,16 +236,21 @@ class ApprovalDesk:
 
     async def _ask_once(self, channel: HumanChannel, request: ApprovalRequest) -> bool:
         """Ask and hand the answer over; True where it was one of somebody who owns nothing."""
-        answer = await _answer_of(channel, request)
+        answer, by = await _answer_of(channel, request)
         if answer is None:
             return False
         if answer.sender is None:
             self._asking.pop(request.request_id, None)  # what is answered is not taken off while it is told
         try:
-            await self._backend.owner.decide(self._tree_id, request.request_id, answer, "person")
+            await self._backend.owner.decide(self._tree_id, request.request_id, answer, by)
         except PermissionDenied:
             return True
-        except ApprovalClosed:
+        except ApprovalClosed as closed:
+            if answer.approve and closed.state != "approved":
+                told = f"the yes to {request.tool} of {request.session_id} came too late: {closed}"
+                await self._say(request.asked, told)
+            return False
+        except EngineLost:
             return False
         except SessionTreeError:
             if self._backend.owner.is_open(self._tree_id):
@@ -188,19 +258,21 @@ class ApprovalDesk:
         return False
 
 
-async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> ApprovalAnswer | None:
-    """Return what a channel answers; one that fails, or answers anything else, has said no."""
+async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[ApprovalAnswer | None, str]:
+    """Return what a channel answers, and by whom; where it fails, or answers anything else, that is a no."""
     try:
         answer = await channel.ask(request)
     except KeyboardInterrupt:
+        _LOG.exception("what asks a person raised KeyboardInterrupt; that ends the event loop it runs on")
         raise
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}")
+        return ApprovalAnswer(False, f"the approver failed: {words_of(error)}"), APPROVER_ERROR
     if answer is None or _is_answer(answer):
-        return answer
-    return ApprovalAnswer(False, "the approver answered something that is no ApprovalAnswer")
+        return answer, "person"
+    reason = f"the approver answered a {type(answer).__name__} that is no proper ApprovalAnswer"
+    return ApprovalAnswer(False, reason), APPROVER_ERROR
 
 
 def _is_answer(answer: object) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args
 
-from sessiontree.backend import Backend
+from sessiontree.backend import Backend, OwnerPort
 from sessiontree.contracts.errors import (
     ConfigError,
+    EngineLost,
     SessionClosed,
+    SessionError,
     SessionFailed,
+    SessionInterrupted,
     SessionTreeError,
 )
 from sessiontree.contracts.events import TextDelta
@@ -23,20 +26,26 @@ from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tool_reply import ToolReply
 from sessiontree.desk import ApprovalDesk
 from sessiontree.hook_desk import HookDesk
-from sessiontree.kernel.replay import session_of
+from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import Reply, tool_reply
 from sessiontree.options import ApproverLike, split_approver
 from sessiontree.schema.result import result_schema_of, result_value
+from sessiontree.session.evolve import evolve
+from sessiontree.session.state import SessionState, initial
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
+from sessiontree.tree.spawning import MAIN
 
 OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)
 SEND_MODES = get_args(SendMode)
 SHOWN_CHARS = 80
+FACTS_PER_PAGE = 512
+"""How many facts of a transcript are read at a time."""
 T = TypeVar("T")
 
 
@@ -44,7 +53,11 @@ class PendingReply:
     """The reply to a message on its way: await it for the text, or iterate over it for the text's pieces."""
 
     def __init__(
-        self, task: asyncio.Task[Reply | SessionClosed], session: str, backend: Backend, tree_id: str
+        self,
+        task: asyncio.Task[Reply | SessionClosed | EngineLost],
+        session: str,
+        backend: Backend,
+        tree_id: str,
     ) -> None:
         """Bind the reply's task."""
         self._task = task
@@ -56,17 +69,30 @@ class PendingReply:
         """Return the last word; may be awaited again, also after a time-out.
 
         Raises:
+            SessionInterrupted: somebody interrupted the session.
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
+            EngineLost: the Ray that the tree runs on is gone.
         """
         return self._wait().__await__()
 
+    def __iter__(self) -> NoReturn:
+        """Say what to write: pieces come with ``async for``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `async for piece in session.send(…)`, or `text = await session.send(…)`; without await: "
+            "sessiontree.sync, `for piece in session.stream(…)`"
+        )
+
     async def _wait(self) -> str:
         reply = await asyncio.shield(self._task)
-        if isinstance(reply, SessionClosed):
+        if isinstance(reply, SessionClosed | EngineLost):
             raise reply
         if reply.error is not None:
-            raise SessionFailed(self._session, reply.error)
+            raise (SessionInterrupted if reply.interrupted else SessionFailed)(self._session, reply.error)
         return reply.text
 
     async def __aiter__(self) -> AsyncIterator[str]:
@@ -132,8 +158,13 @@ class SessionHandle:
         approver: ApproverLike = None,
         ttl_s: float | None = None,
         dedicated: bool = False,
+        stays_open: bool | None = None,
     ) -> SessionHandle:
         """Start a child and return its handle.
+
+        A Branch stays open, to be spawned from, called and spoken to, until its :meth:`result` is asked for,
+        or that of a session above it: its reply to the task does not end it before. A Worker ends with its
+        reply.
 
         Args:
             kind: ``branch`` or ``worker``.
@@ -144,8 +175,10 @@ class SessionHandle:
                 a JSON Schema as a mapping.
             budget: What is set aside for it; None = it draws on what this session has left.
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here.
-            ttl_s: Time to live; None = its kind's.
+            ttl_s: Time to live, from its first host on; None = its kind's.
             dedicated: Whether it keeps a host of its own for life, never giving way to others.
+            stays_open: Whether it completes only once its result is asked for; None = a Branch does, a Worker
+                does not. One that nobody asks completes when its time to live is over or the tree ends.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
@@ -153,10 +186,11 @@ class SessionHandle:
         """
         _check_settings(budget, ttl_s)
         rules, function, channel = split_approver(approver)
+        spawned = kind_of(kind)
         asked = tree_stimuli.SpawnAsked(
             0,
             self.session_id,
-            kind_of(kind),
+            spawned,
             _text(task, "task"),
             "handle",
             label=None if label is None else _text(label, "label"),
@@ -168,11 +202,12 @@ class SessionHandle:
             owns_channel=channel is not None,
             ttl_s=ttl_s,
             dedicated=dedicated,
+            stays_open=spawned is SessionKind.BRANCH if stays_open is None else stays_open,
             key=secrets.token_hex(16),
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
-        session_id = await self._backend.owner.spawn(self._tree_id, asked)
+        session_id = await self._owner.spawn(self._tree_id, asked)
         if channel is not None:
             self._desk.attach(session_id, channel)
         return SessionHandle(
@@ -219,7 +254,14 @@ class SessionHandle:
         async def run(index: int) -> None:
             async with slots:
                 spawning = asyncio.ensure_future(
-                    self.spawn(kind, words[index], agent=agent, result_type=result_type, budget=budget)
+                    self.spawn(
+                        kind,
+                        words[index],
+                        agent=agent,
+                        result_type=result_type,
+                        budget=budget,
+                        stays_open=False,
+                    )
                 )
                 try:
                     child = await asyncio.shield(spawning)
@@ -244,9 +286,15 @@ class SessionHandle:
                 _raise_failure(f"{self.session_id}/…", result)
         return finished
 
+    @property
+    def _owner(self) -> OwnerPort:
+        """The way to the supervisor, for who is on the tree's event loop."""
+        self._desk.check_loop()
+        return self._backend.owner
+
     def _room(self) -> int:
         """Return how many more children the session may have now, at least 1 so that a refusal is told."""
-        return max(1, self._backend.owner.room(self._tree_id, self.session_id))
+        return max(1, self._owner.room(self._tree_id, self.session_id))
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
         """Make one tool call in the session, outside its transcript, by the same gates as a model's call.
@@ -265,7 +313,7 @@ class SessionHandle:
         if not isinstance(given, dict):
             raise ConfigError(f"arguments of {name!r} must be a mapping of names to values")
         call_id = secrets.token_hex(16)
-        reply = await self._backend.owner.call(self._tree_id, self.session_id, call_id, name, given)
+        reply = await self._owner.call(self._tree_id, self.session_id, call_id, name, given)
         return tool_reply(reply)
 
     def send(
@@ -294,17 +342,28 @@ class SessionHandle:
 
     async def _deliver(
         self, text: str, mode: SendMode, message_id: str, sender: Sender | None
-    ) -> Reply | SessionClosed:
+    ) -> Reply | SessionClosed | EngineLost:
         """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
         place = (self._tree_id, self.session_id)
         try:
-            return await self._backend.owner.send(*place, text, mode, message_id, sender)
-        except SessionClosed as closed:
+            return await self._owner.send(*place, text, mode, message_id, sender)
+        except (SessionClosed, EngineLost) as closed:
             return closed
 
     async def result(self) -> SessionResult[Any]:
-        """Return how the session ended, waiting for it; ``output`` is of the asked type."""
-        result = await self._backend.owner.result(self._tree_id, self.session_id)
+        """Return how the session ended, waiting for it; ``output`` is of the asked type.
+
+        Raises:
+            SessionError: it is Main, which never completes by itself, and nobody ends it.
+        """
+        owner = self._owner
+        if self.session_id == MAIN and not owner.is_ending(self._tree_id):
+            raise SessionError(
+                MAIN,
+                "main never completes by itself, so there is no result to wait for; ask with send(…), or end "
+                "the tree with tree.finish(…) or tree.cancel() first",
+            )
+        result = await owner.result(self._tree_id, self.session_id)
         if self._result_type is None or result.output is None or _is_schema(self._result_type):
             return result
         value = result_value(self._result_type, result.output)
@@ -323,16 +382,88 @@ class SessionHandle:
         """
         if not isinstance(reason, str):
             raise ConfigError(f"reason must be text, not {reason!r}")
-        return await self._backend.owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+        return await self._owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+
+    async def interrupt(self, reason: str = "interrupted by the program") -> tuple[ReceiptLine, ...]:
+        """Drop whatever the session does, and keep it: what is said to it next is heard at once.
+
+        Its running tools are told to stop, its model is waited for no more, and so it goes for everything
+        below it; what a model spawned there ends ``cancelled``, for its work is over. Whoever awaits a reply
+        or a call of theirs gets an error. Returns once all of it has stopped.
+
+        Returns:
+            Every session of the subtree and how it stands.
+
+        Raises:
+            SessionClosed, SessionNotFound: there is no such live session.
+            ConfigError: the reason is no text.
+        """
+        if not isinstance(reason, str):
+            raise ConfigError(f"reason must be text, not {reason!r}")
+        await asyncio.sleep(0)  # messages sent just before are on their way first
+        return await self._owner.interrupt(self._tree_id, self.session_id, reason)
 
     def status(self) -> SessionReport:
         """Return the session's standing now."""
-        return self._backend.owner.report(self._tree_id, self.session_id)
+        return self._owner.report(self._tree_id, self.session_id)
 
-    def history(self) -> list[Message]:
-        """Return the session's transcript, oldest first, as far as it is durable."""
-        record = self._backend.owner.record_of(self._tree_id, self.session_id)
-        return session_of(record.spec, record.limits, record.facts).transcript
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
+        """Return messages of the session's transcript, oldest first, as far as it is durable.
+
+        It is read from its beginning, whatever is returned; :meth:`transcript` is better for a long one.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+            limit: Most messages returned; None = all there are.
+
+        Raises:
+            ConfigError: a number is none, or below 0.
+        """
+        _check_count(after, "after")
+        if limit is not None:
+            _check_count(limit, "limit")
+        found: list[Message] = []
+        for messages in self._pages():
+            found += messages[after:]
+            after = max(0, after - len(messages))
+            if limit is not None and len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def transcript(self, *, after: int = 0) -> AsyncIterator[Message]:
+        """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
+
+        Read page by page, with others' turns in between, however long it is.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+
+        Raises:
+            ConfigError: the number is none, or below 0.
+        """
+        _check_count(after, "after")
+        for messages in self._pages():
+            for message in messages[after:]:
+                yield message
+            after = max(0, after - len(messages))
+            await asyncio.sleep(0)
+
+    def _pages(self) -> Iterator[list[Message]]:
+        """Yield what joined the transcript with some facts, then with those after them."""
+        seq, state = 0, cast("SessionState | None", None)
+        while state is None or seq:
+            record = self._owner.record_of(self._tree_id, self.session_id, seq, FACTS_PER_PAGE)
+            state = state or initial(record.spec, record.limits)
+            for text in record.facts:
+                evolve(state, fact_of(text))
+            yield state.transcript
+            state.transcript = []
+            seq = record.next_seq
+
+
+def _check_count(value: object, name: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"{name} is {value!r}; give a whole number, at least 0")
 
 
 def kind_of(kind: SessionKind | str) -> SessionKind:
@@ -344,7 +475,10 @@ def kind_of(kind: SessionKind | str) -> SessionKind:
     try:
         return SessionKind(kind)
     except ValueError:
-        raise ConfigError(f"kind {kind!r} is none of {', '.join(SessionKind)}") from None
+        spawned = (SessionKind.BRANCH.value, SessionKind.WORKER.value)
+        raise ConfigError(
+            f"kind {kind!r} can't be spawned; give 'branch' or 'worker'{meant(kind, spawned)}"
+        ) from None
 
 
 def _text(value: object, name: str) -> str:
@@ -363,7 +497,7 @@ def _check_settings(budget: object, ttl_s: object) -> None:
 
 def _one_of(value: object, known: tuple[str, ...], name: str) -> None:
     if value not in known:
-        raise ConfigError(f"{name} {value!r} is none of {', '.join(known)}")
+        raise ConfigError(f"{name} {value!r} is none of {', '.join(known)}{meant(value, known)}")
 
 
 async def _take_back(spawning: asyncio.Future[SessionHandle]) -> None:

@@ -63,7 +63,8 @@ class HookDesk:
                     self._moved.clear()
                     await self._moved.wait()
         reader.cancel()
-        await asyncio.wait({reader})
+        if not reader.done():  # else it may be of a loop that is closed by now
+            await asyncio.wait({reader})
 
     async def judged(self, asked: SpawnAsked) -> SpawnAsked:
         """Return a spawn of the program as its hooks leave it, or with their reason against it."""
@@ -115,7 +116,7 @@ class HookDesk:
         """Return who a session is; what it is does not change."""
         context = self._contexts.get(session)
         if context is None:
-            spec = self._owner.record_of(self._tree_id, session).spec
+            spec = self._owner.record_of(self._tree_id, session, max_n=1).spec
             context = self._contexts[session] = _context(spec)
         return context
 

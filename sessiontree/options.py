@@ -19,10 +19,13 @@ from sessiontree.contracts.agent import AgentConfig, AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook, check_hook, name_of
+from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.plugins import PluginContext, PluginSettings
+from sessiontree.contracts.settings import faults_of
+from sessiontree.contracts.suggestion import meant, suggestion
 from sessiontree.contracts.tiers import SystemAnswer
-from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.tool import Tool, check_is_tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.approver_function import load_approver
@@ -67,7 +70,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         ConfigError: there is no such approval mode, or a setting is of another type.
     """
     if approvals not in MODES:
-        raise ConfigError(f"approvals {approvals!r} is none of {', '.join(MODES)}")
+        raise ConfigError(f"approvals {approvals!r} is none of {', '.join(MODES)}{meant(approvals, MODES)}")
     _check_type(limits, Limits, "limits")
     _check_type(budget, Budget, "budget")
     for numbers in (limits, budget):
@@ -78,6 +81,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         _check_type(rule, Rule, "smart_rules")
     return TreeConfig(
         tree_id=f"t{secrets.token_hex(8)}",
+        nonce=secrets.token_hex(16),
         workspace=str(root),
         package_version=VERSION,
         created_at_ms=machine_ms(),
@@ -157,10 +161,8 @@ def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
     try:
         return _SETTINGS.validate_python(dict(value) if isinstance(value, Mapping) else value)
     except ValidationError as error:
-        found = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'the whole'}: {each['msg']}" for each in error.errors()
-        )
-        raise ConfigError(f"{place} can't be used: {found}") from None  # the cause would show a secret
+        # The cause would show a secret.
+        raise ConfigError(f"{place} can't be used: {faults_of(error)}") from None
 
 
 def plugin_context(
@@ -186,6 +188,52 @@ def policy_row_of(
     for slip in slips:
         warnings.warn(PolicyWarning(slip), stacklevel=3)  # the line that makes the tree
     return row
+
+
+def tools_of(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
+    """Return the tools a program gives.
+
+    Raises:
+        ConfigError: they are no list, or one of them is no tool; says what to write instead.
+    """
+    if isinstance(tools, Tool | str) or not isinstance(tools, Iterable):
+        raise ConfigError(f"tools: give a list of tools, such as tools=[my_tool], not {tools!r}")
+    given = tuple(tools)
+    for each in given:
+        check_is_tool(each)
+    return given
+
+
+def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collection[str]) -> None:
+    """Refuse agents whose tools nobody knows; warn of a tool that no session can hold.
+
+    Rights only shrink on the way down, so that a tool reaches a Worker through Main alone.
+
+    Args:
+        table: A tree's tools.
+        agents: Its agents by name.
+        own: Names of the tools that come with this package: agents may name them although left out.
+
+    Raises:
+        ConfigError: an agent names a tool there is not.
+    """
+    names = {entry.name for entry in table}
+    for agent, spec in agents.items():
+        for name in spec.tools or ():
+            if name not in names and name not in own:
+                entry = table.get(name)
+                near = suggestion(name, names) if entry is None else f"it is an alias: write {entry.name!r}"
+                raise ConfigError(f"agent {agent!r}: there is no tool {name!r}; {near}")
+    for entry in table:
+        if SessionKind.MAIN not in entry.tool.kinds:
+            kinds = ", ".join(sorted(entry.tool.kinds)) or "no kind of session"
+            warnings.warn(
+                PolicyWarning(
+                    f"tool {entry.name!r} is for {kinds} alone and reaches nobody: a session holds at most "
+                    "what its parent holds, Main first; add SessionKind.MAIN to its kinds"
+                ),
+                stacklevel=3,  # the line that makes the tree
+            )
 
 
 def check_schemas(table: ToolTable, own: Collection[str]) -> ToolTable:
@@ -294,6 +342,16 @@ def agents_of(agents: Mapping[str, AgentSpec] | None, model: object) -> dict[str
     return {
         name: spec.model_copy(update={"config": _named(_fitted(spec.config, model), name)})
         for name, spec in named.items()
+    }
+
+
+def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentSpec] | None:
+    """Return agents for a tree that is taken up: which tools each may hold is in its journal."""
+    if not isinstance(agents, Mapping):
+        return agents
+    return {
+        name: spec.model_copy(update={"tools": None}) if isinstance(spec, AgentSpec) else spec
+        for name, spec in agents.items()
     }
 
 

@@ -5,10 +5,12 @@ Room: floor 6, over a runtime. Not here: a single rule about sessions; those are
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
@@ -19,8 +21,10 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.plugins import PluginSettings
 from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.following import facts_after
+from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.policing import policy_in
 from sessiontree.memory.settings import MemorySettings
@@ -34,6 +38,7 @@ from sessiontree.options import (
     channel_of,
     channel_tools,
     check_given,
+    check_reach,
     check_schemas,
     hooks_of,
     main_approver,
@@ -41,15 +46,17 @@ from sessiontree.options import (
     plugins_of,
     policy_of,
     policy_row_of,
+    tools_of,
     tree_config,
+    without_tools,
 )
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.places import absolute_path, check_not_around, default_state_dir, workspace_root
 from sessiontree.plugins import check_claims, installed_tools
-from sessiontree.runtime import BackendName, Runtime, late
+from sessiontree.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
 
 if TYPE_CHECKING:
-    from sessiontree.backend import Backend
+    from sessiontree.backend import Backend, OwnerPort
     from sessiontree.client_calls import ClientCalls
     from sessiontree.desk import ApprovalDesk, Approvals
     from sessiontree.handle import SessionHandle
@@ -94,6 +101,9 @@ class SessionTree:
         hooks: What stands around the calls, messages and spawns of its sessions.
     """
 
+    _tenant: Tenant | None = None
+    """Its place in the runtime, while it is open."""
+
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
         workspace: str | Path,
@@ -126,9 +136,9 @@ class SessionTree:
         Raises:
             ConfigError: an argument is wrong; says which.
         """
-        self._root = workspace_root(workspace)
+        self._root = _guarded_root(workspace)
         self._model = model
-        self._tools = tuple(tools)
+        self._tools = tools_of(tools)
         self._agents = agents_of(agents, model)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
@@ -168,8 +178,9 @@ class SessionTree:
         self._memory = memory
         if memory is not None and runtime is not None:
             raise ConfigError("memory is the runtime's; give it to the Runtime")
-        self._runtime = runtime
-        self._owns_runtime = runtime is None
+        self._runtime = self._given = runtime
+        self._cell = Cell.now()
+        self._holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
         self._desk: ApprovalDesk | None = None
         self._hook_desk: HookDesk | None = None
         self._was_open = False
@@ -181,7 +192,9 @@ class SessionTree:
         check_claims(found, given)
         brought = {each.tool.name: each.plugin for each in found if each.plugin}
         table = ToolTable((*(each.tool for each in found), *given), brought)
-        return check_schemas(table, {each.tool.name for each in found if not each.plugin})
+        own = {each.tool.name for each in found if not each.plugin}
+        check_reach(table, self._agents, own)
+        return check_schemas(table, own)
 
     @property
     def tree_id(self) -> str:
@@ -210,14 +223,30 @@ class SessionTree:
         if self._was_open:
             raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
         check_not_around(self.state_dir, "state_dir", self._root)
-        backend = self._open_runtime().backend
-        try:
-            await backend.create(self._config, self._setup)
-            self._open_desk(backend, after=0)
-        except BaseException:
-            await self._close_runtime()
-            raise
+        runtime = self._given or Sharing.join(self._state_dir, self._backend_name, self._slots, self._memory)
+        async with self._entering(runtime):
+            await runtime.backend.create(self._config, self._setup)
+            self._open_desk(runtime.backend, after=0)
         return self
+
+    def _belong_to(self, holder: object, close: Callable[[], Awaitable[None]]) -> None:
+        """Say which object the program holds in this one's place, and how that is closed on the loop."""
+        self._holder = (holder, close)
+
+    @asynccontextmanager
+    async def _entering(self, runtime: Runtime) -> AsyncIterator[None]:
+        """Have the tree served by a runtime from now on, unless opening it fails."""
+        holder, closing = self._holder or (self, None)
+        tenant = Tenant(self.tree_id, self._cell, runtime, weakref.ref(holder), closing)
+        self._tenant, self._runtime = tenant, runtime
+        try:
+            await runtime.sharing.enter(tenant)
+            yield
+            tenant.is_open = True
+        except BaseException:
+            self._tenant, self._runtime, self._desk = None, self._given, None
+            await runtime.sharing.leave(tenant)
+            raise
 
     @classmethod
     async def resume(  # noqa: PLR0913 - keyword-only settings of the public door
@@ -248,18 +277,20 @@ class SessionTree:
         Raises:
             TreeNotFound, JournalError: the tree can't be read.
         """
-        private = runtime is None
-        if memory is not None and not private:
+        if memory is not None and runtime is not None:
             raise ConfigError("memory is the runtime's; give it to the Runtime")
+        cell = Cell.now()
         place = default_state_dir(workspace_root(".")) if state_dir is None else state_dir
-        serving = runtime or Runtime(place, backend=backend, slots=slots, memory=memory)
-        try:
+        serving = runtime or Sharing.join(
+            absolute_path(place, "state_dir"), backend, slots, memory, tree_id=tree_id
+        )
+        async with serving.sharing.kept():
             config = await serving.backend.config_of(tree_id)
             tree = cls(
                 config.workspace,
                 model=model,
                 tools=tools,
-                agents=agents,
+                agents=without_tools(agents),
                 approver=approver if callable(approver) else None,
                 channel=channel if config.owns_channel else None,
                 runtime=serving,
@@ -268,25 +299,15 @@ class SessionTree:
                 web=web,
                 hooks=hooks,
             )
-            tree._owns_runtime = private
-            tree._config = config
+            tree._config, tree._cell = config, cell
             tree._setup = tree._setup.under(*policy_in(config))
             check_given(config, tree._agents, tree._setup.hooks)
             after = serving.backend.owner.last_seq(tree_id)
-            await serving.backend.resume(tree_id, tree._setup)
-            tree._open_desk(serving.backend, after=after)
-        except BaseException:
-            if private:
-                await serving.close()
-            raise
+            tree._runtime = tree._given = runtime
+            async with tree._entering(serving):
+                await serving.backend.resume(tree_id, tree._setup)
+                tree._open_desk(serving.backend, after=after)
         return tree
-
-    def _open_runtime(self) -> Runtime:
-        if self._runtime is None:
-            self._runtime = Runtime(
-                self._state_dir, backend=self._backend_name, slots=self._slots, memory=self._memory
-            )
-        return self._runtime
 
     def _open_desk(self, backend: Backend, *, after: int) -> None:
         desk: ApprovalDesk = late("desk")(backend, self.tree_id)
@@ -297,10 +318,26 @@ class SessionTree:
         desk.open()
         self._hook_desk = late("hook_desk")(backend, self.tree_id, self._setup.hooks)
         self._hook_desk.open(after)
+        if self._tenant is not None:
+            self._tenant.desks += [self._hook_desk, desk]
 
     async def __aenter__(self) -> Self:
         """Create the tree, unless it was resumed."""
         return self if self._desk is not None else await self.start()
+
+    def __enter__(self) -> NoReturn:
+        """Say what to write: this tree is used with ``await``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `async with SessionTree(…) as tree`; without await: "
+            "from sessiontree.sync import SessionTree"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Stand beside :meth:`__enter__`; never called."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -310,22 +347,11 @@ class SessionTree:
 
     async def close(self) -> None:
         """Let the tree go in this process; it can be resumed."""
-        if self._desk is not None:
-            desk, self._desk = self._desk, None
-            try:
-                if self._hook_desk is not None:
-                    await self._hook_desk.close()
-                await desk.close()
-            finally:
-                if self._owns_runtime:
-                    await self._close_runtime()
-                else:
-                    self._backend.release(self.tree_id)
-
-    async def _close_runtime(self) -> None:
-        if self._owns_runtime and self._runtime is not None:
-            runtime, self._runtime = self._runtime, None
-            await runtime.close()
+        tenant, self._tenant = self._tenant, None
+        self._desk = None
+        if tenant is not None:
+            self._runtime = self._given
+            await tenant.let_go()
 
     @property
     def _backend(self) -> Backend:
@@ -333,9 +359,15 @@ class SessionTree:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
         return self._runtime.backend
 
+    @property
+    def _owner(self) -> OwnerPort:
+        self._open()
+        return self._backend.owner
+
     def _open(self) -> ApprovalDesk:
         if self._desk is None:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
+        self._desk.check_loop()
         return self._desk
 
     @property
@@ -365,7 +397,7 @@ class SessionTree:
         Args:
             after: Number of the last fact known already.
         """
-        return facts_after(self._backend.owner, self.tree_id, after)
+        return facts_after(self._owner, self.tree_id, after)
 
     def progress(self, session_id: str | None = None) -> ProgressReader:
         """Return a reader of what is not journaled: deltas, calls beginning and ending, progress of tools."""
@@ -389,8 +421,23 @@ class SessionTree:
             raise ConfigError(f"summary must be text, not {summary!r}")
         for child in self.main.status().children:
             await self.session(child).cancel(summary)
-        return await self._backend.owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
+        return await self._owner.stop(self.tree_id, "main", summary, SessionStatus.COMPLETED)
 
     def receipt(self) -> tuple[ReceiptLine, ...]:
         """Return every session of the tree and how it stands."""
-        return self._backend.owner.receipt(self.tree_id)
+        return self._owner.receipt(self.tree_id)
+
+    def usage(self) -> Usage:
+        """Return what all sessions of the tree have used so far, those that have ended included."""
+        return sum((line.usage for line in self.receipt()), Usage())
+
+
+def _guarded_root(workspace: str | Path) -> Path:
+    """Return a workspace's path; from now on no module in it stands in for an installed one.
+
+    Raises:
+        ConfigError: it can be no workspace.
+    """
+    root = workspace_root(workspace)
+    keep_out(str(root))
+    return root

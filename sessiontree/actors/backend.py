@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,14 +17,15 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.actors.baggage import pack
+from sessiontree.actors.baggage import pack, with_program
 from sessiontree.actors.engine import Engine
 from sessiontree.actors.jail import level_of, started_as
 from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
+from sessiontree.actors.program_copy import ProgramCopies
 from sessiontree.actors.progress import Watches
 from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
-from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.progress import ProgressReader
@@ -32,6 +34,7 @@ from sessiontree.kernel.scheduler import PoolSize
 from sessiontree.kernel.settings import Settings, hidden_places
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.sandbox import available_level
+from sessiontree.sandbox.process_tree import ancestors
 
 HOST_BYTES: Final = 2 * 2**30
 GATEWAY_BYTES: Final = 4 * 2**30
@@ -44,7 +47,9 @@ class RayBackend:
     """Runs trees in actors. Ray is joined or started with the first tree.
 
     Args:
-        state_dir: Where the journal lies; locked by the supervisor while it lives.
+        state_dir: Hidden from tools; memory lies there.
+        journal_dir: Where the journal lies, locked by the supervisor while it lives; None = in the state
+            directory.
         slots: Most hosts of each pool; None = four per core, at least eight.
         address: Cluster to connect to; None = the program's own Ray, or a private one.
         num_cpus: CPUs of a private Ray; None counts the machine's.
@@ -52,12 +57,14 @@ class RayBackend:
         host_bytes: Most memory one host may hold.
         enforcement: Whether Workers run where the kernel can't confine them.
         memory: Where memory lies, and what embeds its texts.
+        pass_env: Variables of this program's environment that hosts get beside harmless ones.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings, as the runtime takes them
         self,
         state_dir: Path,
         *,
+        journal_dir: Path | None = None,
         slots: int | None = None,
         address: str | None = None,
         num_cpus: int | None = None,
@@ -65,6 +72,7 @@ class RayBackend:
         host_bytes: int = HOST_BYTES,
         enforcement: Literal["required", "best_effort"] = "required",
         memory: MemorySettings | None = None,
+        pass_env: tuple[str, ...] = (),
     ) -> None:
         """Check what can be checked before anything is started.
 
@@ -78,12 +86,14 @@ class RayBackend:
                 "give kernel_enforcement='best_effort' to run them all the same, or backend='local'"
             )
         self._state_dir = state_dir
+        self._journal_dir = journal_dir or state_dir
         cores = os.cpu_count() or 1
         most = max(8, HOSTS_PER_CORE * cores) if slots is None else slots
         self._pool = PoolSize(most=most, usual=min(most, max(2, cores)))
         self._engine = Engine(address, num_cpus, insecure)
         self._host_bytes = host_bytes
         self._memory = memory or MemorySettings()
+        self._pass_env = pass_env
         self._hidden = hidden_places(state_dir, self._memory)
         self._enforcement: Literal["required", "best_effort"] = enforcement
         self._starting: asyncio.Future[Line] | None = None
@@ -92,6 +102,7 @@ class RayBackend:
         self._watches: Watches | None = None
         self._owner: RemoteOwner | None = None
         self._scratch: Path | None = None
+        self._copies = ProgramCopies(state_dir)
 
     @property
     def owner(self) -> RemoteOwner:
@@ -116,7 +127,8 @@ class RayBackend:
         await self._open_tree("resume", tree_id, tree_id, setup)
 
     async def _open_tree(self, how: str, tree_id: str, what: TreeConfig | str, setup: TreeSetup) -> None:
-        baggage = pack(setup, hidden=self._hidden)
+        packed = pack(setup, hidden=self._hidden)
+        baggage = with_program(packed, await asyncio.to_thread(self._copies.take))
         line = await self._started()
         opening = asyncio.ensure_future(line.ask(how, what, setup.agents, baggage))
         try:
@@ -164,6 +176,8 @@ class RayBackend:
             await _end(line)
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, True)
+        if self._copies.is_used:
+            await asyncio.to_thread(self._copies.close)
         await self._engine.close()
 
     async def _started(self) -> Line:
@@ -180,16 +194,19 @@ class RayBackend:
         key = secrets.token_hex(16)
         # In a private Ray's own directory, which goes with it however the program ends.
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
-        settings = self._settings()
+        settings = self._settings(await asyncio.to_thread(self._copies.root))
+        settings.reports.mkdir(mode=0o700)
         actor: Any = actor_of(SupervisorShell).options(**self._options(settings)).remote(key, settings)
         line = Line(actor, key)
+        self._engine.lost.add_done_callback(partial(_lose, line))
         try:
             await asyncio.to_thread(level_of, settings)
             await line.begin()
         except RayError as error:
             raise SessionTreeError(f"the supervisor did not start: {words_of(error)}") from error
         except BaseException:
-            ray.kill(actor)
+            if not line.is_lost:
+                ray.kill(actor)
             raise
         self._watches = Watches(line)
         self._owner = RemoteOwner(line)
@@ -206,22 +223,27 @@ class RayBackend:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(self._engine.node_id, soft=False),
         }
 
-    def _settings(self) -> Settings:
+    def _settings(self, program: Path) -> Settings:
         assert self._scratch is not None  # noqa: S101 - made just before
         return Settings(
             state_dir=self._state_dir,
+            journal_dir=self._journal_dir,
             program_pid=os.getpid(),
+            program_started=ancestors(os.getpid())[0].started,
             python=ray.get_runtime_context().runtime_env.get("py_executable"),
             node_id=self._engine.node_id,
             logs_dir=self._engine.logs_dir,
             token_path=self._engine.token_path,
             scratch=self._scratch,
+            reports=self._scratch / "reports",
+            program=program,
             pool=self._pool,
             warm=1,
             host_bytes=self._host_bytes,
             gateway_bytes=GATEWAY_BYTES,
             memory=self._memory,
             memory_bytes=MEMORY_BYTES,
+            pass_env=self._pass_env,
             enforcement=self._enforcement,
             security=self._engine.protection(),
         )
@@ -253,5 +275,10 @@ async def _end(line: Line) -> None:
             await line.end()
     except (RayError, TimeoutError, SessionTreeError):
         pass  # it is gone already, or will be at once
-    if ray.is_initialized():
+    if ray.is_initialized() and not line.is_lost:  # there may be another Ray by now
         ray.kill(line.actor)
+
+
+def _lose(line: Line, lost: Future[EngineLost]) -> None:
+    if not lost.cancelled():
+        line.lose(lost.result())

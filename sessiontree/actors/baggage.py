@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from ray import cloudpickle
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.hooks import name_of
 from sessiontree.dispatch.hooks import HookChain
+from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.kernel.equipment import Baggage, TreeSetup
 from sessiontree.kernel.host import HostEquipment
 from sessiontree.models.port import GatewayModel
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
+from sessiontree.protected import own_places
 
 # A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
@@ -40,18 +43,28 @@ def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
         _packed(hook, f"hook {name_of(hook)!r}")
     shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, setup.model_name)
     return Baggage(
-        _packed((*shared, setup.hooks), "the model"),
+        _packed((*shared, setup.hooks, own_places()), "the model"),
         None if setup.waiting is None else _packed(setup.waiting, "the model"),
+    )
+
+
+def with_program(baggage: Baggage, program: Path | None) -> Baggage:
+    """Return baggage whose modules are found in a copy of the program's."""
+    place = b"" if program is None else os.fsencode(program)
+    for_gateway = baggage.for_gateway
+    return Baggage(
+        place + b"\0" + baggage.for_hosts, None if for_gateway is None else place + b"\0" + for_gateway
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
     """Unpack what a host gets."""
-    table, instant, hidden, web, policy, group, model_name, hooks = _opened(packed)
+    table, instant, hidden, web, policy, group, model_name, hooks, own = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
     chain = HookChain.for_hosts(hooks)
     rules = compiled(table.rows, policy)
-    return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain)
+    both = own.joined(own_places())  # of the program, and of a host, which may lie on another machine
+    return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain, both)
 
 
 def open_for_gateway(packed: bytes) -> GatewayModel:
@@ -72,4 +85,7 @@ def _packed(value: object, name: str) -> bytes:
 
 
 def _opened(packed: bytes) -> Any:
-    return cloudpickle.loads(packed)
+    program, _, value = packed.partition(b"\0")
+    if program:
+        add_copy(os.fsdecode(program))
+    return cloudpickle.loads(value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sessiontree.actors.engine_run import Place, Run, enter, find_place
 from sessiontree.actors.engine_security import listening, mode_of
 from sessiontree.actors.engine_settings import Wishes, check_version
-from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.actors.engine_watch import JoinedWatch
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
 
 
@@ -45,6 +47,7 @@ class Engine:
         self._wishes.check()
         self._place: Place | None = None
         self._run: Run | None = None
+        self._watch: JoinedWatch | None = None
 
     @property
     def node_id(self) -> str:
@@ -72,6 +75,14 @@ class Engine:
         """Directory of a private Ray, mode 0700, gone with it; None when this Ray is somebody else's."""
         return self._there().home
 
+    @property
+    def lost(self) -> Future[EngineLost]:
+        """Done, from another thread, once this Ray has died; cancelled when it is let go before."""
+        self._there()
+        watcher = self._run or self._watch
+        assert watcher is not None, "one of both is there as soon as the place is"  # noqa: S101
+        return watcher.lost
+
     async def start(self) -> None:
         """Join or start, without holding up the event loop. Engines that start at once share one start.
 
@@ -87,7 +98,9 @@ class Engine:
         entered = enter(self._wishes)
         while not isinstance(entered, Run):
             if entered is None:
-                self._place = self._joined()
+                place = self._joined()
+                self._watch = JoinedWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
+                self._place = place
                 return
             await asyncio.shield(asyncio.wrap_future(entered))
             entered = enter(self._wishes)
@@ -101,6 +114,9 @@ class Engine:
     async def close(self) -> None:
         """Let go. The last engine of a private Ray waits until its processes and its directory are gone."""
         run, self._run, self._place = self._run, None, None
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await asyncio.to_thread(watch.stop)
         if run is not None and run.give_back():
             await asyncio.shield(asyncio.wrap_future(run.gone))
 

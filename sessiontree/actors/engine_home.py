@@ -29,6 +29,8 @@ from typing import NamedTuple
 PREFIX = "sessiontree-"
 RAY_FOLDER = "r"
 """Ray opens its folder to everybody (mode 0777); inside a private one that opens nothing."""
+SERVERS = frozenset({"raylet", "gcs_server"})
+"""Programs that start what a Ray is asked for, or below which that is."""
 MARK = "mark"
 OWNER = "owner"
 MAX_PATH_BYTES = 40
@@ -250,6 +252,15 @@ def with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set
             found.add(process)
             pids.extend(children.get(pid, ()))
     return found
+
+
+def is_server(pid: int) -> bool:
+    """Whether a process is a server of some Ray, by its name or by its program, which it can't change."""
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").rstrip("\n") in SERVERS:
+            return True
+        return Path(f"/proc/{pid}/exe").readlink().name in SERVERS
+    return False
 
 
 def _own_pids() -> Iterator[int]:

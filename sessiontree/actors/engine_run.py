@@ -10,25 +10,23 @@ import atexit
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import ray_constants, services
+from ray._private import services
 from ray._private import worker as ray_worker
 from ray._raylet import (  # type: ignore[attr-defined]  # compiled: its stub leaves them out
     AuthenticationTokenLoader,
     Config,
 )
 
-from sessiontree.actors import engine_home
+from sessiontree.actors import engine_home, engine_servers
 from sessiontree.actors.engine_settings import (
     QUIET,
     Wishes,
@@ -36,7 +34,8 @@ from sessiontree.actors.engine_settings import (
     init_arguments,
     variables,
 )
-from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.actors.engine_watch import EngineWatch, Server, accepts, listener_of
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
 
 WATCHER_STOP_S = 5.0
 EXIT_S = 20.0
@@ -55,6 +54,8 @@ class Place:
         logs_dir: Where it writes its logs; a worker can't start without writing there.
         home: The private directory; None when the Ray is somebody else's.
         webui_url: Address of Ray's dashboard; empty when it is off.
+        raylet: The raylet of this node, where it is somebody else's and its process can be seen.
+        gcs_address: Host and port of the GCS.
     """
 
     node_id: str
@@ -62,6 +63,8 @@ class Place:
     logs_dir: Path
     home: Path | None
     webui_url: str
+    raylet: Server | None
+    gcs_address: str
 
 
 class Run:
@@ -72,6 +75,7 @@ class Run:
 
     Attributes:
         ready: Where this process stands, or why it could not be started.
+        lost: Done when it died under its users; cancelled when they ended it.
         gone: Done when nothing of it is left.
     """
 
@@ -79,9 +83,11 @@ class Run:
         """Begin in the background."""
         self.wishes = wishes
         self.ready: Future[Place] = Future()
+        self.lost: Future[EngineLost] = Future()
         self.gone: Future[None] = Future()
         self._users = 0
         self._over = threading.Event()
+        self._watch: EngineWatch | None = None
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._live, name="sessiontree-engine", daemon=True)
         self._thread.start()
@@ -108,14 +114,35 @@ class Run:
         with _lock:
             self._users -= 1
             if self._users == 0:
-                self._over.set()
+                self._end_it()
             return self._users == 0
 
     def end_at_exit(self) -> None:
         """End it whoever uses it, and wait for that, but not for ever."""
         if self._pid == os.getpid():  # a forked child inherits the record, not the Ray
-            self._over.set()
+            self._end_it()
             self._thread.join(EXIT_S)
+
+    def _end_it(self) -> None:
+        self._over.set()
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _wait(self, watch: EngineWatch) -> EngineLost | None:
+        """Wait until the last user leaves or this Ray ends; in the second case, tell its users."""
+        self._watch = watch
+        if self._over.is_set():  # before there was a watch to stop
+            watch.stop()
+        died = watch.wait()
+        if died is None:
+            self.lost.cancel()
+            return None
+        with _lock:
+            self._over.set()  # whoever comes now waits until it is gone, and begins another
+        advice = "close the runtime, or the tree that has its own, and go on with SessionTree.resume"
+        lost = EngineLost(died, advice)
+        self.lost.set_result(lost)
+        return lost
 
     def _live(self) -> None:
         try:
@@ -142,8 +169,11 @@ class Run:
             _end(home, lock, watcher)
             self.ready.set_exception(told)
             return
+        watch = EngineWatch(engine_servers.watched_servers())
         self.ready.set_result(place)
-        self._over.wait()
+        if self._wait(watch) is not None:
+            # Ray's own end waits long for servers that are gone, and for processes that wait for those.
+            engine_home.end_processes(home, grace_s=0.0)
         _end(home, lock, watcher)
 
     def _live_connected(self, address: str) -> None:
@@ -153,8 +183,9 @@ class Run:
             ray.shutdown()
             self.ready.set_exception(_told_of(address, error))
             return
+        watch = watch_of(place)
         self.ready.set_result(place)
-        self._over.wait()
+        self._wait(watch)
         ray.shutdown()
 
 
@@ -192,25 +223,17 @@ def _at_exit() -> None:
 
 
 def _start(home: Path, wishes: Wishes) -> Place:
-    with variables(environment(home / engine_home.MARK, wishes.insecure)), _loopback_only():
+    with (
+        variables(environment(home / engine_home.MARK, wishes.insecure)),
+        engine_servers.loopback_only(),
+        engine_servers.plain_workers_only(),
+        engine_servers.used_servers_only(),
+        engine_servers.orphans_stay(),
+        engine_servers.silence(),
+    ):
         _forget_authentication()
         ray.init(**init_arguments(home / engine_home.RAY_FOLDER, wishes.num_cpus))
     return find_place(home)
-
-
-@contextlib.contextmanager
-def _loopback_only() -> Iterator[None]:
-    """Have Ray bind its servers to the loopback interface, as it does by itself where it can't form clusters.
-
-    No other machine reaches them then, and a machine that changes its network goes on. Without it they listen
-    on all interfaces: Ray replaces a loopback address it is given.
-    """
-    may_cluster = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = may_cluster
 
 
 def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
@@ -245,15 +268,13 @@ def _connect(address: str) -> Place:
     if address != "auto":
         # Instead of the loopback address Ray takes the node's own.
         there = str(services.canonicalize_bootstrap_address(address))
-        host, _, port = there.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
-        except OSError as error:
+        if not accepts(there, REACH_S):
             raise ConfigError(
-                f"nobody answers at address {address!r}, tried as {there} ({error}); start a node with "
-                "`ray start`, correct the address, or leave it out for a private Ray"
-            ) from error
-    ray.init(address=address, **QUIET)
+                f"nobody answers at address {address!r}, tried as {there}; start a node with `ray start`, "
+                "correct the address, or leave it out for a private Ray"
+            )
+    with engine_servers.silence():
+        ray.init(address=address, **QUIET)
     return find_place(None)
 
 
@@ -275,13 +296,21 @@ def find_place(home: Path | None) -> Place:
             "the program is connected through Ray Client (ray://); start it on a node of the cluster and "
             "connect with ray.init('auto')"
         )
+    raylet = listener_of(Path(node.raylet_socket_name)) if home is None else None
     return Place(
         node_id=ray.get_runtime_context().get_node_id(),
         session_dir=Path(node.get_session_dir_path()),
         logs_dir=Path(node.get_logs_dir_path()),
         home=home,
         webui_url=node.webui_url or "",
+        raylet=None if raylet is None else Server("raylet", raylet),
+        gcs_address=str(node.gcs_address),
     )
+
+
+def watch_of(place: Place) -> EngineWatch:
+    """Return what notices that somebody else's Ray is gone."""
+    return EngineWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
 
 
 def _told(error: BaseException, last_words: str) -> SessionTreeError:

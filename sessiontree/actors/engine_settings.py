@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.interpreter.import_guard import HARMLESS
+from sessiontree.sandbox import RAY_SITE
 
 OLDEST = (2, 59)
 """The first release of Ray that authenticates a local Ray by token of its own accord."""
@@ -28,8 +30,17 @@ SYSTEM_CONFIG: Mapping[str, Any] = {
     "health_check_failure_threshold": 60,
     "health_check_period_ms": 3_000,
     "health_check_timeout_ms": 10_000,
+    # Ray ends a program that has not reached its GCS for 60 s. This one lets go long before; should that take
+    # longer once, it is not to be ended for it.
+    "gcs_rpc_server_reconnect_timeout_s": 86_400,
+    # A record of every call of an actor, kept in the GCS for a dashboard that is not there: 9 kB a message.
+    "task_events_report_interval_ms": 0,
+    "enable_metrics_collection": False,
     # One worker per CPU ahead of need: on a large machine more than ever run, and no host is ready sooner.
     "prestart_worker_first_driver": False,
+    # A process that died before Ray knew it counts as starting until its time to register is over. No other
+    # is to wait for that: as many may start at once as anybody ever wants to.
+    "worker_maximum_startup_concurrency": 1_000,
     # A worker that was just starting when everything was stopped gets its time again.
     "worker_register_timeout_seconds": 180,
     # Ray's 15 is for workers that compute. Ours answer: beside two busy programs on two CPUs a turn took
@@ -44,6 +55,7 @@ _FOREIGN = (
     "RAY_JOB_CONFIG_JSON_ENV_VAR",
     "RAY_gcs_server_port",
     "RAY_OVERRIDE_NODE_ID_FOR_TESTING",
+    "RAY_RUNTIME_ENV_HOOK",
 )
 """What leads to a Ray of somebody else, or lets two private ones meet."""
 _SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE")
@@ -141,10 +153,12 @@ def environment(mark: Path, insecure: bool) -> dict[str, str | None]:
 
     The token is fresh and lies in no file: a file would have to be hidden from Workers, and whatever appears
     beside a hidden place later is hidden with it. Its path is set all the same: by it Ray's processes are
-    recognised.
+    recognised. Of Python's own variables there is one: Ray's processes begin with what it leads to.
     """
+    of_python = [name for name in os.environ if name.startswith("PYTHON") and name not in HARMLESS]
     return {
-        **dict.fromkeys(_FOREIGN),
+        **dict.fromkeys((*_FOREIGN, *of_python)),
+        "PYTHONPATH": str(RAY_SITE),
         "RAY_AUTH_MODE": "disabled" if insecure else "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_AUTH_TOKEN_PATH": str(mark),

@@ -11,6 +11,7 @@ from sessiontree.actors.baggage import open_for_gateway
 from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.host import HostSettings
 from sessiontree.actors.wire import opened, packed
+from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.answers import Hello, Standing
 from sessiontree.kernel.equipping import Equipping
 from sessiontree.kernel.gateway_frames import GatewayFrame
@@ -24,6 +25,7 @@ class GatewayShell:
 
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:
         """Keep what it was started with; nothing runs before the first call."""
+        tidy()
         self._settings = settings
         self._services = RemoteServices(supervisor, settings.key)
 

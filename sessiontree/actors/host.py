@@ -14,6 +14,7 @@ import ray
 from sessiontree.actors.baggage import open_for_host
 from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.wire import opened, packed
+from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.answers import Hello, Standing
 from sessiontree.kernel.clock import KernelClock
 from sessiontree.kernel.equipping import Equipping
@@ -23,6 +24,7 @@ from sessiontree.kernel.host_process import OwnProcess, resident_bytes
 from sessiontree.kernel.memory_line import MemoryLine
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.sandbox import level_in_force, self_test
+from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class HostShell:
 
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:
         """Keep what it was started with; nothing runs before the first call."""
+        tidy()
+        forget_variables(("RAY_AUTH_TOKEN",))  # Ray has read it: this process is connected
         self._settings = settings
         self._ready = ThreadPoolExecutor(1)
         self._ready.submit(os.getpid).result()
@@ -61,12 +65,13 @@ class HostShell:
             self._begin()
         except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor is told and asks nobody else
             return Hello(os.getpid(), level, f"{type(error).__name__}: {error}")
-        return Hello(os.getpid(), level)
+        return Hello(os.getpid(), level, reaper=self._process.reaper)
 
     def _begin(self) -> None:
         sys.setswitchinterval(0.0005)
         settings, clock = self._settings, KernelClock()
-        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words)
+        reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
+        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words, reaper)
         self._equipping: Equipping[HostEquipment] = Equipping(self._services.baggage, open_for_host)
         memory = MemoryLine(self._services.memory)
         self._core = HostCore(

@@ -10,16 +10,23 @@ from sessiontree.kernel.settings import Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_victims, probe, py_executable
 
 
-def started_as(role: str, settings: Settings, *, confined: bool = False) -> dict[str, Any]:
+def started_as(
+    role: str, settings: Settings, *, confined: bool = False, reaped: bool = False
+) -> dict[str, Any]:
     """Return the runtime environment of a process.
 
     Args:
         role: What it is going to be, such as ``gateway``.
         settings: The runtime's.
         confined: Whether it may write to Ray's logs alone.
+        reaped: Whether it runs tools: a reaper above it ends what they leave behind, and of the program's
+            environment it gets what is harmless and what the runtime passes on.
     """
     jail = _jail(settings) if confined else None
-    return {"py_executable": py_executable(role, settings.scratch, jail, settings.python)}
+    reports = settings.reports if reaped else None
+    keep = settings.pass_env if reaped else None
+    words = py_executable(role, settings.scratch, jail, settings.python, reports=reports, keep=keep)
+    return {"py_executable": words}
 
 
 def level_of(settings: Settings) -> Level:
@@ -36,7 +43,11 @@ def _jail(settings: Settings) -> Jail:
     hidden += () if settings.token_path is None else (settings.token_path,)
     secrets = () if settings.token_path is None else (("RAY_AUTH_TOKEN", settings.token_path),)
     return Jail(
-        hidden=hidden, writable=(settings.logs_dir,), secrets=secrets, enforcement=settings.enforcement
+        hidden=hidden,
+        readable=(settings.program,),
+        writable=(settings.logs_dir,),
+        secrets=secrets,
+        enforcement=settings.enforcement,
     )
 
 

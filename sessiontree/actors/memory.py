@@ -14,6 +14,7 @@ from ray.exceptions import RayError
 from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.host import HostSettings
 from sessiontree.actors.wire import opened, packed
+from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.host_process import OwnProcess
 from sessiontree.kernel.memory import MemoryCore
 from sessiontree.kernel.memory_host import MemoryHost
@@ -28,6 +29,7 @@ class MemoryShell:
 
     def __init__(self, supervisor: Any, settings: HostSettings, memory: MemorySettings, uri: str) -> None:
         """Keep what it was started with; nothing runs before the first call."""
+        tidy()
         self._services = RemoteServices(supervisor, settings.key)
         self._settings = settings
         self._memory = memory

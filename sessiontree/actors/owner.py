@@ -68,6 +68,13 @@ class RemoteOwner:
         )
         return lines
 
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then."""
+        lines: tuple[ReceiptLine, ...] = await self._line.ask(
+            "interrupt", tree_id, session, reason, plain=True
+        )
+        return lines
+
     async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str) -> None:
         """Answer an approval request."""
         await self._line.ask("decide", tree_id, request_id, answer, by, plain=True)
@@ -90,9 +97,9 @@ class RemoteOwner:
         found: tuple[int, list[Tiding]] = await self._line.ask("tidings", tree_id, after_seq, wait_s)
         return found
 
-    def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts."""
-        record: SessionRecord = self._line.ask_now("record_of", tree_id, session)
+    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them."""
+        record: SessionRecord = self._line.ask_now("record_of", tree_id, session, after_seq, max_n)
         return record
 
     def last_seq(self, tree_id: str) -> int:
@@ -129,6 +136,11 @@ class RemoteOwner:
         """Whether Main has ended."""
         over: bool = self._line.ask_now("is_over", tree_id)
         return over
+
+    def is_ending(self, tree_id: str) -> bool:
+        """Whether Main has ended, or was told to."""
+        ending: bool = self._line.ask_now("is_ending", tree_id)
+        return ending
 
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is kept there."""

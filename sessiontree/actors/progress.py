@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from sessiontree.actors.line import Line
-from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.errors import EngineLost, SessionTreeError
 from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
 
 PULL_S = 20.0
@@ -95,6 +95,8 @@ class Watches:
                     reader.offer(event)
                 told += len(events)
                 hub.told(told + dropped)
+        except EngineLost as lost:
+            reader.fail(lost)
         except SessionTreeError:
             return  # the tree or the runtime was closed: nothing more will happen
         finally:

@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sessiontree.actors import engine_home
 from sessiontree.actors.engine_security import listening
 from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
@@ -20,9 +21,12 @@ from sessiontree.actors.memory import MemoryShell, RayMemory
 from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.door.lineage import Lineage, lineage_of
 from sessiontree.door.server import DoorServer
+from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.serving import Serving
 from sessiontree.kernel.settings import OBSERVING, Settings
+from sessiontree.sandbox.process_tree import ProcessIdentity
 
 SUPERVISOR_CALLS = 100_000
 """Calls that may wait at a supervisor at a time; each waiting reply or result is one."""
@@ -49,6 +53,7 @@ class SupervisorShell:
 
     def __init__(self, key: str, settings: Settings) -> None:
         """Keep what it was started with."""
+        tidy()
         sys.setswitchinterval(0.0005)
         self._settings = settings
         self._serving = Serving(
@@ -57,7 +62,7 @@ class SupervisorShell:
             self._start_host,
             self._start_gateway,
             self._start_memory,
-            partial(DoorServer, state_dir=settings.state_dir),
+            partial(DoorServer, state_dir=settings.journal_dir, lineage=_lineage(settings)),
             partial(_security, settings),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -69,9 +74,9 @@ class SupervisorShell:
         return packed(await self._serving.ask(key, name, opened(given), turn))
 
     @ray.method(concurrency_group="control")
-    async def command(self, key: str, name: str, given: bytes) -> bytes:
+    async def command(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
         """Answer the creating program, however many calls wait in the other group."""
-        asking = self._serving.ask(key, name, opened(given))
+        asking = self._serving.ask(key, name, opened(given), turn)
         if self._loop is None:
             return packed(await asking)
         return packed(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop)))
@@ -84,7 +89,7 @@ class SupervisorShell:
         settings, victims = self._settings, None
         if pool == OBSERVING:
             victims = victims_for(settings, name)
-        options = self._options(f"{pool}-host", confined=pool == OBSERVING)
+        options = self._options(f"{pool}-host", confined=pool == OBSERVING, reaped=True)
         given = HostSettings(
             self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
         )
@@ -104,16 +109,22 @@ class SupervisorShell:
             shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir)), key
         )
 
-    def _options(self, role: str, *, confined: bool = False) -> dict[str, Any]:
+    def _options(self, role: str, *, confined: bool = False, reaped: bool = False) -> dict[str, Any]:
         node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)
-        start = started_as(role, self._settings, confined=confined)
+        start = started_as(role, self._settings, confined=confined, reaped=reaped)
         return {**HOST_OPTIONS, "scheduling_strategy": node, "runtime_env": start}
 
     def _transport(self, shell: Any, given: HostSettings) -> RayTransport:
         me = ray.get_runtime_context().current_actor
-        transport = RayTransport(shell.remote(me, given), self._transports.discard)
+        transport = RayTransport(shell.remote(me, given), self._transports.discard, self._settings.reports)
         self._transports.add(transport)
         return transport
+
+
+def _lineage(settings: Settings) -> Lineage:
+    """Return what tells processes of a Ray, whichever it is, from those of a person."""
+    program = ProcessIdentity(settings.program_pid, settings.program_started)
+    return lineage_of(program, engine_home.is_server)
 
 
 def _security(settings: Settings) -> Mapping[str, JsonValue]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -14,10 +17,13 @@ from sessiontree.contracts.errors import words_of
 from sessiontree.kernel.answers import Hello, Standing
 from sessiontree.kernel.errors import HostLost
 from sessiontree.kernel.frames import PollReply
+from sessiontree.sandbox.process_tree import END_WITHIN_S, LET_END_S, REPORT
 
 START_S = 120.0
 """How long a host may take to start, on a machine that has much else to do."""
 POLL_S = 5.0
+REAPED_S = LET_END_S + END_WITHIN_S + 1.0
+"""How long it may take until nothing is left of a host."""
 ANSWER_S = 2.0
 """How long a host may be late with an answer before it is asked how it stands."""
 
@@ -28,15 +34,19 @@ class RayTransport:
     Args:
         actor: With ``hello``, ``submit``, ``poll`` and ``standing``.
         on_close: Told once, when the host is ended.
+        reports: Where its reaper, if it has one, says how many processes it ended.
     """
 
-    def __init__(self, actor: Any, on_close: Callable[[RayTransport], None]) -> None:
+    def __init__(self, actor: Any, on_close: Callable[[RayTransport], None], reports: Path) -> None:
         """Bind the actor."""
         self.actor = actor
         self.level = "starting"
         self.pid = 0
         self.is_ready = False
         self._on_close = on_close
+        self._reports = reports
+        self._reaper: int | None = None
+        """Descriptor of its reaper, which ends after it."""
         self._buffer: list[tuple[int, Any]] = []
         self._closed = False
         self._deaf_since: float | None = None
@@ -61,6 +71,8 @@ class RayTransport:
             raise HostLost(lost.reason, served=False) from None
         if hello.failure is not None:
             raise HostLost(hello.failure, served=False)
+        with contextlib.suppress(OSError):  # it has ended already, as the host has
+            self._reaper = os.pidfd_open(hello.reaper) if hello.reaper else None
         self.level, self.pid, self.is_ready = hello.level, hello.pid, True
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
@@ -98,6 +110,27 @@ class RayTransport:
             self._closed = True
             ray.kill(self.actor)
             self._on_close(self)
+
+    async def ended(self) -> int:
+        """Wait, for a limited time, until its reaper is done; return how many processes that has ended."""
+        descriptor, self._reaper = self._reaper, None
+        if descriptor is None:
+            return 0
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(descriptor, gone.set)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REAPED_S):
+                    await gone.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        report = self._reports / f"{REPORT}{self.pid}"
+        with contextlib.suppress(OSError, ValueError):  # the reaper was killed, or works on
+            ended = int(report.read_text("ascii"))
+            report.unlink()
+            return ended
+        return 0
 
     def _flush(self) -> None:
         frames, self._buffer = tuple(self._buffer), []

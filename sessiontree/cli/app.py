@@ -24,6 +24,7 @@ BODIES = {
     "follow": "sessiontree.cli.follow:follow",
     "approvals": "sessiontree.cli.approvals:approvals",
     "cancel": "sessiontree.cli.cancel:cancel",
+    "interrupt": "sessiontree.cli.cancel:interrupt",
     "chat": "sessiontree.cli.chat:chat",
     "doctor": "sessiontree.cli.doctor:doctor",
     "tools": "sessiontree.cli.tools:tools",
@@ -233,6 +234,27 @@ def cancel(
 
 
 @app.command()
+def interrupt(
+    path: Workspace = None,
+    state_dir: StateDir = None,
+    tree_id: OpenTree = None,
+    session: Session = "main",
+    reason: Annotated[str | None, typer.Option(help="Why; whoever waits for a reply reads it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a session of a live tree, and everything below it, drop what it does; the session lives on."""
+    _run(
+        "interrupt",
+        path=path,
+        state_dir=state_dir,
+        tree_id=tree_id,
+        session=session,
+        reason=reason,
+        as_json=as_json,
+    )
+
+
+@app.command()
 def chat(
     path: Workspace = None,
     state_dir: StateDir = None,
@@ -270,6 +292,10 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     agent: Annotated[str, typer.Option(help="Of a session of this agent.")] = "default",
     model: Annotated[str, typer.Option(help="Of a session of this model, as provider/model.")] = "",
     group: Annotated[str, typer.Option(help="Of a tree whose channel belongs to this group.")] = "",
+    channel: Annotated[bool, typer.Option(help="Of a tree with a channel, or without one.")] = True,
+    tainted: Annotated[
+        bool, typer.Option("--tainted", help="Of a session that has taken in untrusted text.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List all tools, which of them a session holds, and why it does not hold the others."""
@@ -283,6 +309,8 @@ def tools(  # noqa: PLR0913 - each option is a parameter
         agent=agent,
         model=model,
         group=group,
+        channel=channel,
+        tainted=tainted,
         as_json=as_json,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from sessiontree.cli.jobs import run_jobs
 from sessiontree.cli.listed import show_listed
 from sessiontree.cli.reaching import news_of, open_tree
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import newest_tree, state_dir_of
+from sessiontree.cli.tree import journal_of, newest_tree, state_dir_of
 from sessiontree.cli.typed_lines import TypedLines
 from sessiontree.contracts.approvals import ApprovalAnswer
 from sessiontree.contracts.errors import ApprovalClosed, ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.door.client import DoorClient
+from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 
 
@@ -104,30 +106,64 @@ def approvals(
 
 
 async def _serve(screen: RichScreen, place: Path, tree_id: str | None, wish: Wish) -> int:
-    client = await DoorClient.find(place)
-    if client is None:
-        if wish.answered is not None or wish.watch:
-            await open_tree(None, place, tree_id)
-        show_listed(screen, place, _named(place, tree_id), (), wish.as_json, wish.everything)
-        return 0
-    async with client:
-        live = await client.open_trees()
+    dirs = journal_dirs(place) if tree_id is None else (journal_of(place, tree_id),)
+    async with contextlib.AsyncExitStack() as stack:
+        clients: dict[Path, DoorClient] = {}
+        for each in dirs or (place,):
+            client = await DoorClient.find(each)
+            if client is not None:
+                clients[each] = await stack.enter_async_context(client)
+        live = {each: await client.open_trees() for each, client in clients.items()}
+        if len(live) > 1:
+            live = {each: trees for each, trees in live.items() if trees} or live
+        everybody = [tree for trees in live.values() for tree in trees]
         if wish.answered is not None:
-            trees = live if tree_id is None and live else [await open_tree(client, place, tree_id)]
+            chosen = await _asked_in(clients, live, wish.answered)
+            client, trees = await _reached(clients, live, place, tree_id, chosen)
+            if tree_id is None and chosen is not None:
+                check_nonces(chosen, trees)
             await _answer(screen, client, trees, wish)
-        elif wish.watch or (live and _at_terminal() and not wish.as_json and not wish.everything):
-            trees = live if tree_id is None and live else [await open_tree(client, place, tree_id)]
-            await _ask(screen, client, trees, stays=wish.watch)
+        elif wish.watch or (everybody and _at_terminal() and not wish.as_json and not wish.everything):
+            if wish.watch and len(live) > 1:
+                raise ConfigError(f"{len(live)} programs are at work, name a tree: {', '.join(everybody)}")
+            for chosen in (*live,) or (None,):
+                client, trees = await _reached(clients, live, place, tree_id, chosen)
+                await _ask(screen, client, trees, stays=wish.watch)
         else:
-            show_listed(
-                screen,
-                place,
-                live if tree_id is None and live else _named(place, tree_id),
-                live,
-                wish.as_json,
-                wish.everything,
-            )
+            meant = live if tree_id is None and everybody else _named(place, tree_id)
+            show_listed(screen, place, meant, everybody, wish.as_json, wish.everything)
     return 0
+
+
+async def _asked_in(
+    clients: Mapping[Path, DoorClient], live: Mapping[Path, Sequence[str]], request_id: str
+) -> Path | None:
+    """Return the journal of the program where a request waits, else the first of those at work."""
+    for each, trees in live.items():
+        for tree in trees:
+            if await clients[each].shown(tree, request_id) is not None:
+                return each
+    return next(iter(live), None)
+
+
+async def _reached(
+    clients: Mapping[Path, DoorClient],
+    live: Mapping[Path, Sequence[str]],
+    place: Path,
+    tree_id: str | None,
+    chosen: Path | None,
+) -> tuple[DoorClient, Sequence[str]]:
+    """Return the program at work over a journal, and which of its trees are meant.
+
+    Raises:
+        SessionTreeError: there is none; says why.
+    """
+    client = None if chosen is None else clients[chosen]
+    trees = () if chosen is None else live[chosen]
+    if client is None or tree_id is not None or not trees:
+        trees = [await open_tree(client, chosen or journal_of(place, tree_id), tree_id)]
+    assert client is not None  # noqa: S101 - without a client no tree is open
+    return client, trees
 
 
 def _at_terminal() -> bool:
@@ -203,8 +239,24 @@ class _Vigil:
         return False
 
 
-def _named(place: Path, tree_id: str | None) -> list[str]:
-    if tree_id is not None:
-        return [tree_id]
+def check_nonces(place: Path, trees: Sequence[str]) -> None:
+    """Refuse to look for a request where its id could be one that another tree has shown.
+
+    Raises:
+        ConfigError: a tree is of a release whose ids are the same in every tree.
+    """
     with Journal.open(place, read_only=True) as journal:
-        return [newest_tree(journal, place)]
+        for tree in trees:
+            if not journal.row0(tree).get("nonce"):
+                reason = "request ids of its release are the same in every tree"
+                raise ConfigError(
+                    f"tree {tree} was made by an earlier release: {reason}; name it with --tree"
+                )
+
+
+def _named(place: Path, tree_id: str | None) -> dict[Path, list[str]]:
+    directory = journal_of(place, tree_id)
+    if tree_id is not None:
+        return {directory: [tree_id]}
+    with Journal.open(directory, read_only=True) as journal:
+        return {directory: [newest_tree(journal, directory)]}

@@ -1,4 +1,4 @@
-"""Cancel: what ``sessiontree cancel`` does: it ends a session of a live tree and shows the receipt."""
+"""Cancel: what ``sessiontree cancel`` and ``interrupt`` do in a live tree; both show the receipt."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sessiontree.cli.portrait import shortened
-from sessiontree.cli.reaching import open_tree
+from sessiontree.cli.reaching import live_journal, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.door.client import DoorClient
 from sessiontree.tree.receipt import ReceiptLine
 
 REASON = "cancelled from the command line"
+INTERRUPTED = "interrupted from the command line"
 
 
 def cancel(
@@ -31,7 +32,7 @@ def cancel(
     """End a session and everything below it, show how each of them ended, and return the exit code.
 
     With ``as_json`` one object is printed: ``state_dir``, ``tree``, and ``receipt``, each of ``session``,
-    ``kind``, ``status``, ``forced``, ``summary`` (at most 400 characters).
+    ``kind``, ``status``, ``forced``, ``leftovers``, ``usage``, ``summary`` (at most 400 characters).
 
     Args:
         screen: Where it is shown.
@@ -49,41 +50,77 @@ def cancel(
         ConfigError: several trees are open and none is named.
     """
     place = state_dir_of(path, state_dir)
-    tree, lines = asyncio.run(_stop(place, tree_id, session, reason or REASON))
+    tree, lines = asyncio.run(_stop(place, tree_id, session, reason or REASON, for_good=True))
+    _tell(screen, place, tree, lines, as_json=as_json)
+    return 0
+
+
+def interrupt(
+    screen: RichScreen,
+    *,
+    path: Path | None,
+    state_dir: Path | None,
+    tree_id: str | None,
+    session: str,
+    reason: str | None,
+    as_json: bool,
+) -> int:
+    """Have a session and everything below it drop what it does, show how each stands, return the exit code.
+
+    Arguments, output and errors are those of :func:`cancel`; the session lives on.
+    """
+    place = state_dir_of(path, state_dir)
+    tree, lines = asyncio.run(_stop(place, tree_id, session, reason or INTERRUPTED, for_good=False))
+    _tell(screen, place, tree, lines, as_json=as_json)
+    return 0
+
+
+def _tell(screen: RichScreen, place: Path, tree: str, lines: Sequence[ReceiptLine], *, as_json: bool) -> None:
     if as_json:
         receipt = [_to_json(line) for line in lines]
         screen.raw(dump_json({"state_dir": str(place), "tree": tree, "receipt": receipt}))
     else:
         _show(screen, tree, lines)
-    return 0
 
 
 async def _stop(
-    place: Path, tree_id: str | None, session: str, reason: str
+    place: Path, tree_id: str | None, session: str, reason: str, *, for_good: bool
 ) -> tuple[str, tuple[ReceiptLine, ...]]:
+    place = await live_journal(place, tree_id)
     client = await DoorClient.find(place)
     if client is None:
         return await open_tree(None, place, tree_id), ()
     async with client:
         tree = await open_tree(client, place, tree_id)
-        return tree, await client.stop(tree, session, reason, SessionStatus.CANCELLED)
+        if for_good:
+            return tree, await client.stop(tree, session, reason, SessionStatus.CANCELLED)
+        return tree, await client.interrupt(tree, session, reason)
 
 
 def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> None:
     rows = [
-        (line.session_id, line.kind, line.status, "yes" if line.forced else "", shortened(line.summary))
+        (
+            line.session_id,
+            line.kind,
+            line.status,
+            "yes" if line.forced else "",
+            f"{line.leftovers:,}" if line.leftovers else "",
+            shortened(line.summary),
+        )
         for line in lines
     ]
-    screen.table(("session", "kind", "ended", "forced", "last words"), rows)
+    screen.table(("session", "kind", "status", "forced", "left behind", "last words"), rows)
     cancelled = sum(line.status is SessionStatus.CANCELLED for line in lines)
     screen.line(f"tree {tree_id}: {len(lines):,} sessions, {cancelled:,} of them cancelled")
 
 
-def _to_json(line: ReceiptLine) -> dict[str, str | bool]:
+def _to_json(line: ReceiptLine) -> dict[str, JsonValue]:
     return {
         "session": line.session_id,
         "kind": line.kind,
         "status": line.status,
         "forced": line.forced,
+        "leftovers": line.leftovers,
+        "usage": line.usage.to_wire(),
         "summary": shortened(line.summary),
     }

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import secrets
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from sessiontree.cli.answering import Answering
 from sessiontree.cli.jobs import run_jobs
 from sessiontree.cli.portrait import portrait_of
-from sessiontree.cli.reaching import news_of, open_tree
+from sessiontree.cli.reaching import live_journal, news_of, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.cli.typed_lines import TypedLines
@@ -23,7 +25,8 @@ from sessiontree.journal.journal import Journal
 
 MOST_SENT = 16
 """Messages that wait for their replies; later ones are held back here until one has its own."""
-HELP = "lines are sent; /steer TEXT stops what runs and is heard at once, /quit leaves"
+HELP = "lines are sent; /steer TEXT stops what runs and is heard at once, /stop stops it, /quit leaves"
+STOPPED = "stopped in the chat"
 
 
 def chat(
@@ -54,6 +57,7 @@ def chat(
 
 
 async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> None:
+    place = await live_journal(place, tree_id)
     client = await DoorClient.find(place)
     if client is None:
         await open_tree(None, place, tree_id)
@@ -96,9 +100,12 @@ class _Talk:
 
     async def _hear(self, typed: TypedLines) -> bool:
         while (line := await typed.next()) is not None:
+            word, _, rest = line.strip().partition(" ")
+            if word == "/stop":  # whatever is asked just now
+                self._beside(self._stop(rest.strip() or STOPPED))
+                continue
             if await self._answering.take(line) or not line.strip():
                 continue
-            word, _, rest = line.strip().partition(" ")
             if word == "/quit":
                 return True
             if word == "/steer" and rest.strip():
@@ -118,9 +125,20 @@ class _Talk:
             await asyncio.wait(self._sending)
 
     def _send(self, text: str, mode: SendMode) -> None:
-        task = asyncio.create_task(self._say(text, mode))
+        self._beside(self._say(text, mode))
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+    async def _stop(self, reason: str) -> None:
+        try:
+            await self._client.interrupt(self._tree_id, self._session, reason)
+        except SessionTreeError as error:
+            self._screen.line(f"(not stopped: {type(error).__name__}: {error})")
+            return
+        self._screen.line(f"({self._session} has stopped; it hears what you say next)")
 
     async def _say(self, text: str, mode: SendMode) -> None:
         async with self._slots:

@@ -27,6 +27,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import dump_json
+from sessiontree.journal.claim import journal_dirs
 from sessiontree.sandbox import CommandConfinement, command_confinement
 
 FINE, ILL = 0, 1
@@ -44,6 +45,7 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
     ``failure``, ``writer``), ``runtime`` (null where none is at work; else
     ``release``, ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
     ``tree_id``, ``session``, ``epoch``; ``ray``: its security settings, null on the local backend),
+    ``others`` (``state`` and ``runtime`` of each further program's journal),
     ``findings`` (each ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
 
     Args:
@@ -65,14 +67,12 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
         *findings.of_confinement(confinement),
         *findings.of_commands(commands),
     ]
-    found += findings.of_state(state)
-    live: Live | None = None
-    try:
-        live = asyncio.run(look_at_runtime(directory))
-    except SessionTreeError as error:
-        found.append(Finding.of("wrong", error))
-    else:
-        found += findings.of_absence(state) if live is None else findings.of_live(live)
+    live = _look_at_live(state, found)
+    others = []
+    for place in journal_dirs(directory):
+        if place != directory:
+            other = look_at_state(place)
+            others.append((other, _look_at_live(other, found)))
     is_fine = all(finding.mark != "wrong" for finding in found)
     if as_json:
         told = {
@@ -82,6 +82,10 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
             "commands": commands.to_json(),
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
+            "others": [
+                {"state": other.to_json(), "runtime": None if its is None else its.to_json()}
+                for other, its in others
+            ],
             "findings": [asdict(finding) for finding in found],
             "fine": is_fine,
         }
@@ -91,8 +95,24 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
         _show_commands(screen, commands)
         _show_state(screen, state)
         _show_live(screen, live, state.writer)
+        for other, its in others:
+            _show_state(screen, other)
+            _show_live(screen, its, other.writer)
         _show_findings(screen, found)
     return FINE if is_fine else ILL
+
+
+def _look_at_live(state: State, found: list[Finding]) -> Live | None:
+    """Return the runtime at work over a journal, and add what is wrong with either."""
+    found += findings.of_state(state)
+    live: Live | None = None
+    try:
+        live = asyncio.run(look_at_runtime(state.directory))
+    except SessionTreeError as error:
+        found.append(Finding.of("wrong", error))
+    else:
+        found += findings.of_absence(state) if live is None else findings.of_live(live)
+    return live
 
 
 def _show_machine(

@@ -130,7 +130,7 @@ def of_state(state: State) -> Iterator[Finding]:
         yield Finding(
             "beware",
             f"the first rows of {len(state.damaged_trees)} trees are altered: {_some(state.damaged_trees)}",
-            "they can't be resumed; restore them from an export",
+            "they can't be resumed; restore the state directory from a backup",
         )
 
 
@@ -139,8 +139,8 @@ def of_absence(state: State) -> Iterator[Finding]:
     if state.writer is not None:
         yield Finding(
             "wrong",
-            f"process {state.writer} holds the journal in {str(state.directory)!r} and opens no door: nobody "
-            "else can run trees there",
+            f"process {state.writer} holds the journal in {str(state.directory)!r} and opens no door: its "
+            "trees can't be reached",
             "it may be starting or ending: look again, or end it",
         )
 

@@ -11,7 +11,7 @@ from sessiontree.cli.live_facts import kind_in
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import newest_tree, state_dir_of
+from sessiontree.cli.tree import journal_of, newest_tree, state_dir_of
 from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import dump_json
@@ -38,7 +38,7 @@ def follow(
         JournalError: there is no journal, no such tree, or it is damaged.
         ConfigError: the workspace is none, or there is no tree yet.
     """
-    place = state_dir_of(path, state_dir)
+    place = journal_of(state_dir_of(path, state_dir), tree_id)
     with Journal.open(place, read_only=True) as journal:
         named = newest_tree(journal, place) if tree_id is None else tree_id
         config: TreeConfig = from_wire(dict(journal.row0(named)))
@@ -81,7 +81,7 @@ def _explain(journal: Journal, tree_id: str) -> None:
     """Raise what is wrong with a tree that has facts nobody can read."""
     verdict = journal.verify(tree_id)
     if verdict.bad_segment is not None:
-        reason = f"readable up to fact {verdict.last_good_seq:,}: {verdict.reason}; restore it from an export"
+        reason = f"readable up to fact {verdict.last_good_seq:,}: {verdict.reason}; restore it from a backup"
         raise JournalCorrupt(tree_id, reason)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ class _Listed:
 def show_listed(
     screen: RichScreen,
     place: Path,
-    trees: Iterable[str],
+    trees: Mapping[Path, Iterable[str]],
     live: Sequence[str],
     as_json: bool,
     everything: bool,
@@ -39,7 +39,7 @@ def show_listed(
     Args:
         screen: Where it is shown.
         place: The state directory.
-        trees: Ids of the trees.
+        trees: Ids of the trees, by the directory of their journal.
         live: Ids of those that a runtime has open.
         as_json: Whether a program reads it.
         everything: Whether to show every request there ever was, not only those that wait for a person.
@@ -47,8 +47,10 @@ def show_listed(
     Raises:
         JournalError: there is no journal, no such tree, or it can't be read.
     """
-    with Journal.open(place, read_only=True) as journal:
-        listed = [each for tree in trees for each in _requests(journal, tree, everything)]
+    listed: list[_Listed] = []
+    for directory, names in trees.items():
+        with Journal.open(directory, read_only=True) as journal:
+            listed += [each for tree in names for each in _requests(journal, tree, everything)]
     if as_json:
         members = [each.members for each in listed]
         screen.raw(dump_json({"state_dir": str(place), "live": list(live), "approvals": members}))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.cli.portrait import portrait_of
-from sessiontree.cli.tree import newest_tree
+from sessiontree.cli.tree import journal_of, newest_tree
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
@@ -16,12 +16,40 @@ from sessiontree.contracts.errors import (
     TreeNotFound,
 )
 from sessiontree.door.client import DoorClient
+from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.kernel.replay import fact_of
 
 HOW_TO_RESUME = "take it up first: with `sessiontree resume` a survey, with SessionTree.resume any other"
 WAIT_S = 20.0
 """How long one question for news may wait."""
+
+
+async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
+    """Return the directory of the journal that a program at work writes: the one that holds a tree.
+
+    Where no tree is named it is the only one with open trees, or that of the newest tree.
+
+    Raises:
+        TreeNotFound: no journal holds the tree.
+        JournalError: a journal can't be read.
+        ConfigError: trees of several programs are open, and none is named.
+    """
+    dirs = journal_dirs(state_dir)
+    if tree_id is not None or len(dirs) <= 1:
+        return journal_of(state_dir, tree_id)
+    open_trees: dict[Path, list[str]] = {}
+    for each in dirs:
+        client = await DoorClient.find(each)
+        if client is not None:
+            async with client:
+                trees = await client.open_trees()
+            if trees:
+                open_trees[each] = list(trees)
+    if len(open_trees) > 1:
+        named = ", ".join(tree for trees in open_trees.values() for tree in trees)
+        raise ConfigError(f"trees of {len(open_trees)} programs are open, name one with --tree: {named}")
+    return next(iter(open_trees), None) or journal_of(state_dir, None)
 
 
 async def open_tree(client: DoorClient | None, place: Path, tree_id: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class _Asked:
             "agent": standing.agent,
             "model": standing.model,
             "group": standing.group,
+            "has_channel": standing.has_channel,
+            "is_tainted": standing.is_tainted,
             "policy": None if self.file is None else str(self.file),
             "warnings": list(self.policy.warnings),
         }
@@ -55,23 +57,25 @@ class _Asked:
         }
 
 
-def tools(
+def tools(  # noqa: PLR0913 - each is an option of the command
     screen: RichScreen,
     *,
     explain: str | None,
     dialect: str | None,
     policy: Path | None,
     plugins: Path | None,
+    channel: bool,
+    tainted: bool,
     as_json: bool,
     **who: str,
 ) -> int:
     """Show all tools and which of them a session holds, or why it does not hold one; return the exit code.
 
-    With ``as_json`` one object is printed: ``kind``, ``agent``, ``model``, ``group``, ``policy`` (its file or
-    null), ``warnings``, and either ``tools`` (each ``name``, ``label``, ``section``, ``tier``, ``kinds``,
-    ``capabilities``, ``profiles``, ``flags``, ``aliases``, ``plugin``, ``in_openclaw``, ``is_ready``,
-    ``distribution``, ``source``, ``held``) or what
-    :meth:`~sessiontree.policy.explanation.Explanation.to_json` says of one tool, with ``is_ready``.
+    With ``as_json`` one object is printed: ``kind``, ``agent``, ``model``, ``group``, ``has_channel``,
+    ``is_tainted``, ``policy`` (its file or null), ``warnings``, and either ``tools`` (each ``name``,
+    ``label``, ``section``, ``tier``, ``kinds``, ``capabilities``, ``optional_capabilities``, ``profiles``,
+    ``flags``, ``aliases``, ``plugin``, ``in_openclaw``, ``is_ready``, ``distribution``, ``source``, ``held``)
+    or what :meth:`~sessiontree.policy.explanation.Explanation.to_json` says of one tool, with ``is_ready``.
 
     Args:
         screen: Where it is shown.
@@ -80,6 +84,8 @@ def tools(
             (:func:`~sessiontree.cli.dialects.show_dialect`).
         policy: File of the owner's lists, JSON or TOML; None = no lists.
         plugins: File of what the owner says about plugins, JSON or TOML; None = nothing.
+        channel: Whether the session, or one above it, has a channel.
+        tainted: Whether it has taken in untrusted text.
         as_json: Whether a program reads it.
         who: The session: ``kind``, ``agent``, ``model``, and the ``group`` of its channel.
 
@@ -95,7 +101,8 @@ def tools(
     if who["kind"] not in set(SessionKind):
         raise ConfigError(f"--kind {who['kind']!r} is none of {', '.join(SessionKind)}")
     kind = SessionKind(who["kind"])
-    standing = standing_of(kind, who["agent"], who["model"], who["group"])
+    standing = standing_of(kind, who["agent"], who["model"], who["group"], has_channel=channel)
+    standing = replace(standing, is_tainted=tainted)
     asked = _ask(standing, policy, _installed(standing.agent, standing.group, plugins))
     if explain is not None:
         _explain(screen, asked, asked.policy.explain(explain, asked.standing), as_json=as_json)

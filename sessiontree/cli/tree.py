@@ -10,6 +10,7 @@ from sessiontree.cli.portrait import ApprovalLine, Portrait, portrait_of
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
+from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import TreeRow
 from sessiontree.places import absolute_path, default_state_dir, workspace_root
@@ -25,7 +26,7 @@ def show(
         JournalError: there is no journal, no such tree, or nothing of it can be read.
         ConfigError: the workspace is none, or there is no tree yet.
     """
-    place = state_dir_of(path, state_dir)
+    place = journal_of(state_dir_of(path, state_dir), tree_id)
     with Journal.open(place, read_only=True) as journal:
         portrait = portrait_of(journal, newest_tree(journal, place) if tree_id is None else tree_id)
     if as_json:
@@ -36,15 +37,18 @@ def show(
 
 
 def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_json: bool) -> int:
-    """Show all trees of a journal, oldest first, and return the exit code.
+    """Show all trees of all journals, oldest first, and return the exit code.
 
     Raises:
         JournalError: there is no journal, or it can't be read.
         ConfigError: the workspace is none.
     """
     place = state_dir_of(path, state_dir)
-    with Journal.open(place, read_only=True) as journal:
-        trees = journal.trees()
+    trees: list[TreeRow] = []
+    for each in journal_dirs(place) or (place,):
+        with Journal.open(each, read_only=True) as journal:
+            trees += journal.trees()
+    trees.sort(key=lambda row: row.created_ms)
     if as_json:
         screen.raw(dump_json({"state_dir": str(place), "trees": [_listed(row) for row in trees]}))
         return 0
@@ -66,6 +70,25 @@ def state_dir_of(path: Path | None, given: Path | None) -> Path:
     if given is not None:
         return absolute_path(given, "--state-dir")
     return default_state_dir(workspace_root(path or Path()))
+
+
+def journal_of(state_dir: Path, tree_id: str | None) -> Path:
+    """Return the directory of the journal that holds a tree, or the newest tree where none is named.
+
+    Raises:
+        TreeNotFound: no journal holds it.
+        JournalError: a journal can't be read.
+    """
+    if tree_id is not None:
+        return journal_holding(state_dir, tree_id)
+    dirs = journal_dirs(state_dir)
+    if len(dirs) <= 1:
+        return dirs[0] if dirs else state_dir
+    created: dict[Path, int] = {}
+    for each in dirs:
+        with Journal.open(each, read_only=True) as journal:
+            created[each] = max((row.created_ms for row in journal.trees()), default=-1)
+    return max(dirs, key=lambda each: created[each])
 
 
 def newest_tree(journal: Journal, place: Path) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from sessiontree.contracts.images import ImageLimits
+from sessiontree.contracts.settings import StrictSettings
 from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 
 DEFAULT_PROMPT = (
@@ -28,10 +29,8 @@ def result_share(context_tokens: int) -> int:
     return max(LEAST_RESULT_CHARS, min(MOST_RESULT_CHARS, share))
 
 
-class AgentConfig(BaseModel):
+class AgentConfig(StrictSettings):
     """What a tool may know about the agent it runs for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     agent_id: str = Field(default="default", min_length=1, max_length=64)
     """Name of the agent."""
@@ -65,10 +64,8 @@ class AgentConfig(BaseModel):
         return given
 
 
-class AgentSpec(BaseModel):
+class AgentSpec(StrictSettings):
     """An agent as given to a tree: its configuration and which tools it may hold at most."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     config: AgentConfig = AgentConfig()
     tools: tuple[str, ...] | None = None

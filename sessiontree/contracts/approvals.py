@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.senders import Asker, Sender
+from sessiontree.contracts.settings import StrictSettings
 
 Answer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
 ApprovalMode: TypeAlias = Literal["auto", "smart", "always", "never"]
 
 
-class Rule(BaseModel):
+class Rule(StrictSettings):
     """One line of an approver given as data; the first rule that matches answers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tool: str = "*"
     """Glob over the tool's name."""
@@ -93,6 +92,10 @@ class ApprovalRequest:
     arguments; empty: this call alone. None = every later call of the tool."""
     asked_by: tuple[Asker, ...] = ()
     """Whom the call is for: everybody whose words it follows from; empty = the creating program."""
+
+
+APPROVER_ERROR = "approver error"
+"""Recorded as who said no where an approver failed: nobody did, so that it binds nothing."""
 
 
 @dataclass(frozen=True, slots=True)

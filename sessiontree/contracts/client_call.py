@@ -10,7 +10,7 @@ from sessiontree.contracts.decorator import without_classes
 from sessiontree.contracts.errors import ClientAnswerRefused
 from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
 from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.results import Artifact, ToolResult, json_result
+from sessiontree.contracts.results import Artifact, ToolResult, Untrusted, json_result
 
 MAX_ANSWER_CHARS: Final = 32 * 2**20
 """Longest answer, as JSON, images in base64 included."""
@@ -39,7 +39,7 @@ class ClientAnswer:
     failure: str = ""
 
     def to_wire(self) -> dict[str, Any]:
-        """Return ``{failure}``, or ``{output, display, artifacts, details, images}``."""
+        """Return ``{failure}``, or ``{output, display, artifacts, details, images, untrusted}``."""
         result = self.result
         if result is None:
             return {"failure": self.failure}
@@ -49,6 +49,7 @@ class ClientAnswer:
             "artifacts": [artifact.to_wire() for artifact in result.artifacts],
             "details": result.details,
             "images": [[image.data, image.mime_type] for image in result.images],
+            "untrusted": result.untrusted,
         }
 
     @classmethod
@@ -62,7 +63,8 @@ class ClientAnswer:
             return cls(None, str(wire["failure"]))
         artifacts = tuple(Artifact.from_wire(each) for each in wire["artifacts"])
         images = tuple(ImageContent(data, mime_type) for data, mime_type in wire["images"])
-        return cls(ToolResult(wire["output"], wire["display"], artifacts, wire["details"], images))
+        untrusted: Untrusted = wire.get("untrusted", False)
+        return cls(ToolResult(wire["output"], wire["display"], artifacts, wire["details"], images, untrusted))
 
 
 def answer_of(call_id: str, value: object) -> ClientAnswer:
@@ -80,6 +82,7 @@ def answer_of(call_id: str, value: object) -> ClientAnswer:
                 tuple(result.artifacts),
                 to_json_value(result.details),
                 tuple(result.images),
+                result.untrusted,
             )
         )
         chars = len(dump_json(answer.to_wire()))

@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, Tool, check_tool
 
@@ -41,6 +41,7 @@ class ClientTool(Tool[Any]):
             Schema as a mapping; None = anything.
         aliases: Other names a model may call it by.
         flags: What else is to be known of it, such as ``owner_only``.
+        untrusted: Whether answers are text from outside, such as mail: they are put between marks.
 
     Raises:
         ConfigError: a setting is wrong; says which. Whether a schema is one is checked when a tree opens.
@@ -67,6 +68,7 @@ class ClientTool(Tool[Any]):
         result_type: Any = None,
         aliases: Iterable[str] = (),
         flags: Iterable[ToolFlag] = (),
+        untrusted: Untrusted = False,
     ) -> None:
         """Keep the declaration and check it."""
         declared: Mapping[str, Any] = {
@@ -79,6 +81,7 @@ class ClientTool(Tool[Any]):
             "result_type": result_type,
             "aliases": tuple(aliases),
             "flags": frozenset(flags),
+            "untrusted": untrusted,
             # To hand a call over twice is to hand it over once: nobody heard of it before it was durable.
             "idempotent": True,
         }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import Capability
+from sessiontree.contracts.capabilities import CAPABILITIES, Capability
 from sessiontree.contracts.displays import short_progress
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.jsonable import JsonValue
@@ -33,7 +34,8 @@ H = TypeVar("H")
 class SessionRights:
     """Everything a session's tools can reach. What is None here does not exist for the session.
 
-    Built once per adoption by kind (``kernel/rights.py``); never widened afterwards.
+    Built once per adoption by kind (``kernel/rights.py``); never widened afterwards. A tool is given them
+    narrowed to what its class declares.
     """
 
     session_id: str
@@ -50,6 +52,16 @@ class SessionRights:
     channel: Channel | None = None
     memory_writer: MemoryWriter | None = None
     sessions: Sessions | None = None
+    tree_id: str = ""
+    tool: str = ""
+    """The tool they were narrowed to; empty = they are the session's own."""
+    declared: frozenset[str] = frozenset(CAPABILITIES)
+    """Names of the capabilities that the tool declares."""
+
+    def narrowed(self, tool: str, declared: Collection[str]) -> SessionRights:
+        """Return what a tool is given: of these handles those it declares, and no other."""
+        gone: dict[str, Any] = dict.fromkeys(name for name in CAPABILITIES if name not in declared)
+        return replace(self, tool=tool, declared=self.declared.intersection(declared), **gone)
 
 
 class CallSignals:
@@ -70,18 +82,25 @@ class CallSignals:
 
 
 class ToolContext:
-    """The context of one tool call.
+    """The context of one tool call: of the session's handles those that the tool's class declares.
 
-    ``call_id`` names the call within its tree and stays the same when the call is repeated after a crash.
+    ``call_id`` names the call among those of all trees, and stays the same when the call is repeated after a
+    crash: it can be given away as an idempotency key. (In a tree of a release before nonces it names the call
+    within the tree alone; see ``tree_id``.)
     """
 
     __slots__ = ("_rights", "_signals", "call_id")
 
     def __init__(self, rights: SessionRights, call_id: str, signals: CallSignals) -> None:
-        """Join the session's rights with one call's signals."""
+        """Join the rights of a session, narrowed to the call's tool, with the call's signals."""
         self._rights = rights
         self._signals = signals
         self.call_id = call_id
+
+    @property
+    def tree_id(self) -> str:
+        """Id of the session's tree."""
+        return self._rights.tree_id
 
     @property
     def session_id(self) -> str:
@@ -115,42 +134,46 @@ class ToolContext:
 
     @property
     def reader(self) -> Reader | None:
-        """Reads beneath the workspace, or None."""
+        """Reads beneath the workspace; None where the tool does not declare it."""
         return self._rights.reader
 
     @property
     def memory(self) -> Memory | None:
-        """Searches memory, or None."""
+        """Searches memory; None where the tool does not declare it."""
         return self._rights.memory
 
     @property
     def web(self) -> Web | None:
-        """Reads the web, or None."""
+        """Reads the web; None where the owner allows none, or the tool does not declare it."""
         return self._rights.web
 
     @property
     def writer(self) -> Writer | None:
-        """Writes beneath the workspace; None for a Worker."""
+        """Writes beneath the workspace; None for a Worker, or where the tool does not declare it."""
         return self._rights.writer
 
     @property
     def shell(self) -> Shell | None:
-        """Runs confined commands; None for a Worker."""
+        """Runs confined commands; None for a Worker, or where the tool does not declare it."""
         return self._rights.shell
 
     @property
     def channel(self) -> Channel | None:
-        """Says something to the human; None for a Worker."""
+        """Says something to the human.
+
+        None for a Worker, where no session at or above this one has a channel, or where the tool does not
+        declare it.
+        """
         return self._rights.channel
 
     @property
     def memory_writer(self) -> MemoryWriter | None:
-        """Adds to memory; None for a Worker."""
+        """Adds to memory; None for a Worker, or where the tool does not declare it."""
         return self._rights.memory_writer
 
     @property
     def sessions(self) -> Sessions | None:
-        """Spawns children; None for a Worker."""
+        """Spawns children; None for a Worker, or where the tool does not declare it."""
         return self._rights.sessions
 
     @property
@@ -185,12 +208,14 @@ class ToolContext:
         """Return the handle behind a capability.
 
         Raises:
-            PermissionDenied: this session has none.
+            PermissionDenied: the tool does not declare it, or the session has none.
         """
-        handle: H | None = getattr(self._rights, capability.name)
+        rights, name = self._rights, capability.name
+        if name not in rights.declared:
+            reason = f"tool {rights.tool!r} does not declare capability {name!r}; add it to capabilities"
+            raise PermissionDenied(capability.tier, reason)
+        handle: H | None = getattr(rights, name)
         if handle is None:
-            raise PermissionDenied(
-                capability.tier,
-                f"session {self.session_id!r} is a {self.kind} and holds no {capability.name}",
-            )
+            reason = f"session {rights.session_id!r} is a {rights.kind} and holds no {name}"
+            raise PermissionDenied(capability.tier, reason)
         return handle

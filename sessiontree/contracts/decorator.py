@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import enum
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from decimal import Decimal
+from pathlib import PurePath
 from types import FrameType
-from typing import Any, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+from uuid import UUID
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.capabilities import CAPABILITIES, Capability
+from sessiontree.contracts.capabilities import Capability, capability_names
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.docstring import read_docstring
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult, json_result
+from sessiontree.contracts.results import ToolResult, Untrusted, json_result
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.signature import CONTEXT, Function, field_names, parameters_model, resolved_hints
 from sessiontree.contracts.threads import in_thread
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
+
+Given = ParamSpec("Given")
+"""What a function is called with."""
+Got = TypeVar("Got")
+"""What it returns; of an ``async def``, what is awaited."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,22 +45,26 @@ class _Plan:
     """Parameter to resolved annotation, the context left out."""
 
 
-class FunctionTool(Tool[BaseModel]):
-    """A tool made of a function; :func:`tool` makes a subclass for each.
+class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
+    """A tool made of a function; :func:`tool` makes a subclass for each. Calling it calls the function.
 
     It travels between processes as the function and its settings, so a tool defined in a notebook cell may.
     """
 
     def __init__(self, plan: _Plan, fields: Mapping[str, str]) -> None:
         """Keep the function and how to call it: parameter to field of the model."""
-        self.function = plan.function
-        """The function as written, for tests."""
+        self.function: Callable[Given, Got] = plan.function
+        """The function as written."""
         self._plan = plan
         self._fields = fields
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
         self._call = calling(plan.function)
 
-    def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool], tuple[_Plan]]:
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
+        """Call the function itself, as a test or other code does: no checks, no thread, no session."""
+        return self.function(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool[..., Any]], tuple[_Plan]]:
         """Return how to make it again: its class exists only in the process that made it."""
         return _made, (self._plan,)
 
@@ -65,6 +79,7 @@ class FunctionTool(Tool[BaseModel]):
 def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
     """Return what calls a function, in a thread where it is not ``async``, and makes JSON of its value."""
     is_async = inspect.iscoroutinefunction(function)
+    name = getattr(function, "__name__", type(function).__name__)
 
     async def called(*arguments: Any, **named: Any) -> ToolResult:
         if is_async:
@@ -73,13 +88,13 @@ def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
             value = await in_thread(function, *arguments, **named)
             if inspect.isawaitable(value):  # a plain wrapper around an async function
                 value = await value
-        return value if isinstance(value, ToolResult) else json_result(without_classes(value))
+        return value if isinstance(value, ToolResult) else json_result(_json_ready(value, name))
 
     return called
 
 
 @overload
-def tool(function: Function, /) -> FunctionTool: ...
+def tool(function: Callable[Given, Got], /) -> FunctionTool[Given, Got]: ...
 
 
 @overload
@@ -89,13 +104,16 @@ def tool(
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
+    optional_capabilities: Iterable[str | Capability[Any]] = (),
+    changes: Iterable[str] = (),
+    untrusted: Untrusted = False,
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
     retry: Retry | None = None,
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
-) -> Callable[[Function], FunctionTool]: ...
+) -> Callable[[Callable[Given, Got]], FunctionTool[Given, Got]]: ...
 
 
 def tool(  # noqa: PLR0913 - each is one thing a tool declares
@@ -106,13 +124,16 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
+    optional_capabilities: Iterable[str | Capability[Any]] = (),
+    changes: Iterable[str] = (),
+    untrusted: Untrusted = False,
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
     retry: Retry | None = None,
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
-) -> FunctionTool | Callable[[Function], FunctionTool]:
+) -> FunctionTool[..., Any] | Callable[[Function], FunctionTool[..., Any]]:
     """Make a tool of a typed function with a docstring: ``@tool`` or ``@tool(tier=…)``.
 
     The parameters' types become the schema and unknown parameters are refused; descriptions come from the
@@ -125,7 +146,10 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         name: The tool's name; None = the function's.
         tier: Tier every call needs at least; a tool that says nothing is Elevated.
         kinds: Kinds of session that may hold it.
-        capabilities: Handles it cannot work without, or their names.
+        capabilities: Handles it cannot work without, or their names; its context holds no other.
+        optional_capabilities: Handles it uses where the session has them, or their names.
+        changes: Parameters that name files it changes; a call is Elevated where one of them is protected.
+        untrusted: Whether what it answers is text from outside, such as mail: it is put between marks.
         timeout_s: Longest run of one call; None = the tree's limit.
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
         sequential: Whether its calls run alone: beside no other call of their session.
@@ -134,7 +158,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         flags: What else is to be known of it, such as ``owner_only``.
 
     Returns:
-        The tool; the function itself is its ``function``.
+        The tool. Calling it calls the function, which is its ``function``, too.
 
     Raises:
         ConfigError: an annotation or the docstring is missing, or a setting is wrong; says the fix.
@@ -143,7 +167,10 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
         "name": name,
         "tier": tier,
         "kinds": frozenset(kinds),
-        "capabilities": frozenset(one.name if isinstance(one, Capability) else one for one in capabilities),
+        "capabilities": capability_names(capabilities),
+        "optional_capabilities": capability_names(optional_capabilities),
+        "untrusted": untrusted,
+        "changes": tuple([changes] if isinstance(changes, str) else changes),
         "timeout_s": timeout_s,
         "idempotent": idempotent,
         "sequential": sequential,
@@ -154,13 +181,15 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     if function is not None:
         return _declared(function, settings, inspect.currentframe())
 
-    def decorate(decorated: Function) -> FunctionTool:
+    def decorate(decorated: Function) -> FunctionTool[..., Any]:
         return _declared(decorated, settings, inspect.currentframe())
 
     return decorate
 
 
-def _declared(function: Function, settings: dict[str, Any], frame: FrameType | None) -> FunctionTool:
+def _declared(
+    function: Function, settings: dict[str, Any], frame: FrameType | None
+) -> FunctionTool[..., Any]:
     """Return the tool of a function; ``frame`` is the decorator's, called from where the function stands."""
     if not inspect.isfunction(inspect.unwrap(function)):
         raise ConfigError(f"@tool takes a function, not {function!r}; derive a class from Tool instead")
@@ -176,7 +205,7 @@ def _declared(function: Function, settings: dict[str, Any], frame: FrameType | N
     return made
 
 
-def _made(plan: _Plan) -> FunctionTool:
+def _made(plan: _Plan) -> FunctionTool[..., Any]:
     """Return the tool of a plan: the one instance of a subclass with the settings as class variables."""
     documented = read_docstring(plan.function.__doc__ or "")
     fields = field_names(plan.hints)
@@ -186,7 +215,7 @@ def _made(plan: _Plan) -> FunctionTool:
         "__doc__": documented.description,
         "__module__": plan.function.__module__,
     }
-    made: FunctionTool = type(plan.function.__name__, (FunctionTool,), body)(plan, fields)
+    made: FunctionTool[..., Any] = type(plan.function.__name__, (FunctionTool,), body)(plan, fields)
     return made
 
 
@@ -211,14 +240,60 @@ def check_settings(function: Function, settings: Mapping[str, Any]) -> None:
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError("yields; return one value and report progress with ctx.update")
-    unknown = settings["capabilities"] - set(CAPABILITIES)
-    if unknown:
-        raise ConfigError(f"no capability is called {sorted(unknown)}; there are {', '.join(CAPABILITIES)}")
     timeout_s = settings["timeout_s"]
     if timeout_s is not None and not timeout_s > 0:
         raise ConfigError(
             f"timeout_s is {timeout_s}; it must be above 0 seconds, or None for the tree's limit"
         )
+
+
+_TEXTUAL = (PurePath, UUID, Decimal)
+_TIMES = (datetime.date, datetime.time)
+
+
+def _json_ready(value: object, name: str) -> object:
+    """Return what a function gave with everything in it as JSON, times and paths as text.
+
+    Raises:
+        ExecutionError: something in it has no JSON form; says where, and what to return instead.
+    """
+    plain = without_classes(value)
+    try:
+        return _leaves_checked(plain, "")
+    except _NoForm as found:
+        place, stranger = found.args
+        where = f" at {place}" if place else ""
+        raise ExecutionError(
+            f"{name} returned {_kind_of(stranger)}{where}, which has no JSON form; return text, numbers, "
+            "lists, mappings, a dataclass or a pydantic model, or build a ToolResult"
+        ) from None
+
+
+class _NoForm(Exception):
+    """Place and value of something without a JSON form."""
+
+
+def _leaves_checked(value: object, place: str) -> object:
+    if isinstance(value, enum.Enum):
+        return _leaves_checked(value.value, place)
+    if value is None or isinstance(value, str | bool | int | float | bytes | bytearray):
+        return value
+    if isinstance(value, _TEXTUAL):
+        return str(value)
+    if isinstance(value, _TIMES):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(key): _leaves_checked(item, f"{place}/{key}") for key, item in value.items()}
+    if isinstance(value, Sequence | Set):
+        items = value if isinstance(value, Sequence) else sorted(value, key=repr)
+        return [_leaves_checked(item, f"{place}/{index}") for index, item in enumerate(items)]
+    raise _NoForm(place, value)
+
+
+def _kind_of(value: object) -> str:
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"a {module}{kind.__qualname__}"
 
 
 def without_classes(value: object) -> object:

@@ -15,7 +15,9 @@ survives pickling between processes; the text comes from ``__str__``.
     │  └─ Timeout                   the deadline passed; retried only when harmless
     ├─ ModelError                 a model call failed
     ├─ SessionError               this session cannot do that
-    │  ├─ SessionNotFound · SessionClosed · SessionFailed · SessionCrashed
+    │  ├─ SessionNotFound · SessionClosed · SessionCrashed
+    │  ├─ SessionFailed             there is no result, or no reply
+    │  │  └─ SessionInterrupted       somebody interrupted it; it lives on
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
     ├─ ApprovalClosed             the request was already decided, expired or cancelled
@@ -28,6 +30,8 @@ survives pickling between processes; the text comes from ``__str__``.
     │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
     │  ├─ EmbedderMismatch          its vectors are another embedder's
     │  └─ ExportRefused             what should be imported is no whole export
+    ├─ EngineLost                 the Ray that trees ran on is gone; resume them
+    ├─ WrongLoop                  asked on another event loop than it was opened on
     └─ ConfigError                raised at start, before any session exists
 """
 
@@ -96,6 +100,10 @@ class SessionFailed(SessionError):
     """The session ended without the result that was asked of it."""
 
 
+class SessionInterrupted(SessionFailed):
+    """Somebody interrupted the session before it answered; it lives, and hears what is said to it next."""
+
+
 class SessionCrashed(SessionError):
     """The runtime itself failed inside the session; its journal is kept up to that point."""
 
@@ -122,6 +130,25 @@ class LimitExceeded(SpawnRefused):
         self.used = used
         self.allowed = allowed
         self.reason = f"{limit} is {allowed:g} and this would make {used:g}; raise it with Limits({limit}=…)"
+
+
+class WrongLoop(SessionTreeError):
+    """A tree or runtime is asked on an event loop that is not its own, so that nobody would ever answer.
+
+    Args:
+        what: What was asked.
+        reason: What became of its loop, and what to do.
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        """Keep what was asked and why it can't answer."""
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Say both."""
+        return f"{self.what} can't go on here: {self.reason}"
 
 
 class ApprovalClosed(SessionTreeError):
@@ -277,6 +304,25 @@ class EmbedderMismatch(MemoryFailed):
             f"its vectors were made by embedder {stored!r} and {given!r} was given; open it with the former,"
             " or make new ones with `sessiontree memory reindex`"
         )
+
+
+class EngineLost(SessionTreeError):
+    """The Ray that trees ran on is gone; their journal has everything that was acknowledged.
+
+    Args:
+        died: What of it ended.
+        advice: What to do next.
+    """
+
+    def __init__(self, died: str, advice: str) -> None:
+        """Keep both."""
+        super().__init__(died, advice)
+        self.died = died
+        self.advice = advice
+
+    def __str__(self) -> str:
+        """Say what died and how to go on."""
+        return f"Ray is gone: {self.died}; nothing acknowledged is lost: {self.advice}"
 
 
 class ConfigError(SessionTreeError):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from sessiontree.contracts.settings import StrictSettings
 
 MAX_SOURCE_BYTES: Final = 20 * 2**20
 """Largest encoded image that is looked at, before base64."""
@@ -17,10 +19,8 @@ MAX_IMAGES: Final = 20
 """Most images of one result."""
 
 
-class ImageLimits(BaseModel):
+class ImageLimits(StrictSettings):
     """How large an image may be when it reaches a model; larger ones are shrunk in proportion."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_width: int = Field(default=1200, ge=16, le=8192)
     """Pixels."""

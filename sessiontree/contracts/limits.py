@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from sessiontree.contracts.settings import StrictSettings
 
 
-class Limits(BaseModel):
+class Limits(StrictSettings):
     """Bounds of one tree; all are checked before anything starts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_depth: int = Field(default=4, ge=1, le=64)
     """Deepest level; Main is 0, a Branch at most one above this, a Worker at most this."""
@@ -27,17 +27,15 @@ class Limits(BaseModel):
     approval_patience_s: float | None = Field(default=30.0, ge=0)
     """How long a turn waits for a human before the model goes on; 0 = not at all, None = until answered."""
     branch_ttl_s: float | None = Field(default=1800.0, gt=0)
-    """Time to live of a Branch; None = none."""
+    """Time to live of a Branch, from its first host on; None = none."""
     worker_ttl_s: float | None = Field(default=300.0, gt=0)
-    """Time to live of a Worker; None = none."""
+    """Time to live of a Worker, from its first host on; None = none."""
     cancel_grace_s: float = Field(default=30.0, ge=0)
     """Time a cancelled session gets to wrap up before its host is taken away."""
 
 
-class Budget(BaseModel):
+class Budget(StrictSettings):
     """Amounts a session and everything below it may spend; None = no cap of its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tokens: int | None = Field(default=None, ge=0)
     """Input and output tokens together."""

@@ -6,7 +6,7 @@ Source: ADR-0006, typed records and one store for writing and recall.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
@@ -104,6 +104,13 @@ class MemoryRecord:
     scope: MemoryScope
     """Who stored it."""
     created_at_ms: int
+    is_own: bool = field(default=False, compare=False)
+    """Whether the session that asked stored it itself."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether others said nothing of it: it is the session's own, or the owner vouches for it."""
+        return self.is_own or self.trust == "owner"
 
 
 @dataclass(frozen=True, slots=True)

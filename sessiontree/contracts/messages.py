@@ -32,6 +32,10 @@ class TextContent:
         return f'{{"type":"text","text":{quote(self.text)}}}'
 
 
+NO_CONTENT = TextContent("(no content)")
+"""What stands where a result was left without any content."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageContent:
     """An image as base64 text."""
@@ -153,10 +157,12 @@ class AssistantMessage:
         return _object(self.to_json())
 
 
-@quickly_made
 @dataclass(frozen=True, slots=True)
 class ToolResultMessage:
-    """The one result of one tool call; ``details`` is journaled and shown, never sent to a model."""
+    """The one result of one tool call; ``details`` is journaled and shown, never sent to a model.
+
+    It holds at least one block of content: whoever leaves none, a hook or a journal, gets ``(no content)``.
+    """
 
     tool_call_id: str
     tool_name: str
@@ -165,6 +171,11 @@ class ToolResultMessage:
     is_error: bool = False
     timestamp: int = 0
     """Milliseconds since the epoch."""
+
+    def __post_init__(self) -> None:
+        """Close the rule of one block where every way to a result ends."""
+        if not self.content:
+            object.__setattr__(self, "content", (NO_CONTENT,))
 
     @property
     def text(self) -> str:

@@ -11,18 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
+from sessiontree.contracts.settings import StrictSettings
 from sessiontree.contracts.tool import Tool
 
 PLUGIN_GROUP: Final = "sessiontree.tools"
 """The group of entry points that tools are found by."""
 
 
-class PluginSettings(BaseModel):
+class PluginSettings(StrictSettings):
     """What an owner says about one plugin. It is never journaled: it may hold secrets."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     enabled: bool = True
     """False: nothing of it is loaded."""

@@ -72,7 +72,11 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """Changes files beneath one root; raises as :class:`Reader` does."""
+    """Changes files beneath one root; raises as :class:`Reader` does.
+
+    What decides which code runs outside the workspace (what processes of ours import from, what tells git
+    which programs to run) is protected: only a call that was asked about as Elevated changes it.
+    """
 
     def write(self, path: str, data: bytes, *, expect_mtime_ns: int | None = None) -> Written:
         """Write a whole file in one step: readers see the old content or the new, never a part.
@@ -88,6 +92,18 @@ class Writer(Protocol):
 
     def remove(self, path: str) -> None:
         """Delete one regular file or link (the link itself)."""
+        ...
+
+
+class Protection(Protocol):
+    """Protected places, as whoever judges calls deals with them."""
+
+    def standings(self, path: str) -> frozenset[str]:
+        """Return the names of the protected places that a path stands for right now; empty = none."""
+        ...
+
+    def writer(self, standings: frozenset[str] | None) -> Writer:
+        """Return a writer for one allowed call, that changes these protected places; None = all."""
         ...
 
 
@@ -120,6 +136,8 @@ class Finished:
     words of the command tell; else for certain."""
     allowed: int | None = None
     """That limit."""
+    put_back: tuple[str, ...] = ()
+    """Paths of protected places that it had swapped or made, and that are as they were."""
 
 
 class Shell(Protocol):
@@ -341,6 +359,10 @@ class SessionReport:
     """What happens to its System calls."""
     exec_security: ExecSecurity | None
     """Which commands it may run; None = none, its kind holds no shell."""
+    taint: str = ""
+    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
+    after_untrusted: SystemAnswer = "allow"
+    """What happens to calls above ReadOnly of sessions that have taken in untrusted text."""
 
 
 class Status(Protocol):

@@ -21,6 +21,9 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.usage import Usage
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
+Untrusted: TypeAlias = Literal["marked"] | bool
+"""Whether text comes from outside: True, and then it is put between marks for the model; ``marked`` where
+what comes from outside stands between marks already (``contracts/untrusted.py``)."""
 T = TypeVar("T")
 
 
@@ -65,6 +68,7 @@ class ToolResult:
         artifacts: Files or records made or changed.
         details: JSON for journal and screen, never sent to the model.
         images: Pictures for the model, in order.
+        untrusted: Whether the output is text from outside, such as a mail: information, and no instruction.
     """
 
     output: JsonValue = None
@@ -72,6 +76,7 @@ class ToolResult:
     artifacts: tuple[Artifact, ...] = ()
     details: JsonValue = None
     images: tuple[ImageContent, ...] = ()
+    untrusted: Untrusted = False
 
     def text_for_model(self) -> str:
         """Return the output as the one text block a model reads.

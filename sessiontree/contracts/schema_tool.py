@@ -5,17 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Generic, cast
 
-from sessiontree.contracts.capabilities import Capability
+from sessiontree.contracts.capabilities import Capability, capability_names
 from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.decorator import calling, check_settings
+from sessiontree.contracts.decorator import Given, Got, calling, check_settings
 from sessiontree.contracts.docstring import read_docstring
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.signature import CONTEXT, Function
 from sessiontree.contracts.tiers import PermissionTier
@@ -31,21 +31,27 @@ class _Plan:
     """The tool's class variables, its parameters among them."""
 
 
-class SchemaTool(RawTool):
+class SchemaTool(RawTool, Generic[Given, Got]):
     """A tool made of a function and a schema; :func:`schema_tool` makes a subclass for each.
+
+    Calling it calls the function.
 
     It travels between processes as the function and its settings, so one defined in a notebook cell may.
     """
 
     def __init__(self, plan: _Plan) -> None:
         """Keep the function and whether it takes the context."""
-        self.function = plan.function
-        """The function as written, for tests."""
+        self.function: Callable[Given, Got] = plan.function
+        """The function as written."""
         self._plan = plan
         self._takes_context = CONTEXT in inspect.signature(plan.function).parameters
         self._call = calling(plan.function)
 
-    def __reduce__(self) -> tuple[Callable[[_Plan], SchemaTool], tuple[_Plan]]:
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
+        """Call the function itself, as a test or other code does: no checks, no thread, no session."""
+        return self.function(*args, **kwargs)
+
+    def __reduce__(self) -> tuple[Callable[[_Plan], SchemaTool[..., Any]], tuple[_Plan]]:
         """Return how to make it again: its class exists only in the process that made it."""
         return _made, (self._plan,)
 
@@ -63,6 +69,9 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     tier: PermissionTier = PermissionTier.ELEVATED,
     kinds: Iterable[SessionKind] = MAIN_AND_BRANCH,
     capabilities: Iterable[str | Capability[Any]] = (),
+    optional_capabilities: Iterable[str | Capability[Any]] = (),
+    changes: Iterable[str] = (),
+    untrusted: Untrusted = False,
     timeout_s: float | None = None,
     idempotent: bool = False,
     sequential: bool = False,
@@ -70,7 +79,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     aliases: Iterable[str] = (),
     param_aliases: Mapping[str, str] | None = None,
     flags: Iterable[ToolFlag] = (),
-) -> Callable[[Function], SchemaTool]:
+) -> Callable[[Callable[Given, Got]], SchemaTool[Given, Got]]:
     """Make a tool of a function that takes its arguments as one dict: ``@schema_tool({…})``.
 
     For schemas that are not written in Python: of another server, of a file, of a generator. Every call is
@@ -84,7 +93,10 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         description: What it does, for the model; None = the docstring's text.
         tier: Tier every call needs at least; a tool that says nothing is Elevated.
         kinds: Kinds of session that may hold it.
-        capabilities: Handles it cannot work without, or their names.
+        capabilities: Handles it cannot work without, or their names; its context holds no other.
+        optional_capabilities: Handles it uses where the session has them, or their names.
+        changes: Parameters that name files it changes; a call is Elevated where one of them is protected.
+        untrusted: Whether what it answers is text from outside, such as mail: it is put between marks.
         timeout_s: Longest run of one call; None = the tree's limit.
         idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
         sequential: Whether its calls run alone: beside no other call of their session.
@@ -94,7 +106,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         flags: What else is to be known of it, such as ``owner_only``.
 
     Returns:
-        What makes the tool of the function; the function itself is the tool's ``function``.
+        What makes the tool of the function. Calling the tool calls the function, which is its ``function``.
 
     Raises:
         ConfigError: a setting is wrong; says the fix. Whether the schema is one is checked when a tree opens.
@@ -105,7 +117,10 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         "parameters": dict(parameters),
         "tier": tier,
         "kinds": frozenset(kinds),
-        "capabilities": frozenset(one.name if isinstance(one, Capability) else one for one in capabilities),
+        "capabilities": capability_names(capabilities),
+        "optional_capabilities": capability_names(optional_capabilities),
+        "untrusted": untrusted,
+        "changes": tuple([changes] if isinstance(changes, str) else changes),
         "timeout_s": timeout_s,
         "idempotent": idempotent,
         "sequential": sequential,
@@ -115,25 +130,29 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
         "flags": frozenset(flags),
     }
 
-    def decorate(function: Function) -> SchemaTool:
+    def decorate(function: Callable[Given, Got]) -> SchemaTool[Given, Got]:
         called = name or getattr(function, "__name__", None)
-        said = description or read_docstring(inspect.getdoc(function) or "").description
+        told = {"description": description or read_docstring(inspect.getdoc(function) or "").description}
         try:
             _check_function(function)
             check_settings(function, settings)
         except ConfigError as error:
             raise ConfigError(f"tool {called!r}: {error}") from error
-        made = _made(_Plan(function, {**settings, "name": called, "description": said}))
-        check_tool(made)
-        return made
+        return cast("SchemaTool[Given, Got]", _made(_Plan(function, settings | {"name": called} | told)))
 
     return decorate
 
 
-def _made(plan: _Plan) -> SchemaTool:
-    """Return the tool of a plan: the one instance of a subclass with the settings as class variables."""
+def _made(plan: _Plan) -> SchemaTool[..., Any]:
+    """Return the tool of a plan: the one instance of a subclass with the settings as class variables.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
     body = {**plan.settings, "__doc__": plan.settings["description"], "__module__": plan.function.__module__}
-    return cast("SchemaTool", type(str(plan.settings["name"]), (SchemaTool,), body)(plan))
+    made: SchemaTool[..., Any] = type(str(plan.settings["name"]), (SchemaTool,), body)(plan)
+    check_tool(made)
+    return made
 
 
 def _check_function(function: Function) -> None:

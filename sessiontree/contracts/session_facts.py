@@ -79,6 +79,15 @@ class TurnFailed:
     """The text of its reply so far, where it failed half-way; no part of the conversation."""
 
 
+@recorded("turn_cut")
+@dataclass(frozen=True, slots=True)
+class TurnCut:
+    """The model is waited for no more; what it may still reply to this turn counts for nothing."""
+
+    turn: int
+    reason: str
+
+
 @recorded("call_asked")
 @dataclass(frozen=True, slots=True)
 class CallOpened:
@@ -191,6 +200,15 @@ class CallResolved:
     """Name of the tool whose attempts start again at zero."""
 
 
+@recorded("tainted")
+@dataclass(frozen=True, slots=True)
+class Tainted:
+    """The session has taken in untrusted text for the first time; it stays so for life."""
+
+    source: str
+    """Where it came from: a tool's name, a child, its parent."""
+
+
 @recorded("hook_failed")
 @dataclass(frozen=True, slots=True)
 class HookFailed:
@@ -276,6 +294,17 @@ class Rested:
     result: JsonValue
     """The validated value, where a type was asked for."""
     has_result: bool
+    interrupted: bool = added(False)
+    """Whether it stopped short because somebody interrupted the session."""
+
+
+@recorded("interrupted")
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """Whatever the session did or waited for is over; it rests until somebody says something to it."""
+
+    post_id: str
+    reason: str
 
 
 @recorded("stopping")
@@ -294,6 +323,7 @@ SessionFact: TypeAlias = (
     | TurnStarted
     | TurnReplied
     | TurnFailed
+    | TurnCut
     | CallOpened
     | CallHeld
     | CallIntended
@@ -303,6 +333,7 @@ SessionFact: TypeAlias = (
     | CallParked
     | ArgumentsRejected
     | CallResolved
+    | Tainted
     | HookFailed
     | ToolGivenUp
     | ChildTroubleNoted
@@ -310,5 +341,6 @@ SessionFact: TypeAlias = (
     | ApproverReplied
     | ResultRejected
     | Rested
+    | Interrupted
     | Stopping
 )

@@ -48,7 +48,7 @@ class SessionSpec:
     budget: Budget | None
     """What was set aside for it and everything below it; None = it draws on its parent's."""
     expires_at_ms: int | None
-    """When its time to live ends."""
+    """When its time to live ends, in a tree of a release that counted it from the spawn; else None."""
     key: str | None
     """Names the spawn; a repeat with the same key is the same child."""
     system_tier: SystemAnswer = "allow"
@@ -61,6 +61,12 @@ class SessionSpec:
     """Whom it acts for, besides whoever speaks to it: those its parent acted for. Never makes it an owner."""
     workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
     """What it may do to the workspace: the strictest its agent or any session above it says."""
+    stays_open: bool = added(False)
+    """Whether it completes only once the creating program has asked for its result."""
+    ttl_s: float | None = added(None)
+    """Its time to live, which begins when a host first embodies it; None = as long as its parent lives."""
+    taint: str = added("")
+    """Where untrusted text came from that its parent had taken in before; empty = from nowhere."""
 
     @property
     def strictness(self) -> Mapping[str, str]:

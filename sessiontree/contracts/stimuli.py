@@ -58,6 +58,8 @@ class Incoming:
     origin: Origin
     asked_by: tuple[Asker, ...] = added(())
     """Whom the message speaks for; empty = the creating program."""
+    taint: str = added("")
+    """Where untrusted text in it comes from; empty = there is none known."""
 
 
 @quickly_made
@@ -125,6 +127,8 @@ class CallFinished:
     artifacts: tuple[Artifact, ...] = ()
     answer_id: str = ""
     """Of the program's answer it was made from; empty = of none."""
+    untrusted: bool = False
+    """Whether its text comes from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class CallDelegated:
     at_ms: int
     key: str
     client_id: str
-    """Fresh; names it to the program."""
+    """Names it to the program."""
     tool: str
     arguments: Mapping[str, JsonValue]
     expires_at_ms: int
@@ -208,6 +212,8 @@ class ChildTroubled:
     attempts: int
     field: str | None
     message: str
+    taint: str = added("")
+    """Where untrusted text in it comes from; empty = there is none known."""
 
 
 @recorded("approver_asked")
@@ -245,6 +251,16 @@ class CancelAsked:
     status: Literal["completed", "cancelled", "expired", "failed"]
 
 
+@recorded("work_interrupted")
+@dataclass(frozen=True, slots=True)
+class WorkInterrupted:
+    """The session is to drop what it does, and to wait for the next message."""
+
+    at_ms: int
+    post_id: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Rang:
     """A time the session asked to be woken at has come."""
@@ -271,5 +287,6 @@ Stimulus: TypeAlias = (
     | ApproverAsked
     | ApproverAnswered
     | CancelAsked
+    | WorkInterrupted
     | Rang
 )

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel
 
-from sessiontree.contracts.capabilities import OBSERVING
+from sessiontree.contracts.capabilities import CAPABILITIES, OBSERVING, highest_of
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 
@@ -54,7 +54,9 @@ class Tool(ABC, Generic[P]):
     kinds: ClassVar[frozenset[SessionKind]] = MAIN_AND_BRANCH
     """Kinds of session that may hold it."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
-    """Names of the handles it cannot work without."""
+    """Names of the handles it cannot work without; its context holds these and the optional ones alone."""
+    optional_capabilities: ClassVar[frozenset[str]] = frozenset()
+    """Names of the handles it uses where the session has them."""
     aliases: ClassVar[tuple[str, ...]] = ()
     """Other names a model may call it by."""
     param_aliases: ClassVar[Mapping[str, str]] = {}
@@ -71,6 +73,13 @@ class Tool(ABC, Generic[P]):
     """Its parameter that holds a command line for the sandbox's shell; empty = it runs none. Approvals look
     at what such a command runs: mode ``smart`` says yes to what is known to be harmless, and an owner's
     *always* covers the same programs with arguments of the same shape."""
+    untrusted: ClassVar[Untrusted] = False
+    """Whether what it answers is text from outside, its errors too: then it is put between marks, and its
+    session has taken in untrusted text. A result may say so for itself."""
+    changes: ClassVar[tuple[str, ...]] = ()
+    """Its parameters that name files it changes, relative to the workspace: a call is Elevated where one of
+    them is protected (:class:`~sessiontree.contracts.ports.Writer`), and bound to the place it was asked
+    about. A tool that names none is refused there, unless its calls are Elevated anyway."""
 
     def tier_for(self, params: P) -> PermissionTier:
         """Return the tier of these final arguments; a lower one than ``tier`` has no effect."""
@@ -101,12 +110,40 @@ class RawTool(Tool[Any], ABC):
     """JSON Schema of an object."""
 
 
+def declared_by(tool: Tool[Any]) -> frozenset[str]:
+    """Return the names of all handles a tool may be given."""
+    return frozenset(tool.capabilities) | frozenset(tool.optional_capabilities)
+
+
+def check_is_tool(value: object) -> None:
+    """Refuse what is given as a tool and is none.
+
+    Raises:
+        ConfigError: says what to write instead.
+    """
+    if isinstance(value, Tool):
+        return
+    name = getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, type) and issubclass(value, Tool):
+        why = f"{name} is a class; give an instance of it: {name}()"
+    elif isinstance(value, str):
+        why = f"{value!r} is a name; give the tool itself. Which tools an agent holds: AgentSpec(tools=…)"
+    elif callable(value):
+        why = (
+            f"{name} is a function; write @tool above it (from sessiontree import tool), or give tool({name})"
+        )
+    else:
+        why = f"{value!r} is no tool; give a function with @tool above it, or an instance of a class of Tool"
+    raise ConfigError(f"tools: {why}")
+
+
 def check_tool(tool: Tool[Any]) -> None:
     """Refuse a tool that is not well declared, before any session exists.
 
     Raises:
         ConfigError: says what is wrong and how to mend it.
     """
+    check_is_tool(tool)
     kind = type(tool).__name__
     name = getattr(tool, "name", None)
     if not isinstance(name, str) or not _is_name(name):
@@ -136,24 +173,35 @@ def check_tool(tool: Tool[Any]) -> None:
         raise ConfigError(f"tool {name!r}: no flag is called {unknown}; there are {', '.join(ToolFlag)}")
     if not isinstance(tool, RawTool) and not _is_model(getattr(tool, "Params", None)):
         raise ConfigError(f"tool {name!r}: Params must be a pydantic model of its parameters")
-    _check_command(tool)
+    if tool.untrusted not in {True, False, "marked"}:
+        raise ConfigError(
+            f"tool {tool.name!r}: untrusted is {tool.untrusted!r}; give True, False or 'marked'"
+        )
+    _check_named_parameters(tool)
+    _check_names(tool)
     if SessionKind.WORKER in tool.kinds:
         _check_worker_tool(tool)
+    _check_tier(tool)
 
 
-def _check_command(tool: Tool[Any]) -> None:
-    """Refuse a tool that names a parameter it has not: its commands would go by unjudged."""
-    if not tool.command_in:
+def _check_named_parameters(tool: Tool[Any]) -> None:
+    """Refuse a tool that names a parameter it has not: its commands or paths would go by unjudged."""
+    if isinstance(tool.changes, str):
+        raise ConfigError(f"tool {tool.name!r}: changes is {tool.changes!r}; write ({tool.changes!r},)")
+    named = [("command_in", tool.command_in)] if tool.command_in else []
+    named += [("changes", each) for each in tool.changes]
+    if not named:
         return
     if isinstance(tool, RawTool):
         known: Iterable[str] = cast("Mapping[str, JsonValue]", tool.parameters.get("properties", {}))
     else:
         known = tool.Params.model_fields
-    if tool.command_in not in known:
-        raise ConfigError(
-            f"tool {tool.name!r}: command_in is {tool.command_in!r}, which is none of its parameters: "
-            f"{', '.join(known) or 'it has none'}"
-        )
+    for member, name in named:
+        if name not in known:
+            raise ConfigError(
+                f"tool {tool.name!r}: {member} is {name!r}, which is none of its parameters: "
+                f"{', '.join(known) or 'it has none'}"
+            )
 
 
 def _check_retry(tool: Tool[Any]) -> None:
@@ -166,8 +214,37 @@ def _check_retry(tool: Tool[Any]) -> None:
         )
 
 
+def _check_names(tool: Tool[Any]) -> None:
+    """Refuse capabilities that are none, or are not given as a set of names."""
+    for member in ("capabilities", "optional_capabilities"):
+        given: object = getattr(tool, member)
+        names = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+        if names is None or not all(isinstance(each, str) for each in names):
+            raise ConfigError(
+                f"tool {tool.name!r}: {member} is {given!r}; give a set of names, such as "
+                "frozenset({'reader'})"
+            )
+        if unknown := sorted(set(names) - set(CAPABILITIES)):
+            raise ConfigError(
+                f"tool {tool.name!r}: {member}: no capability is called {', '.join(map(repr, unknown))}; "
+                f"there are {', '.join(CAPABILITIES)}"
+            )
+
+
+def _check_tier(tool: Tool[Any]) -> None:
+    """Refuse a tool that does the work of a higher tier than it says: its calls would pass unasked."""
+    highest = highest_of(declared_by(tool))
+    if highest is not None and tool.tier < highest.tier:
+        label = highest.tier.label
+        raise ConfigError(
+            f"tool {tool.name!r}: its tier is {tool.tier.label}, but it declares capability "
+            f"{highest.name!r}, whose work is {label}; declare tier {label} "
+            f"(PermissionTier.{highest.tier.name}), or drop the capability"
+        )
+
+
 def _check_worker_tool(tool: Tool[Any]) -> None:
-    excess = tool.capabilities - OBSERVING
+    excess = declared_by(tool) - OBSERVING
     if tool.tier is not PermissionTier.READ_ONLY or excess:
         needs = f" and needs {', '.join(sorted(excess))}" if excess else ""
         raise ConfigError(

@@ -146,16 +146,18 @@ class Timeout(ToolError):
 
     Args:
         elapsed: Seconds the call had run.
+        tool: Whose call it was; empty where the error says nothing of it.
     """
 
     code: ClassVar[str] = "timeout"
     status: ClassVar[int] = 504
 
-    def __init__(self, elapsed: float) -> None:
-        """Keep the elapsed seconds."""
-        SessionTreeError.__init__(self, elapsed)
+    def __init__(self, elapsed: float, tool: str = "") -> None:
+        """Keep the elapsed seconds and the tool."""
+        SessionTreeError.__init__(self, elapsed, tool)
         self.elapsed = elapsed
-        self.message = f"timed out after {elapsed:g} s"
+        self.tool = tool
+        self.message = f"{tool} timed out after {elapsed:g} s" if tool else f"timed out after {elapsed:g} s"
 
 
 ToolInputError = ValidationError

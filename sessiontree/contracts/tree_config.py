@@ -103,3 +103,6 @@ class TreeConfig:
     """Ids of the senders that Main's channel lists as owners."""
     system_tier: SystemAnswer = added("allow")  # noqa: RUF009 - a declaration, as above
     """What Main's channel says of System calls; no session is laxer, whatever its agent says."""
+    nonce: str = added("")
+    """128 random bits, hexadecimal: they make the ids that leave the tree its own. Empty = a tree of an
+    earlier release."""

@@ -35,7 +35,17 @@ class SessionSpawned:
     number: int
     """Its place among its parent's children of the same kind, from 1."""
     at_ms: int = 0
-    """When; its times to live count from here."""
+    """When."""
+
+
+@recorded("session_adopted")
+@dataclass(frozen=True, slots=True)
+class SessionAdopted:
+    """A host embodied a session for the first time: its time to live has begun."""
+
+    session: str
+    at_ms: int
+    expires_at_ms: int
 
 
 @recorded("spawn_denied")
@@ -52,10 +62,28 @@ class SpawnDenied:
     reason: str
 
 
+@recorded("session_tainted")
+@dataclass(frozen=True, slots=True)
+class SessionTainted:
+    """A session has taken in untrusted text: its children and its result are tainted from now on."""
+
+    session: str
+    source: str
+    """Where it came from."""
+
+
 @recorded("session_stirred")
 @dataclass(frozen=True, slots=True)
 class SessionStirred:
     """A suspended session is active again; the result it had offered is withdrawn."""
+
+    session: str
+
+
+@recorded("result_awaited")
+@dataclass(frozen=True, slots=True)
+class ResultAwaited:
+    """The creating program waits for a session's result: it stays open no longer, nor does what is below."""
 
     session: str
 
@@ -85,6 +113,18 @@ class SessionEnded:
     at_ms: int
     forced: bool
     """Whether it was ended without its own wrap-up."""
+
+
+@recorded("leftovers_ended")
+@dataclass(frozen=True, slots=True)
+class LeftoversEnded:
+    """Processes that a session's tools had left running were ended when it left its host.
+
+    It may come after the session's end, and more than once.
+    """
+
+    session: str
+    count: int
 
 
 @recorded("approval_requested")
@@ -118,7 +158,8 @@ class ApprovalHopped:
     answer: str
     by: str
     """``rule`` or ``function`` of that session, ``mode`` (the owner's smart rules at its channel), ``denial``
-    (a person said no to the same call), ``always`` (the owner allowed the tool), or ``person``."""
+    (a person said no to the same call), ``always`` (the owner allowed the tool), ``approver error`` (the
+    channel's approver failed; the answer is a no), or ``person``."""
     reason: str
 
 
@@ -274,13 +315,26 @@ class CancelBegun:
     force_at_ms: int
 
 
+@recorded("interrupt_begun")
+@dataclass(frozen=True, slots=True)
+class InterruptBegun:
+    """These sessions, those above first, were told to drop what they do; they go on living."""
+
+    sessions: tuple[str, ...]
+    reason: str
+
+
 TreeFact: TypeAlias = (
     TreeCreated
     | SessionSpawned
+    | SessionAdopted
     | SpawnDenied
     | SessionStirred
+    | SessionTainted
     | ResultHeld
+    | ResultAwaited
     | SessionEnded
+    | LeftoversEnded
     | ApprovalRequested
     | ApprovalHopped
     | ApprovalWaiting
@@ -297,4 +351,5 @@ TreeFact: TypeAlias = (
     | ChannelSaid
     | OutsideHookFailed
     | CancelBegun
+    | InterruptBegun
 )

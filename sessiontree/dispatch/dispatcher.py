@@ -30,13 +30,13 @@ from sessiontree.contracts.errors import (
     words_of,
 )
 from sessiontree.contracts.hooks import CalledTool, HookContext
-from sessiontree.contracts.jsonable import JsonValue, digest_of, to_json_value
+from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.ports import Protection
 from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import Tool
-from sessiontree.dispatch.finalize import result_message
+from sessiontree.dispatch.finalize import foreign, result_message
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
@@ -53,7 +53,7 @@ MAX_UNREAD_SHOWN = 400
 class Dispatcher:
     """Prepares and runs the calls of one adopted session."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what one session's calls are judged by
         self,
         table: ToolTable,
         held: frozenset[str],
@@ -63,13 +63,15 @@ class Dispatcher:
         tool_timeout_s: float,
         now_ms: Callable[[], int],
         standing: Callable[[Mapping[str, JsonValue], str], str],
+        protection: Protection | None = None,
     ) -> None:
         """Bind a session's rights, its policy, and the names of the tools it holds.
 
         Tools of owners alone are refused to anybody else, even where the session was given them.
 
         ``standing`` takes a call's arguments and which of them is a command, and returns a text that changes
-        with what that names: a command that was asked about is bound to it.
+        with what that names: a command that was asked about is bound to it. ``protection`` knows the
+        protected places, and gives the writer of a call that may change one; None = there is no writer.
         """
         self._table = table
         self._policy = policy
@@ -79,17 +81,23 @@ class Dispatcher:
         self.client_tools = table.for_client
         """Names of the tools whose calls are never executed here: the creating program answers them."""
         self._rights = rights
+        self._given: dict[str, SessionRights] = {}
         self._tool_timeout_s = tool_timeout_s
         self._now_ms = now_ms
         self._max_chars = rights.config.max_result_chars
         self._pictures = Pictures(rights.config.images)
         self._place = str(rights.workspace_root)
         self._standing = standing
+        self._protection = protection
+        self._after_untrusted = policy.policy.after_untrusted
 
     def prepare(
-        self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = ()
+        self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = (), taint: str = ""
     ) -> PreparedCall | RejectedCall | ImmediateOutcome:
-        """Check one call, made for these askers. Never raises for anything a model sent."""
+        """Check one call, made for these askers. Never raises for anything a model sent.
+
+        ``taint`` says where untrusted text came from that the session has taken in; empty = from nowhere.
+        """
         entry = None if asked_by else self._at_hand.get(call.name)
         if entry is None:
             entry = self._table.get(call.name)
@@ -103,7 +111,7 @@ class Dispatcher:
         except ValidationError as error:
             digest = _digest_of_invalid(entry.name, call.arguments)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
-        return self._judge(key, call.id, entry, params, arguments)
+        return self._judge(key, call.id, entry, params, arguments, taint)
 
     def withheld_from(self, askers: tuple[Asker, ...]) -> frozenset[str]:
         """Return what the session does not hold where it acts for these; nothing where that is nobody."""
@@ -119,12 +127,13 @@ class Dispatcher:
         hooks: HookChain,
         ctx: HookContext,
         asked_by: tuple[Asker, ...] = (),
+        taint: str = "",
     ) -> tuple[PreparedCall | RejectedCall | ImmediateOutcome, list[HookFault]]:
         """Check one call and ask the hooks about it; what they change is validated and judged again.
 
         A call that does not fit, or that the session may not make, is never shown to them.
         """
-        prepared = self.prepare(key, call, asked_by)
+        prepared = self.prepare(key, call, asked_by, taint)
         if not isinstance(prepared, PreparedCall):
             return prepared, []
         entry = prepared.entry
@@ -140,13 +149,21 @@ class Dispatcher:
             return ImmediateOutcome(key, "blocked", message), ruling.faults
         if ruling.message is not None:
             message = await self._pictures.fit(ruling.message, max_chars=self._max_chars, harmless=False)
-            return ImmediateOutcome(key, "ok", message, ruling.artifacts), ruling.faults
+            supplied = ImmediateOutcome(key, "ok", message, ruling.artifacts, untrusted=ruling.untrusted)
+            return supplied, ruling.faults
         if ruling.changed:
-            return self._judge(key, call.id, entry, ruling.params, ruling.arguments), ruling.faults
+            judged = self._judge(key, call.id, entry, ruling.params, ruling.arguments, taint)
+            return judged, ruling.faults
         return prepared, ruling.faults
 
     def _judge(
-        self, key: str, call_id: str, entry: ToolEntry, params: Any, arguments: Mapping[str, JsonValue]
+        self,
+        key: str,
+        call_id: str,
+        entry: ToolEntry,
+        params: Any,
+        arguments: Mapping[str, JsonValue],
+        taint: str,
     ) -> PreparedCall | ImmediateOutcome:
         tool = entry.tool
         tier = tool.tier
@@ -158,6 +175,9 @@ class Dispatcher:
             tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
             return PreparedCall(key, call_id, entry, params, arguments, 0, "", False)
+        standings = self._protected(tool, arguments) if tool.changes else None
+        if standings:
+            tier = PermissionTier.ELEVATED
         needs_approval = tier is PermissionTier.ELEVATED
         if tier is PermissionTier.SYSTEM:
             setting = self._rights.config.system_tier
@@ -165,13 +185,35 @@ class Dispatcher:
                 reason = f"agent {self._rights.agent_id!r} may make no System calls"
                 return self._error(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = setting == "ask"
+        if taint and self._after_untrusted != "allow":
+            if self._after_untrusted == "deny":
+                reason = (
+                    f"this session has taken in untrusted text ({taint}), and the policy refuses it every "
+                    "call above ReadOnly from then on (after_untrusted is 'deny')"
+                )
+                return self._error(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
+            needs_approval = True
         digest = self._digest(tool, arguments, is_asked=needs_approval)
-        return PreparedCall(key, call_id, entry, params, arguments, int(tier), digest, needs_approval)
+        return PreparedCall(
+            key, call_id, entry, params, arguments, int(tier), digest, needs_approval, standings
+        )
+
+    def _protected(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
+        """Return the names of the protected places that a call's arguments stand for."""
+        if self._protection is None:
+            return frozenset()
+        given = [arguments.get(name) for name in tool.changes]
+        paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
+        return frozenset().union(
+            *(self._protection.standings(path) for path in paths if isinstance(path, str))
+        )
 
     def _digest(self, tool: Tool[Any], arguments: Mapping[str, JsonValue], *, is_asked: bool) -> str:
         place = self._place
         if is_asked and tool.command_in:
             place += "\0" + self._standing(arguments, tool.command_in)
+        if is_asked and tool.changes:
+            place += "".join(f"\0{each}" for each in sorted(self._protected(tool, arguments)))
         return digest_of(tool.name, arguments, place)
 
     def _unknown(
@@ -224,8 +266,11 @@ class Dispatcher:
         tool, is_asked = prepared.entry.tool, prepared.needs_approval
         if not digest or digest == self._digest(tool, prepared.arguments, is_asked=is_asked):
             return None
+        # Prepared again elsewhere, it is judged without what the session had taken in when it was asked.
+        if digest == self._digest(tool, prepared.arguments, is_asked=True):
+            return None
         reason = "its arguments are not the ones that were allowed"
-        if is_asked and tool.command_in:
+        if is_asked and (tool.command_in or tool.changes):
             reason += ", or the files it names have changed since; ask anew"
         message = blocked_message(prepared.provider_id, name, reason, self._now_ms())
         return ImmediateOutcome(prepared.key, "blocked", message)
@@ -243,8 +288,12 @@ class Dispatcher:
         entry = self._table.get(tool)
         if entry is not None and entry.answers is not None:
             entry.answers.validate(result.output)
-        message = result_message(call_id, tool, result, self._now_ms(), max_chars=self._max_chars)
-        return ImmediateOutcome(key, "ok", message, result.artifacts)
+        untrusted = False if entry is None else entry.tool.untrusted
+        message = result_message(
+            call_id, tool, result, self._now_ms(), max_chars=self._max_chars, untrusted=untrusted
+        )
+        is_foreign = bool(untrusted or result.untrusted)
+        return ImmediateOutcome(key, "ok", message, result.artifacts, untrusted=is_foreign)
 
     async def fitted(self, outcome: ImmediateOutcome, tier: int) -> ImmediateOutcome:
         """Return an outcome whose images a model can be shown."""
@@ -261,7 +310,7 @@ class Dispatcher:
 
         Args:
             prepared: The call.
-            call_id: Names the call within the tree, for the tool.
+            call_id: Names the call to the tool.
             digest: What was approved or intended; anything else is not run.
             signals: The call's deadline and progress.
 
@@ -273,9 +322,17 @@ class Dispatcher:
         if digest and (altered := self.altered(prepared, digest)) is not None:
             return altered
         try:
-            result = await tool.execute(prepared.params, ToolContext(self._rights, call_id, signals))
+            rights = self._given.get(tool.name) or self._give(prepared.entry)
+            if prepared.tier == PermissionTier.ELEVATED and rights.writer is not None:
+                rights = self._allowed(rights, prepared)
+            result = await tool.execute(prepared.params, ToolContext(rights, call_id, signals))
             message = result_message(
-                prepared.provider_id, tool.name, result, self._now_ms(), max_chars=self._max_chars
+                prepared.provider_id,
+                tool.name,
+                result,
+                self._now_ms(),
+                max_chars=self._max_chars,
+                untrusted=tool.untrusted,
             )
             if len(message.content) > 1:
                 harmless = prepared.tier == PermissionTier.READ_ONLY
@@ -292,21 +349,44 @@ class Dispatcher:
         except BaseException as error:  # a tool may raise anything, SystemExit too; the session goes on
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
                 raise  # somebody wants the program to end; to no other thread the system brings it
-            wrapped = ExecutionError(f"{tool.name} failed: {words_of(error)}")
-            return self._error(prepared.key, prepared.provider_id, tool.name, wrapped, "error")
-        artifacts = result.artifacts if isinstance(result, ToolResult) else ()
-        return ImmediateOutcome(prepared.key, "ok", message, artifacts)
+            return self._broken(prepared, error)
+        return ImmediateOutcome(
+            prepared.key, "ok", message, result.artifacts, untrusted=bool(result.untrusted or tool.untrusted)
+        )
+
+    def _broken(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
+        """Return the outcome of a call whose tool raised something that is no tool error."""
+        tool = prepared.entry.tool
+        plain = self._marked(tool, ExecutionError(f"{tool.name} failed: {words_of(error)}"))
+        outcome = self._error(prepared.key, prepared.provider_id, tool.name, plain, "error")
+        return replace(outcome, untrusted=bool(tool.untrusted))
+
+    def _marked(self, tool: Tool[Any], error: ToolError) -> ToolError:
+        """Return a tool's error, its text between marks where the tool says that it comes from outside."""
+        if tool.untrusted is True:
+            error.message = foreign(str(error.message), tool.name, self._max_chars // 2)
+        return error
+
+    def _give(self, entry: ToolEntry) -> SessionRights:
+        """Return the rights of a tool: the session's, narrowed to what it declared when it was registered."""
+        given = self._given[entry.tool.name] = self._rights.narrowed(entry.name, entry.row.declared)
+        return given
+
+    def _allowed(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
+        """Return the rights of a call that was allowed: its writer changes the places it was asked about."""
+        if self._protection is None:
+            return rights
+        return replace(rights, writer=self._protection.writer(prepared.standings))
 
     def _told(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of an error a tool raised, whatever it put into the error's fields."""
-        name = prepared.entry.name
         outcome: Outcome = "denied" if isinstance(error, PermissionDenied) else "error"
         passes = isinstance(error, Timeout) or (isinstance(error, ExecutionError) and error.retryable is True)
         try:
-            return self._failed(prepared, error, outcome, signals, again=passes)
+            marked = self._marked(prepared.entry.tool, error)
+            return self._failed(prepared, marked, outcome, signals, again=passes)
         except (AttributeError, TypeError, ValueError, RecursionError):
-            plain = ExecutionError(f"{name} failed: {words_of(error)}")
-            return self._error(prepared.key, prepared.provider_id, name, plain, "error")
+            return self._broken(prepared, error)
 
     def stopped(self, prepared: PreparedCall, signals: CallSignals) -> ImmediateOutcome:
         """Return the outcome of a call that was cut short: by its deadline, or by somebody.
@@ -315,7 +395,7 @@ class Dispatcher:
         """
         over_s = time.monotonic() - signals.deadline
         if over_s >= 0:
-            timeout = Timeout(round(self.timeout_of(prepared) + over_s, 3))
+            timeout = Timeout(round(self.timeout_of(prepared) + over_s, 3), prepared.entry.name)
             return self._failed(prepared, timeout, "timeout", signals, again=True)
         error = ExecutionError("aborted while it ran; it may have done part of its work")
         return self._failed(prepared, error, "aborted", signals, again=False)
@@ -337,7 +417,10 @@ class Dispatcher:
         """Return the outcome of an attempt: what failed, of how many, and what there was so far."""
         extra: dict[str, JsonValue] = {} if signals.attempt == 1 else {"attempts": signals.attempt}
         if signals.partial is not None and outcome in {"timeout", "aborted"}:
-            extra["partial"] = short_progress(signals.partial, min(SHOWN_CHARS, self._max_chars // 2))
+            partial = short_progress(signals.partial, min(SHOWN_CHARS, self._max_chars // 2))
+            if prepared.entry.tool.untrusted is True:
+                partial = foreign(dump_readable(partial), prepared.entry.name, self._max_chars // 2)
+            extra["partial"] = partial
         name, at_ms = prepared.entry.name, self._now_ms()
         message = error_message(
             prepared.provider_id, name, error, at_ms, extra=extra, max_chars=self._max_chars
@@ -345,7 +428,7 @@ class Dispatcher:
         tool = prepared.entry.tool
         harmless = prepared.tier == PermissionTier.READ_ONLY or tool.idempotent
         may = again and tool.retry is not None and harmless
-        return ImmediateOutcome(prepared.key, outcome, message, again=may)
+        return ImmediateOutcome(prepared.key, outcome, message, again=may, untrusted=bool(tool.untrusted))
 
     def timeout_of(self, prepared: PreparedCall) -> float:
         """Return the longest run of a call, in seconds."""

@@ -9,8 +9,11 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.images import MAX_IMAGES
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
-from sessiontree.contracts.results import Artifact, ArtifactKind, ToolResult
+from sessiontree.contracts.results import Artifact, ArtifactKind, ToolResult, Untrusted
+from sessiontree.contracts.untrusted import wrapped
 
+FOREIGN = "tool result"
+"""What text from outside is called in its marks, where its tool does not mark it itself."""
 DISPLAY_CHARS = 400
 MAX_DETAILS_WEIGHT = 400_000
 """Most that details may weigh: each character and each member counts."""
@@ -22,10 +25,11 @@ ARTIFACT_KINDS = get_args(ArtifactKind)
 
 
 def result_message(
-    call_id: str, tool: str, result: object, at_ms: int, *, max_chars: int
+    call_id: str, tool: str, result: object, at_ms: int, *, max_chars: int, untrusted: Untrusted = False
 ) -> ToolResultMessage:
     """Return a tool's result as a message; its text is cut to ``max_chars`` characters.
 
+    Text from outside is put between marks, where the result or, by ``untrusted``, its tool says that it is.
     Images are in it as the tool gave them: :class:`~sessiontree.dispatch.pictures.Pictures` makes them fit,
     and finds room kept for a note in the text. Of details that weigh too much only that is told.
 
@@ -41,7 +45,9 @@ def result_message(
     if result.images != () or result.artifacts != () or type(result.display) is not str:
         _check_parts(tool, result)
     room = max_chars - min(NOTE_CHARS, max_chars // 2) if result.images else max_chars
-    if len(text) > room:
+    if True in (result.untrusted, untrusted) and "marked" not in (result.untrusted, untrusted):
+        text = foreign(text, tool, room)
+    elif len(text) > room:
         text = cut_text(text, room)
     text_block = TextContent(text)
     content: tuple[TextContent | ImageContent, ...] = (
@@ -51,6 +57,12 @@ def result_message(
     if result.details is not None or result.display:
         details = {"display": cut_line(result.display, DISPLAY_CHARS), "details": _details(tool, result)}
     return ToolResultMessage(call_id, tool, content, details, False, at_ms)
+
+
+def foreign(text: str, tool: str, max_chars: int) -> str:
+    """Return a tool's text from outside between marks, cut so that the marks stay whole."""
+    room = max(0, max_chars - len(wrapped("", kind=FOREIGN, source=tool)))
+    return wrapped(cut_text(text, room) if len(text) > room else text, kind=FOREIGN, source=tool)
 
 
 def _check_parts(tool: str, result: ToolResult) -> None:

@@ -59,6 +59,8 @@ class Ruling:
     message: ToolResultMessage | None = None
     """A hook's own result."""
     artifacts: tuple[Artifact, ...] = ()
+    untrusted: bool = False
+    """Whether that result is text from outside."""
     faults: list[HookFault] = field(default_factory=list)
 
 
@@ -193,3 +195,4 @@ def _take_result(ruling: Ruling, result: object, form: Form) -> None:
     except (ExecutionError, AttributeError, TypeError) as error:
         raise HookError(f"its result can't be kept: {str(error)[:MOST_REASON]}") from error
     ruling.artifacts = result.artifacts
+    ruling.untrusted = bool(result.untrusted)

@@ -29,6 +29,8 @@ class PreparedCall:
     digest: str
     """Empty for a ReadOnly call that needs no approval."""
     needs_approval: bool
+    standings: frozenset[str] | None = None
+    """The protected places it may change once it is allowed; None = it names no files, and may change all."""
 
     @property
     def harmless(self) -> bool:
@@ -58,3 +60,5 @@ class ImmediateOutcome:
     artifacts: tuple[Artifact, ...] = ()
     again: bool = False
     """Whether the call may be tried again: it failed of what may pass, and repeating it changes nothing."""
+    untrusted: bool = False
+    """Whether its text comes from outside."""

@@ -173,6 +173,11 @@ class DoorClient:
         )
         return tuple(self._made(values.line_from_wire, line) for line in heard.items)
 
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then."""
+        heard = await self._asking.ask("interrupt", tree_id=tree_id, session=session, reason=reason)
+        return tuple(self._made(values.line_from_wire, line) for line in heard.items)
+
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return at most 512 durable facts after a number, waiting up to 20 s for the first."""
         heard = await self._asking.ask(
@@ -185,9 +190,13 @@ class DoorClient:
         heard = await self._asking.ask("read_tree", tree_id=tree_id, after_seq=after_seq, wait_s=wait_s)
         return [self._made(values.record_from_wire, record) for record in heard.items]
 
-    async def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts."""
-        value, facts = await self._asking.ask("record_of", tree_id=tree_id, session=session)
+    async def record_of(
+        self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0
+    ) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them."""
+        value, facts = await self._asking.ask(
+            "record_of", tree_id=tree_id, session=session, after_seq=after_seq, max_n=max_n
+        )
         return self._made(lambda wire: values.history_from_wire(wire, facts), value)
 
     async def last_seq(self, tree_id: str) -> int:

@@ -7,16 +7,22 @@ Source: unix(7), proc_pid_status(5).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import select
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 _CREDENTIALS = struct.Struct("iII")
 _FIELD = re.compile(r"^(NoNewPrivs|Seccomp|Seccomp_filters):\t(\d+)$", re.MULTILINE)
 _ROOT = 0
+_PEER_PIDFD = 77
+"""``SO_PEERPIDFD``, from Linux 6.5; Python has no name for it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,37 @@ def peer_of(line: socket.socket) -> Peer:
     given = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(given)
     return Peer(pid, uid)
+
+
+@contextmanager
+def held(line: socket.socket, peer: Peer) -> Iterator[int | None]:
+    """Hold on to the process that opened a connection; give a descriptor of it, None where it is gone.
+
+    While it lives, what is read of its id is about no other process.
+    """
+    descriptor = None
+    try:
+        descriptor = line.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
+    except OSError as error:
+        if error.errno == errno.ENOPROTOOPT and peer.pid:
+            descriptor = _opened(peer.pid)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _opened(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def has_ended(descriptor: int) -> bool:
+    """Whether a process that is held has ended."""
+    return bool(select.select([descriptor], (), (), 0)[0])
 
 
 def refusal_of(peer: Peer, own_uid: int, own: Confinement | None, theirs: Confinement | None) -> str | None:

@@ -103,6 +103,11 @@ async def _stop(owner: Owner, given: Given, who: str) -> Told:
     return Told(items=map(values.line_to_wire, lines))
 
 
+async def _interrupt(owner: Owner, given: Given, who: str) -> Told:
+    lines = await owner.interrupt(given.text("tree_id"), given.text("session"), given.text("reason"))
+    return Told(items=map(values.line_to_wire, lines))
+
+
 async def _read(owner: Owner, given: Given, who: str) -> Told:
     records = await owner.read(
         given.text("tree_id"),
@@ -128,7 +133,8 @@ async def _read_tree(owner: Owner, given: Given, who: str) -> Told:
 
 
 async def _record_of(owner: Owner, given: Given, who: str) -> Told:
-    record = owner.record_of(given.text("tree_id"), given.text("session"))
+    after_seq, max_n = (given.count(name) if name in given.members else 0 for name in ("after_seq", "max_n"))
+    record = owner.record_of(given.text("tree_id"), given.text("session"), after_seq, max_n)
     return Told(values.history_to_wire(record), record.facts)
 
 
@@ -170,6 +176,7 @@ QUESTIONS: Mapping[str, Question] = {
     "call": _call,
     "result": _result,
     "stop": _stop,
+    "interrupt": _interrupt,
     "read": _read,
     "read_tree": _read_tree,
     "record_of": _record_of,

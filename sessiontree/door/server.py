@@ -11,7 +11,8 @@ from pathlib import Path
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.door.conversation import Conversation
-from sessiontree.door.peer import confinement_of, peer_of, refusal_of
+from sessiontree.door.lineage import Lineage
+from sessiontree.door.peer import Peer, confinement_of, has_ended, held, peer_of, refusal_of
 from sessiontree.door.place import OpenDoor, open_door
 from sessiontree.door.questions import answer
 from sessiontree.door.requests import Request, Told
@@ -27,7 +28,8 @@ PAUSE_S = 1.0
 class DoorServer:
     """Stands beside a supervisor for as long as it is open.
 
-    Whoever opened the door is an owner: a process of the same user, no more confined than this one, or root.
+    Whoever opened the door is an owner: a process of the same user, no more confined than this one, or root;
+    but no process of the engine that the supervisor runs on, as tools can have one started.
     What peers say or leave unsaid never holds up the supervisor: lines, questions, connections and what is
     written ahead are bounded, and nobody is waited for longer than ``patience_s``.
 
@@ -35,6 +37,7 @@ class DoorServer:
         owner: What may be asked of the supervisor.
         state_dir: Where the door is; this process holds its lock.
         most_peers: Most connections at a time; one more is told so and hung up on.
+        lineage: What tells the engine's processes from a person's; None where there is no engine.
         patience_s: How long a peer may take to end a line, or to take what was said.
         grace_s: How long, at the end, answers under way may take.
     """
@@ -44,6 +47,7 @@ class DoorServer:
         owner: Owner,
         state_dir: Path,
         *,
+        lineage: Lineage | None = None,
         most_peers: int = MOST_PEERS,
         patience_s: float = PATIENCE_S,
         grace_s: float = GRACE_S,
@@ -51,6 +55,7 @@ class DoorServer:
         """Keep what it is made of; :meth:`start` opens the door."""
         self._owner = owner
         self._state_dir = state_dir
+        self._lineage = lineage
         self._most_peers = most_peers
         self._patience_s = patience_s
         self._grace_s = grace_s
@@ -84,6 +89,12 @@ class DoorServer:
         if self._conversations:
             await asyncio.wait(self._conversations)
 
+    def abandon(self) -> None:
+        """Close the door where its loop is closed: nobody is heard there any more."""
+        door, self._door = self._door, None
+        if door is not None:
+            door.close()
+
     def _let_in(self) -> None:
         self._pause = None
         if self._door is not None:
@@ -108,7 +119,7 @@ class DoorServer:
             grace_s=self._grace_s,
         )
         refusal: SessionTreeError | None = None
-        reason = refusal_of(peer, os.geteuid(), confinement_of(), confinement_of(peer.pid))
+        reason = self._refusal_of(line, peer)
         if reason is not None:
             refusal = PermissionDenied(PermissionTier.ELEVATED, f"nobody but an owner may ask here: {reason}")
         elif len(self._conversations) >= self._most_peers:
@@ -116,6 +127,17 @@ class DoorServer:
         task = asyncio.create_task(conversation.run(refusal))
         self._conversations[task] = conversation
         task.add_done_callback(self._conversations.pop)
+
+    def _refusal_of(self, line: socket.socket, peer: Peer) -> str | None:
+        with held(line, peer) as process:
+            reason = refusal_of(peer, os.geteuid(), confinement_of(), confinement_of(peer.pid))
+            if reason is None and self._lineage is not None:
+                if process is None:
+                    return f"process {peer.pid} can't be seen from the runtime; ask from where it runs"
+                reason = self._lineage.refusal_of(peer.pid)
+                if reason is None and has_ended(process):
+                    return f"process {peer.pid} has ended"
+            return reason
 
     async def _answer(self, who: str, request: Request) -> Told:
         return await answer(self._owner, request, who)

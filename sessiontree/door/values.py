@@ -74,14 +74,15 @@ def client_call_from_wire(wire: Mapping[str, Any]) -> ClientCall:
 
 
 def line_to_wire(line: ReceiptLine) -> list[Any]:
-    """Return a line of a receipt: session, kind, status, whether it was forced, its last words."""
-    return [line.session_id, line.kind.value, line.status.value, line.forced, line.summary]
+    """Return a line of a receipt: session, kind, status, whether it was forced, last words and so on."""
+    return [*line[:1], line.kind.value, line.status.value, *line[3:-1], line.usage.to_wire()]
 
 
 def line_from_wire(wire: list[Any]) -> ReceiptLine:
     """Return the line of a receipt."""
-    session, kind, status, forced, summary = wire
-    return ReceiptLine(session, SessionKind(kind), SessionStatus(status), forced, summary)
+    session, kind, status, forced, summary, leftovers, usage = wire
+    how = (SessionKind(kind), SessionStatus(status), forced)
+    return ReceiptLine(session, *how, summary, leftovers, Usage.from_wire(usage))
 
 
 def record_to_wire(record: Record) -> list[Any]:
@@ -96,17 +97,19 @@ def record_from_wire(wire: list[Any]) -> Record:
 
 def history_to_wire(record: SessionRecord) -> dict[str, Any]:
     """Return what a session's facts are read with; the facts travel beside it."""
-    return {"spec": to_wire(record.spec), "limits": record.limits.model_dump(mode="json")}
+    limits = record.limits.model_dump(mode="json")
+    return {"spec": to_wire(record.spec), "limits": limits, "next_seq": record.next_seq}
 
 
 def history_from_wire(wire: Mapping[str, Any], facts: list[Any]) -> SessionRecord:
     """Return a session's durable facts and what they are read with."""
-    return SessionRecord(from_wire(wire["spec"]), Limits.model_validate(wire["limits"]), tuple(facts))
+    limits = Limits.model_validate(wire["limits"])
+    return SessionRecord(from_wire(wire["spec"]), limits, tuple(facts), int(wire.get("next_seq", 0)))
 
 
 def reply_to_wire(reply: Reply) -> list[Any]:
-    """Return the last word for a message, and why there is none."""
-    return [reply.text, reply.error]
+    """Return the last word for a message, why there is none, and whether the session was interrupted."""
+    return [reply.text, reply.error, reply.interrupted]
 
 
 def reply_from_wire(wire: list[Any]) -> Reply:

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from base64 import b64encode
 from contextlib import ExitStack, suppress
@@ -24,6 +23,7 @@ from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.images import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.threads import Stop, in_thread_until_told
+from sessiontree.interpreter.import_guard import words_for
 
 LIMIT_S: Final = 15.0
 """Longest work on one image, the start of the interpreter included."""
@@ -135,11 +135,12 @@ def _run(
     """Run the program to its end, or end it."""
     try:
         process = subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
-            [sys.executable, "-I", "-B", PROGRAM],
+            words_for("-B", str(PROGRAM)),
             stdin=given,
             stdout=answer,
             stderr=complaint,
             env={key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ},
+            cwd="/",
             start_new_session=True,
         )
     except OSError as error:

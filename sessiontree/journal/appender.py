@@ -7,13 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from sessiontree.contracts.errors import TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.chain import Flaw, Progress
 from sessiontree.journal.commit import Numbered, Repair, Tail
 from sessiontree.journal.erasure import erase_trees
-from sessiontree.journal.reader import Reader
+from sessiontree.journal.reader import Reader, no_tree
 from sessiontree.journal.record import Packed
 from sessiontree.journal.segment import genesis_hash
 from sessiontree.journal.writer import NewFacts, NewSnapshot, NewTree, Writer
@@ -120,7 +119,7 @@ class Appender:
         """Delete a tree; see :meth:`Journal.erase`."""
         self._writer.check()
         if tree_id not in self._tails and not self._reader.has_tree(tree_id):
-            raise TreeNotFound(self._reader.path, f"it holds no tree {tree_id!r}; list them with trees()")
+            raise no_tree(self._reader.path, tree_id)
         self._snapshots = {key: item for key, item in self._snapshots.items() if key[0] != tree_id}
         self._tails.pop(tree_id, None)
         self._erase([tree_id])

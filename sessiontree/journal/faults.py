@@ -59,4 +59,4 @@ def _code(error: Exception) -> int:
 
 
 def _corrupt(path: Path, error: Exception) -> JournalCorrupt:
-    return JournalCorrupt(str(path), f"the database file is damaged ({error}); restore it from an export")
+    return JournalCorrupt(str(path), f"the database file is damaged ({error}); restore it from a backup")

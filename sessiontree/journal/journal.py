@@ -182,12 +182,14 @@ class Journal:
         """
         return self._reading().records(tree_id, after_seq, max_n)
 
-    def read_session(self, tree_id: str, session: str, *, after_seq: int = 0) -> list[Record]:
-        """Return one session's committed records in seq order, reading its own bytes only.
+    def read_session(
+        self, tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None
+    ) -> list[Record]:
+        """Return one session's committed records in seq order, at most ``max_n``, reading its own bytes only.
 
         The first read of a tree checks all of it, as :meth:`read` does.
         """
-        return self._reading().session_records(tree_id, session, after_seq)
+        return self._reading().session_records(tree_id, session, after_seq, max_n)
 
     def sessions(self, tree_id: str) -> list[str]:
         """Return the sessions that have facts, in order of their first; not the tree itself."""

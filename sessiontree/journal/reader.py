@@ -6,9 +6,11 @@ session touches that session's bytes alone.
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import closing
+from pathlib import PurePath
 
 from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
@@ -16,6 +18,12 @@ from sessiontree.journal.chain import Advance, Flaw, Progress, chunk_lines, read
 from sessiontree.journal.record import Record, TreeRow, Verdict
 from sessiontree.journal.rows import Rows, Walk
 from sessiontree.journal.segment import Chunk, DamageError, read_chunks, snapshot_hash
+
+
+def no_tree(path: str, tree_id: str) -> TreeNotFound:
+    """Return the error for a tree that a journal does not hold."""
+    listing = f"sessiontree tree --list --state-dir {shlex.quote(str(PurePath(path).parent))}"
+    return TreeNotFound(path, f"it holds no tree {tree_id!r}; list those it holds: {listing}")
 
 
 class Reader:
@@ -67,7 +75,7 @@ class Reader:
         with self._lock:
             found = self._rows.tree(tree_id)
         if found is None:
-            raise TreeNotFound(self.path, f"it holds no tree {tree_id!r}; list them with trees()")
+            raise no_tree(self.path, tree_id)
         return found
 
     def has_tree(self, tree_id: str) -> bool:
@@ -85,9 +93,7 @@ class Reader:
         """Return a tree's row 0."""
         row0 = self.tree(tree_id).row0
         if row0 is None:
-            raise JournalCorrupt(
-                self.path, f"row 0 of tree {tree_id!r} is altered; restore it from an export"
-            )
+            raise JournalCorrupt(self.path, f"row 0 of tree {tree_id!r} is altered; restore it from a backup")
         return row0
 
     def records(self, tree_id: str, after_seq: int, max_n: int | None) -> list[Record]:
@@ -104,18 +110,20 @@ class Reader:
                 raise JournalCorrupt(self.path, f"tree {tree_id!r}: {error}") from error
             return found
 
-    def session_records(self, tree_id: str, session: str, after_seq: int) -> list[Record]:
-        """Return one session's records in seq order."""
+    def session_records(
+        self, tree_id: str, session: str, after_seq: int, max_n: int | None = None
+    ) -> list[Record]:
+        """Return one session's records in seq order, from the first after ``after_seq`` on."""
         with self._lock:
             progress = self._progress(tree_id)
             if self._check_all(progress) is None and self._rows.index_agrees(progress):
                 try:
-                    return self._indexed(progress, session, after_seq)
+                    return self._indexed(progress, session, after_seq, max_n)
                 except DamageError:
                     # It was good and no longer is: check again from the start, and stop where it breaks.
                     self._known.pop(tree_id, None)
             records = self.records(tree_id, after_seq, None)
-            return [record for record in records if record.session == session]
+            return [record for record in records if record.session == session][:max_n]
 
     def sessions(self, tree_id: str) -> list[str]:
         """Return the ids of sessions that have facts, in order of their first."""
@@ -250,16 +258,17 @@ class Reader:
         if again is None or again.head != last_head:
             raise DamageError("segments are missing")
 
-    def _indexed(self, progress: Progress, session: str, after_seq: int) -> list[Record]:
+    def _indexed(self, progress: Progress, session: str, after_seq: int, max_n: int | None) -> list[Record]:
         """Return a session's records by the index; each chunk is held against its own checksum."""
         rows = self._rows.all(
             "SELECT substr(s.body, t.offset + 1, t.length)"
             " FROM touched t LEFT JOIN segments s USING (tree_id, n)"
-            " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n",
+            " WHERE t.tree_id = ? AND t.session = ? AND t.n BETWEEN ? AND ? ORDER BY t.n LIMIT ?",
             progress.tree_id,
             session,
             self._rows.segment_of(progress.tree_id, after_seq + 1, progress.n),
             progress.n,
+            -1 if max_n is None else max_n + 1,  # every chunk has a record; the first may be known whole
         )
         found: list[Record] = []
         for (body,) in rows:
@@ -268,4 +277,6 @@ class Reader:
                 raise DamageError("the session index points elsewhere")
             lines = [line for line in chunk_lines(body, chunks[0]) if line.seq > after_seq]
             found += [to_record(line, session, self._rows.blobs) for line in lines]
-        return found
+            if max_n is not None and len(found) >= max_n:
+                break
+        return found[:max_n]

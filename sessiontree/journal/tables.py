@@ -88,7 +88,7 @@ def check_header(header: bytes, path: Path) -> None:
     starts = header.startswith(b"SQLite format 3\0" + _PAGE_BYTES.to_bytes(2, "big") + b"\2\2")
     if not starts or int.from_bytes(header[68:72], "big") != _APPLICATION_ID:
         raise JournalCorrupt(
-            str(path), "it is no journal, or its header is damaged; restore it from an export"
+            str(path), "it is no journal, or its header is damaged; restore it from a backup"
         )
     _check_version(int.from_bytes(header[60:64], "big"), path)
 
@@ -195,9 +195,9 @@ def _check_tables(connection: sqlite3.Connection, path: Path, expected_mode: str
     application, version, mode = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     if application != _APPLICATION_ID:
         raise JournalCorrupt(
-            str(path), "it is no journal, or its header is damaged; restore it from an export"
+            str(path), "it is no journal, or its header is damaged; restore it from a backup"
         )
     _check_version(version, path)
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
     if version != SCHEMA_VERSION or mode != expected_mode or found != _TABLES:
-        raise JournalCorrupt(str(path), "its header or its tables are damaged; restore it from an export")
+        raise JournalCorrupt(str(path), "its header or its tables are damaged; restore it from a backup")

@@ -150,7 +150,7 @@ class Writer:
         if self._thread is None or self._loop is None:
             self.close()
             return
-        stop = Stop(self._loop.create_future())
+        stop = Stop(asyncio.get_running_loop().create_future())  # which may be another one by now
         self._queue.put(stop)
         await stop.done
         self._thread.join()
@@ -252,9 +252,9 @@ class Writer:
             self.broken = write_error(self._path, error)
 
     def _tell(self, futures: list[asyncio.Future[None]], error: JournalError | None) -> None:
-        if self._loop is not None:
+        if futures:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(_settle, futures, error)
+                futures[0].get_loop().call_soon_threadsafe(_settle, futures, error)
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:

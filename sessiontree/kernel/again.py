@@ -15,7 +15,7 @@ def reply_in(facts: Iterable[str], message_id: str) -> Reply | None:
         if text.startswith('{"kind":"rested"') and message_id in text:
             fact = fact_of(text)
             if isinstance(fact, Rested) and message_id in fact.answers:
-                return Reply(fact.text, fact.error)
+                return Reply(fact.text, fact.error, fact.interrupted)
     return None
 
 

@@ -47,6 +47,8 @@ class Hello:
     """Confinement in force, such as ``structural`` or ``landlock-7+seccomp``."""
     failure: str | None = None
     """Why it serves nobody."""
+    reaper: int = 0
+    """Process that ends what the host leaves behind; 0 = there is none."""
 
 
 @dataclass(frozen=True, slots=True)

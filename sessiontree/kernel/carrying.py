@@ -44,6 +44,7 @@ class Carrier:
             session_todo.SettleAnswer: settle_answer,
             session_todo.WakeAt: self._wake_session,
             AskModel: self._ask_model,
+            session_todo.WithdrawQuestion: self._withdraw_question,
             MeterTurn: self._meter,
         }
         # Instructions not listed answer whoever gave the stimulus, or are read from the facts by the driver.
@@ -85,13 +86,13 @@ class Carrier:
 
     def _await_commit(self, seat: Seat, instruction: session_todo.AwaitCommit) -> None:
         if not seat.over:
-            stimulus = stimuli.IntentsCommitted(self._around.clock.now_ms(), instruction.keys)
+            stimulus = stimuli.IntentsCommitted(self._keeper.now_ms(), instruction.keys)
             self._keeper.deliver(seat.session, stimulus, f"committed:{instruction.keys[0]}")
 
     def _ask_model(self, seat: Seat, question: AskModel) -> None:
         if seat.over:
             return
-        now_ms, tree_id, session = self._around.clock.now_ms, self._keeper.config.tree_id, seat.session
+        now_ms, tree_id, session = self._keeper.now_ms, self._keeper.config.tree_id, seat.session
 
         def answered(message: AssistantMessage) -> None:
             if not seat.over:
@@ -116,6 +117,9 @@ class Carrier:
         emit = partial(self._around.hub.emit, tree_id, session)
         self._around.gateway.ask(question, Asker(tree_id, session, kind, answered, failed, reask, emit))
 
+    def _withdraw_question(self, seat: Seat, instruction: session_todo.WithdrawQuestion) -> None:
+        self._around.gateway.withdraw(self._keeper.config.tree_id, seat.session)
+
     def _meter(self, seat: Seat, instruction: MeterTurn) -> None:
         def proceed() -> None:
             # A stop that the charge led to is on its way by now, before this frame.
@@ -129,9 +133,10 @@ class Carrier:
         self._keeper.calls.settle(instruction.call_id, CallReply(instruction.outcome, instruction.message))
 
     def _answer_messages(self, seat: Seat, instruction: session_todo.AnswerMessages) -> None:
+        reply = Reply(instruction.text, instruction.error, instruction.interrupted)
         for message_id in instruction.message_ids:
             self._keeper.expected.get(seat.session, set()).discard(message_id)
-            self._keeper.replies.settle(message_id, Reply(instruction.text, instruction.error))
+            self._keeper.replies.settle(message_id, reply)
 
     def _wake_session(self, seat: Seat, instruction: session_todo.WakeAt) -> None:
         session = seat.session
@@ -139,7 +144,7 @@ class Carrier:
         def ring() -> None:
             del self._timers[session, instruction.at_ms]
             if not seat.over and self._keeper.failure is None:
-                self._keeper.deliver(session, stimuli.Rang(self._around.clock.now_ms()), "clock")
+                self._keeper.deliver(session, stimuli.Rang(self._keeper.now_ms()), "clock")
 
         self._set_timer(session, instruction.at_ms, ring)
 
@@ -164,7 +169,7 @@ class Carrier:
             refuse_answers(seat)
         self._around.gateway.forget(self._keeper.config.tree_id, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
-            self._around.memory.ended(ended_of(self._keeper.config, self._around.clock.now_ms()))
+            self._around.memory.ended(ended_of(self._keeper.config, self._keeper.now_ms()))
         self._keeper.results.settle(session, instruction.result)
         error = closed_error(session, instruction.result)
         for key in self._keeper.expected.pop(session, ()):
@@ -175,7 +180,7 @@ class Carrier:
         def ring() -> None:
             del self._timers["", instruction.at_ms]
             if self._keeper.failure is None:
-                self._keeper.stimulate(tree_stimuli.ClockRang(self._around.clock.now_ms()), "clock")
+                self._keeper.stimulate(tree_stimuli.ClockRang(self._keeper.now_ms()), "clock")
 
         self._set_timer("", instruction.at_ms, ring)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.errors import ToolError, ValidationError
+from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
@@ -32,6 +33,7 @@ class Delegation:
         due: Where what the session is to hear goes.
         out: Where what the supervisor is to do goes.
         finished: Told of a call that may not be made any more.
+        ids: Names calls to the program.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Delegation:
         due: deque[tuple[str, Stimulus]],
         out: list[Any],
         finished: Callable[[ImmediateOutcome], None],
+        ids: SessionIds,
     ) -> None:
         """Begin with no answer on its way."""
         self.tools = dispatcher.client_tools
@@ -50,6 +53,7 @@ class Delegation:
         self._due = due
         self._out = out
         self._finished = finished
+        self._ids = ids
         self._taking: dict[str, str] = {}
         """Call to the answer that its result is being made of."""
 
@@ -67,8 +71,9 @@ class Delegation:
             return
         at_ms = self._now_ms()
         expires_at_ms = at_ms + int(self._dispatcher.timeout_of(checked) * 1000)
+        client_id = self._ids.client(key) or secrets.token_hex(16)
         delegated = stimuli.CallDelegated(
-            at_ms, key, secrets.token_hex(16), checked.entry.name, checked.arguments, expires_at_ms
+            at_ms, key, client_id, checked.entry.name, checked.arguments, expires_at_ms
         )
         self._due.append((f"call:{key}", delegated))
 

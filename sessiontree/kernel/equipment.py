@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -52,14 +53,14 @@ class TreeSetup:
         """
         instant: InstantModel | None = None
         waiting: GatewayModel | None = None
+        if isinstance(model, type):
+            raise ConfigError(f"model: {model.__name__} is a class; give an instance of it")
         if callable(getattr(model, "reply", None)):
             instant = model  # type: ignore[assignment]
         elif callable(getattr(model, "stream", None)) or callable(getattr(model, "complete", None)):
             waiting = model  # type: ignore[assignment]
         else:
-            raise ConfigError(
-                f"{model!r} is no model: it has neither reply (instant) nor complete (waiting) nor stream"
-            )
+            raise ConfigError(f"model: {_what_to_give(model)}")
         if web is not None and not isinstance(web, WebSettings):
             raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
         return cls(table, agents, instant, waiting, web, policy, group, name_of(model), hooks)
@@ -67,6 +68,22 @@ class TreeSetup:
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""
         return replace(self, policy=policy, group=group)
+
+
+def _what_to_give(model: object) -> str:
+    if isinstance(model, str):
+        return (
+            f"{model!r} is a name, no model, and this release brings no provider along; write a function "
+            "that asks yours and give AsyncFunctionModel(f)"
+        )
+    if callable(model):
+        wrapped = "FunctionModel"
+        if inspect.iscoroutinefunction(model):
+            wrapped = "AsyncFunctionModel"
+        elif inspect.isasyncgenfunction(model):
+            wrapped = "StreamFunctionModel"
+        return f"{model!r} is a function; wrap it: {wrapped}(f)"
+    return f"{model!r} is no model: it has neither reply (instant) nor complete (waiting) nor stream"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What supervisor and host say to each other. Frames are numbered per link; both sides drop repeats.
 
 A host hears ``Adopt``, ``Feed``, ``Release``, ``Kill``, ``Reask``, ``Proceed`` and ``Watch``; it answers with
-``Outcome``.
+``Outcome``, ``Unfit`` and ``Left``.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ class Adopt:
     """Whether somebody watches the tree's progress."""
     equipment: str = ""
     """Names the tools and model the tree was opened with here."""
+    id_key: str = ""
+    """What the ids it gives away are made with; empty in a tree of an earlier release."""
+    clock_offset_ms: int | None = None
+    """Sets the host's clock by its tree's; None = the host has its own."""
+    has_channel: bool = True
+    """Whether the session or one above it has a channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +167,16 @@ class Unfit:
     session: str
     epoch: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A session has left the host, and what its tools had left running was ended."""
+
+    session: str
+    epoch: int
+    ended: int
+    """Processes that were ended, at least one."""
 
 
 @dataclass(frozen=True, slots=True)

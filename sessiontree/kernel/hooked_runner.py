@@ -93,7 +93,7 @@ class HookedRunner(ScreenedRunner):
         try:
             async with self._order:
                 prepared, faults = await self._dispatcher.prepare_hooked(
-                    key, call, self._chain, self._context, instruction.asked_by
+                    key, call, self._chain, self._context, instruction.asked_by, self.state.taint
                 )
                 if isinstance(prepared, RejectedCall):
                     prepared, more = await self._reworded(prepared, call.id)
@@ -224,4 +224,4 @@ def _rewritten(outcome: ImmediateOutcome, kept: Kept) -> ImmediateOutcome:
         outcome.message, content=result.content, details=result.details, is_error=result.is_error
     )
     name = "error" if kept.is_withheld and outcome.outcome == "ok" else outcome.outcome
-    return ImmediateOutcome(outcome.key, name, message, result.artifacts)
+    return ImmediateOutcome(outcome.key, name, message, result.artifacts, untrusted=outcome.untrusted)

@@ -16,6 +16,7 @@ from sessiontree.contracts.ports import UpdateCallback
 from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain
+from sessiontree.kernel.facades import Facades
 from sessiontree.kernel.progress import ProgressHub
 from sessiontree.kernel.watching import CallWatch
 
@@ -42,12 +43,16 @@ class HookedWatch(CallWatch):
         hub: Where progress goes.
         tree_id: The tree.
         session: The session.
+        facades: The session's facades; what tools report comes past them.
         chain: The tree's hooks.
     """
 
-    def __init__(self, hub: ProgressHub, tree_id: str, session: str, chain: HookChain) -> None:
+    def __init__(
+        self, hub: ProgressHub, tree_id: str, session: str, facades: Facades, chain: HookChain
+    ) -> None:
         """Bind hub, session and hooks."""
-        super().__init__(hub, tree_id, session)
+        super().__init__(hub, tree_id, session, facades)
+        self._reported_on = facades.notice(self._reported)
         self._chain = chain
         self._watchers = self.readers
         self.readers = (self,)  # the hooks are among those who watch, also where nobody else does
@@ -66,7 +71,7 @@ class HookedWatch(CallWatch):
         line = self._lines.get(call_id)
         if line is None or not self._chain.rewrites:
             return super().updates_of(call_id, tool, signals)
-        return partial(self._reported, line)
+        return partial(self._reported_on, line)
 
     def open_line(self, key: str, call_id: str, tool: str) -> None:
         """A call is about to run."""

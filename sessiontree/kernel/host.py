@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.ports import Web
+from sessiontree.contracts.ports import Protection, Web, Writer
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.kernel.clock import KernelClock
+from sessiontree.kernel.facades import Facades
 from sessiontree.kernel.frames import (
     Adopt,
     Feed,
     Frame,
     Kill,
+    Left,
     Outcome,
     PollReply,
     Proceed,
@@ -51,8 +54,10 @@ from sessiontree.kernel.services import (
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.models.port import InstantModel
 from sessiontree.policy.compiled import CompiledPolicy
+from sessiontree.protected import OwnPlaces
 from sessiontree.sandbox import CommandShell
 from sessiontree.sandbox.named_files import named_files
+from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.schema.dialect import dialect_of
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -66,6 +71,14 @@ class HostProcess(Protocol):
 
     def is_busy(self) -> bool:
         """Whether threads run there that no session owns any more."""
+        ...
+
+    def end_leftovers(self, ending: Collection[ProcessIdentity]) -> int:
+        """End the processes that were started since the session began, but those that end already.
+
+        Returns:
+            How many there were.
+        """
         ...
 
 
@@ -87,14 +100,41 @@ class HostEquipment:
     """Of the tree's model, as it is given now."""
     hooks: HookChain | None = None
     """What its owner put around every call; None = nothing."""
+    own: OwnPlaces = field(default_factory=OwnPlaces)
+    """What the program, and processes of its kind, import from."""
+
+
+class GuardedFiles:
+    """Protected places of one session's workspace, for whoever judges its calls."""
+
+    __slots__ = ("_facades", "_writer")
+
+    def __init__(self, writer: WorkspaceWriter, facades: Facades) -> None:
+        """Keep the session's writer, and where facades of others come from."""
+        self._writer = writer
+        self._facades = facades
+
+    def standings(self, path: str) -> frozenset[str]:
+        """Return the names of the protected places that a path stands for right now; empty = none."""
+        return self._writer.standings(path)
+
+    def writer(self, standings: frozenset[str] | None) -> Writer:
+        """Return a writer for one allowed call, that changes these protected places; None = all."""
+        return self._facades.writer(self._writer.allowing(standings))
 
 
 def tooling_of(
-    equipment: HostEquipment, adopt: Adopt, rights: SessionRights, now_ms: Callable[[], int]
+    equipment: HostEquipment,
+    adopt: Adopt,
+    rights: SessionRights,
+    now_ms: Callable[[], int],
+    protection: Protection | None = None,
 ) -> tuple[Questioner, Dispatcher]:
     """Return what shows a session its tools, and what runs them: those the policy leaves it now, to both."""
     model = adopt.config.model or equipment.model_name
-    policy = session_policy(equipment.policy, equipment.group, adopt.spec, model)
+    policy = session_policy(
+        equipment.policy, equipment.group, adopt.spec, model, has_channel=adopt.has_channel
+    )
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)
     if adopt.config.workspace_access == "ro":
@@ -107,6 +147,7 @@ def tooling_of(
         tool_timeout_s=adopt.limits.tool_timeout_s,
         now_ms=now_ms,
         standing=partial(named_files, os.path.realpath(rights.workspace_root), hidden=equipment.hidden),
+        protection=protection,
     )
     questioner = Questioner(
         equipment.table,
@@ -127,7 +168,7 @@ class HostCore:
         services: What its sessions may ask of the supervisor.
         memory: What they may ask of memory.
         hub: Where progress goes.
-        now_ms: The clock.
+        now_ms: The clock, where a tree does not give its own.
         process: The host's own process, where it has one: then it tells what was left running there, and
             carries progress to the supervisor.
     """
@@ -156,6 +197,9 @@ class HostCore:
         self._leaving: list[SessionRunner] = []
         self._shell: CommandShell | None = None
         self._link: Link | None = None
+        self.killed = 0
+        """Processes of the session's tools that were ended when the host was closed."""
+        self._facades: Facades | None = None
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
         """Take frames in; repeats are dropped, early ones wait for those before them."""
@@ -187,7 +231,7 @@ class HostCore:
 
     def close(self) -> None:
         """End: let go of the session, whatever it is doing; whoever polls learns that the host is gone."""
-        self._drop()
+        self.killed = self._drop()
         self._mailbox.close()
 
     def _is_stained(self, process: HostProcess) -> bool:
@@ -219,20 +263,33 @@ class HostCore:
             assert isinstance(frame, Release | Kill)  # noqa: S101 - the last frames there are
             self._drop()
 
-    def _drop(self) -> None:
+    def _drop(self) -> int:
+        """Let the session go, if there is one; return how many processes of its tools were ended."""
+        ended = 0
+        commands: set[ProcessIdentity] = set()
         if self._shell is not None:
-            self._shell.hurry()  # whoever waits for this host waits for no command's last words
+            commands = self._shell.end()  # whoever waits for this host waits for no command's last words
             self._shell = None
-        if self._runner is not None:
-            self._runner.stop()
-            self._leaving.append(self._runner)
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.stop()
+            self._leaving.append(runner)
+            others = 0 if self._process is None else self._process.end_leftovers(commands)
+            # A pool of processes, say, that a tool's module keeps: the next session would find it dead.
+            self._left_behind += others
+            ended = len(commands) + others
+            if ended:
+                self._mailbox.put(Left(runner.session, runner.epoch, ended))
         if self._link is not None:
             self._link.cut()
             self._link = None
+        if self._facades is not None:
+            self._facades.close()
+            self._facades = None
         if self._watch is not None:
             self._left_behind += self._watch.abandoned
             self._watch = None
+        return ended
 
     def _adopt(self, adopt: Adopt) -> None:
         self._drop()
@@ -259,9 +316,12 @@ class HostCore:
             self._relay.watch(adopt.tree_id, watched=adopt.watched)
         link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._link = link
+        self._facades = facades = Facades(adopt.session)
+        writer = WorkspaceWriter(workspace, hidden=equipment.hidden, own=equipment.own)
         self._shell = CommandShell(
             workspace,
             hidden=equipment.hidden,
+            own=equipment.own,
             security=adopt.config.exec_security,
             access=adopt.config.workspace_access,
         )
@@ -272,24 +332,28 @@ class HostCore:
             adopt.config,
             Handles(
                 reader=WorkspaceReader(workspace, hidden=equipment.hidden),
-                writer=WorkspaceWriter(workspace, hidden=equipment.hidden),
+                writer=writer,
                 shell=self._shell,
-                channel=ChannelHandle(link),
+                channel=ChannelHandle(link) if adopt.has_channel else None,
                 sessions=SessionsHandle(link),
                 status=StatusHandle(link),
                 memory=MemoryHandle(link),
                 memory_writer=MemoryWriterHandle(link),
                 web=None if equipment.web is None else WebHandle(link, equipment.web),
             ),
+            adopt.tree_id,
         )
         watch = None
         if equipment.hooks is not None:
-            watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, equipment.hooks)
+            watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, facades, equipment.hooks)
             rights = past_hooks(rights, link, equipment.hooks, context_of(adopt), watch.failed)
-        questioner, dispatcher = tooling_of(equipment, adopt, rights, self._now_ms)
+        guarded = GuardedFiles(writer, facades)
         put, now_ms = self._mailbox.put, self._now_ms
+        if adopt.clock_offset_ms is not None:
+            now_ms = KernelClock(adopt.clock_offset_ms).now_ms
+        questioner, dispatcher = tooling_of(equipment, adopt, facades.rights(rights), now_ms, guarded)
         if watch is None or equipment.hooks is None:
-            self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session)
+            self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
             return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms)
         self._watch = watch
         return HookedRunner(adopt, dispatcher, questioner, watch, put, now_ms, equipment.hooks)

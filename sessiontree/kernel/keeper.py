@@ -7,6 +7,8 @@ session facts that caused them, and the instructions are carried out once that c
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +17,9 @@ from typing import Any
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.errors import JournalError, SessionClosed, words_of
+from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
@@ -41,11 +44,16 @@ from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction
+from sessiontree.tree.saying import has_channel
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
 
+LEFT_WITHIN_S = 10.0
+"""How long a receipt waits to hear what ended sessions left behind."""
 METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
 """Members of a budget that a reply uses up."""
+BOOKED_AFTER_S = 0.05
+"""How long after its first adoption a session's time to live begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +72,10 @@ class Surroundings:
 class TreeKeeper:
     """Keeps one tree."""
 
-    def __init__(self, config: TreeConfig, state: TreeState, around: Surroundings) -> None:
-        """Take charge of a tree's state."""
+    def __init__(
+        self, config: TreeConfig, state: TreeState, around: Surroundings, booked_ms: int = 0
+    ) -> None:
+        """Take charge of a tree's state; ``booked_ms`` is the time of its newest fact."""
         self.config = config
         self.state = state
         self.seats: dict[str, Seat] = {}
@@ -87,9 +97,18 @@ class TreeKeeper:
         self.expected: dict[str, set[str]] = {}
         """Ids of messages and calls that a session has not answered."""
         self._carrier = Carrier(self, around)
+        self._leaving: Counter[str] = Counter()
+        """Sessions on their way off a host, and off how many."""
+        self._has_left = asyncio.Event()
+        self.now_ms = around.clock.now_ms
+        """The tree's time."""
+        self._booked_ms = booked_ms
+        self._embodied: list[str] = []
+        self._booking: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
         """Stop all timers and tell everybody who waits that the tree is closed here."""
+        self._book_embodied()
         self._carrier.close()
         self._fail(SessionClosed("main", "the tree was closed in this process; resume it to go on"))
 
@@ -126,6 +145,35 @@ class TreeKeeper:
         self._order.after(None, partial(self.settling.settle, key, None))
         await done
 
+    def leaves(self, session: str) -> None:
+        """A session begins to leave a host; :meth:`left` is to follow."""
+        self._leaving[session] += 1
+
+    def left(self, session: str, ended: int) -> None:
+        """A session has left a host, and so many processes that it had left there were ended."""
+        self._leaving[session] -= 1
+        if not self._leaving[session]:
+            del self._leaving[session]
+        if ended and self.failure is None:
+            at_ms = self._around.clock.now_ms()
+            self.stimulate(tree_stimuli.LeftoversFound(at_ms, session, ended), f"left:{session}")
+        self._has_left.set()
+
+    async def all_left(self, session: str) -> None:
+        """Wait, for a limited time, until a session and those below it have left their hosts.
+
+        What they left there is durable then. Where the tree is closed meanwhile, it may not be known.
+        """
+        with contextlib.suppress(TimeoutError, SessionTreeError):
+            async with asyncio.timeout(LEFT_WITHIN_S):
+                while self.failure is None and self._is_leaving(session):
+                    self._has_left.clear()
+                    await self._has_left.wait()
+                await self.caught_up()
+
+    def _is_leaving(self, session: str) -> bool:
+        return any(name == session or name.startswith(f"{session}/") for name in self._leaving)
+
     def check_open(self) -> None:
         """Raise what ended the tree in this process, if anything did."""
         if self.failure is not None:
@@ -160,6 +208,7 @@ class TreeKeeper:
         if tree_facts:
             chunks.append(("", tree_facts))
         if chunks:
+            chunks = [(session, self._in_time(facts)) for session, facts in chunks]
             try:
                 seq, commit = self._around.journal.append(self.config.tree_id, chunks)
             except JournalError as error:
@@ -174,6 +223,23 @@ class TreeKeeper:
         )
         self._carrier.begin_children(instructions)
         return instructions
+
+    def _in_time(self, facts: Sequence[Packed]) -> Sequence[Packed]:
+        """Return facts whose times never step back in the tree: what a host reports late is booked late."""
+        booked_ms, is_in_order = self._booked_ms, True
+        for _, at_ms, _ in facts:
+            if at_ms < booked_ms:
+                is_in_order = False
+            else:
+                booked_ms = at_ms
+        latest_ms, self._booked_ms = self._booked_ms, booked_ms
+        if is_in_order:
+            return facts
+        ordered = []
+        for cause, at_ms, text in facts:
+            latest_ms = max(latest_ms, at_ms)
+            ordered.append(Packed(cause, latest_ms, text))
+        return ordered
 
     def _decide_all(
         self, seat: Seat | None, given: Sequence[TreeStimulus], cause: str
@@ -262,6 +328,7 @@ class TreeKeeper:
         for waiters in (self.replies, self.calls, self.results, self.settling):
             waiters.fail_all(self.failure)
         self.news.set()
+        self._has_left.set()
         self.bell.close()
 
     def watch(self, change: int) -> None:
@@ -275,16 +342,38 @@ class TreeKeeper:
                 if seat.link is not None:
                     seat.link.send(Watch(self.config.tree_id, watched))
 
+    def embodied(self, seat: Seat) -> None:
+        """A host embodies a session; where that begins its time to live, it is booked, soon and with others.
+
+        A session that has ended by then, as most small ones have, leaves no fact of it.
+        """
+        node = self.state.sessions[seat.session]
+        if node.spec.ttl_s is not None and node.expires_at_ms is None:
+            self._embodied.append(seat.session)
+            if self._booking is None:
+                self._booking = asyncio.get_running_loop().call_later(BOOKED_AFTER_S, self._book_embodied)
+
+    def _book_embodied(self) -> None:
+        if self._booking is not None:
+            self._booking.cancel()
+            self._booking = None
+        names, self._embodied = self._embodied, []
+        if names and self.failure is None:
+            at_ms = self.now_ms()
+            self._commit(
+                None, (), [tree_stimuli.SessionEmbodied(at_ms, name) for name in names], "adopted", ()
+            )
+
     # What hosts report.
 
     def on_crash(self, seat: Seat, reason: str) -> None:
         """A session brought its host down, or every host it was given: it ends, typed."""
-        lost = tree_stimuli.SessionLost(self._around.clock.now_ms(), seat.session, reason)
+        lost = tree_stimuli.SessionLost(self.now_ms(), seat.session, reason)
         self.stimulate(lost, "host")
 
     def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
-        at_ms = self._around.clock.now_ms()
+        at_ms = self.now_ms()
         before = seat.taken
         posts = self._note_taken(seat, outcome.taken)
         seat.idle = outcome.idle and not seat.sent
@@ -356,6 +445,9 @@ class TreeKeeper:
             seat.grant,
             self.watched > 0,
             self.equipment,
+            session_key(self.config.nonce, seat.session),
+            self._around.clock.offset_ms,
+            has_channel(self.state, seat.session),
         )
 
     # What goes to sessions.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sessiontree.kernel.errors import HostLost
-from sessiontree.kernel.frames import PollReply
+from sessiontree.kernel.frames import Kill, Left, PollReply, Release
 from sessiontree.kernel.progress import Progress
 
 RESEND_AFTER_S = 0.5
@@ -63,6 +64,26 @@ class Transport(Protocol):
         """End the host."""
         ...
 
+    async def ended(self) -> int:
+        """Wait, for a limited time, until nothing is left of a host that was closed or is gone.
+
+        Returns:
+            How many processes had outlived it and were ended.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _Leaving:
+    """A session that was told to leave the host, and what it is known to have left there."""
+
+    seat: object
+    frame: Release | Kill | None
+    """What it was told; None = the host is gone."""
+    number: int
+    """Of that frame."""
+    ended: int = 0
+
 
 class HostLink:
     """One host, as the supervisor sees it.
@@ -75,10 +96,12 @@ class HostLink:
         on_free: Told when the host can take a session: once it serves, and when one that had to be let go at
             once is known to be.
         on_progress: Told what watched trees do.
+        on_left: Told of each session that has left the host, for good or for now, or with it, and how many
+            processes it had left there; they have ended.
         resend_after_s: When frames not known to be received are sent again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each thing that it tells goes somewhere, by name
         self,
         name: str,
         transport: Transport,
@@ -87,6 +110,7 @@ class HostLink:
         on_lost: Callable[[HostLink, HostLost], None],
         on_free: Callable[[HostLink], None],
         on_progress: Callable[[Progress], None],
+        on_left: Callable[[object, int], None] = lambda seat, ended: None,
         resend_after_s: float = RESEND_AFTER_S,
     ) -> None:
         """Bind the transport and begin to poll."""
@@ -105,6 +129,10 @@ class HostLink:
         self._on_lost = on_lost
         self._on_free = on_free
         self._on_progress = on_progress
+        self._on_left = on_left
+        self._leaving: list[_Leaving] = []
+        self.ending: asyncio.Task[None] | None = None
+        """Runs from the host's end until nothing is left of it."""
         self._resend_after_s = resend_after_s
         self._number = 0
         self._unknown: dict[int, Any] = {}
@@ -124,6 +152,11 @@ class HostLink:
             loop = asyncio.get_running_loop()
             self._resend = loop.call_later(self._resend_after_s, self._send_again)
 
+    def let_go(self, seat: object, frame: Release | Kill) -> None:
+        """Send the frame that tells a session to leave; ``on_left`` hears when it has."""
+        self.send(frame)
+        self._leaving.append(_Leaving(seat, frame, self._number))
+
     def free_when_received(self) -> None:
         """Tell ``on_free`` once everything sent so far is known to be received."""
         self._free_at = self._number
@@ -133,7 +166,7 @@ class HostLink:
         self._dead(HostLost(reason, to_blame))
 
     def end(self) -> None:
-        """End host and link without waiting; nobody is told."""
+        """End host and link without waiting; nobody is told, but ``on_left`` once nothing is left."""
         self._closed = True
         if self._resend is not None:
             self._resend.cancel()
@@ -141,11 +174,21 @@ class HostLink:
         self._task.cancel()
         if self._checking is not None:
             self._checking.cancel()
+        if self.ending is None:
+            self.ending = asyncio.create_task(self._see_off(), name=f"end-{self.name}")
 
     async def close(self) -> None:
-        """End host and link."""
+        """End host and link, and wait until nothing is left of the host."""
         self.end()
-        await asyncio.wait([self._task, *([] if self._checking is None else [self._checking])])
+        await asyncio.wait({task for task in (self._task, self._checking, self.ending) if task is not None})
+
+    async def _see_off(self) -> None:
+        ended = await self.transport.ended()
+        leaving, self._leaving = self._leaving, []
+        if leaving:
+            leaving[-1].ended += ended
+        for each in leaving:
+            self._on_left(each.seat, each.ended)
 
     def _send_again(self) -> None:
         self._resend = None
@@ -177,6 +220,8 @@ class HostLink:
     def _dead(self, lost: HostLost) -> None:
         if self._closed:
             return
+        if self.seat is not None:
+            self._leaving.append(_Leaving(self.seat, None, self._number))
         self.end()
         self._on_lost(self, lost)
 
@@ -211,7 +256,19 @@ class HostLink:
         for number, outcome in reply.outcomes:
             if number == self._after + 1:
                 self._after = number
-                self._on_outcome(self, outcome)
+                if isinstance(outcome, Left):
+                    self._note_left(outcome)
+                else:
+                    self._on_outcome(self, outcome)
+        while self._leaving and self._leaving[0].number <= reply.received and not self._closed:
+            gone = self._leaving.pop(0)
+            self._on_left(gone.seat, gone.ended)
         if self._free_at is not None and reply.received >= self._free_at:
             self._free_at = None
             self._on_free(self)
+
+    def _note_left(self, left: Left) -> None:
+        for each in self._leaving:
+            frame = each.frame
+            if frame is not None and (frame.session, frame.epoch) == (left.session, left.epoch):
+                each.ended += left.ended

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sessiontree.contracts.errors import MemoryFailed, MemoryLocked
-from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
+from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.kernel.memory_checks import check_limit, check_new, check_query, check_selection
 from sessiontree.kernel.memory_grants import MemoryGrants
 from sessiontree.kernel.memory_words import Ended, MemoryRight, MemoryStore, Supervision, Whose
@@ -52,14 +53,16 @@ class MemoryCore:
         """Return the records that fit a query best, of those the grant's session sees."""
         check_query(query)
         scope = await self._grants.recall(grant)
-        return await (await self._reading()).search(query, scope)
+        hits = await (await self._reading()).search(query, scope)
+        return [replace(hit, record=_marked(hit.record, scope)) for hit in hits]
 
     async def select(self, grant: str, selection: Selection, limit: int) -> list[MemoryRecord]:
         """Return the records a selection names, of those the grant's session sees."""
         check_selection(selection)
         check_limit(limit)
         scope = await self._grants.recall(grant)
-        return await (await self._reading()).select(selection, scope, limit)
+        found = await (await self._reading()).select(selection, scope, limit)
+        return [_marked(record, scope) for record in found]
 
     async def store(self, grant: str, records: Sequence[NewRecord], key: str) -> list[str]:
         """Store records for the grant's session, once for a key; durable when this returns."""
@@ -173,6 +176,12 @@ class MemoryCore:
                 ended_at_ms=end.ended_at_ms,
             )
             self._unfinished.discard(end.tree_id)
+
+
+def _marked(record: MemoryRecord, scope: MemoryScope) -> MemoryRecord:
+    """Return a record that tells whether who asks stored it."""
+    own = record.scope
+    return replace(record, is_own=(own.tree_id, own.session) == (scope.tree_id, scope.session))
 
 
 def _heard(opening: asyncio.Future[MemoryStore]) -> None:

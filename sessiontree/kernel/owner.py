@@ -25,16 +25,27 @@ from sessiontree.contracts.senders import Sender, asker_of
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_facts import (
+    CancelBegun,
+    InterruptBegun,
+    ResultHeld,
+    SessionEnded,
+    SessionStirred,
+)
 from sessiontree.journal.record import Record
 from sessiontree.kernel.again import call_in, reply_in
 from sessiontree.kernel.answering import answer as bring_answer
 from sessiontree.kernel.answering import waiting_in
+from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import CallReply, Reply
 from sessiontree.kernel.reports import ActorRow, report_of
 from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.kernel.tidings import Tiding, tidings_in
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
+
+READ_AT_ONCE = 512
+LONGEST_READ_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,8 @@ class SessionRecord:
     limits: Limits
     facts: tuple[str, ...]
     """JSON texts, oldest first."""
+    next_seq: int = 0
+    """The number to read on after; 0 = these are the last."""
 
 
 class Owner:
@@ -103,8 +116,7 @@ class Owner:
         self._supervisor.session_exists(tree_id, session)
         keeper = self._supervisor.tree(tree_id)
         asked_by = () if sender is None else (asker_of(sender, keeper.config.owners),)
-        now_ms = self._supervisor.clock.now_ms()
-        incoming = stimuli.Incoming(now_ms, message_id, text, mode, "user", asked_by)
+        incoming = stimuli.Incoming(keeper.now_ms(), message_id, text, mode, "user", asked_by)
         return await keeper.say(session, incoming)
 
     async def call(
@@ -122,8 +134,8 @@ class Owner:
             if reply is not None:
                 return reply
         self._supervisor.session_exists(tree_id, session)
-        asked = stimuli.CallAsked(self._supervisor.clock.now_ms(), call_id, tool, arguments)
-        return await self._supervisor.tree(tree_id).call(session, asked)
+        keeper = self._supervisor.tree(tree_id)
+        return await keeper.call(session, stimuli.CallAsked(keeper.now_ms(), call_id, tool, arguments))
 
     async def spawn(self, tree_id: str, asked: tree_stimuli.SpawnAsked) -> str:
         """Spawn a session; returns its id once it is durable."""
@@ -138,7 +150,11 @@ class Owner:
             await keeper.caught_up()
             return node.result
         self._supervisor.session_exists(tree_id, session)
-        return await keeper.results.wait(session)
+        ended = keeper.results.wait(session)
+        if node is not None and node.spec.stays_open and not node.is_awaited:
+            asked = tree_stimuli.ResultAsked(self._supervisor.clock.now_ms(), session)
+            keeper.stimulate(asked, f"result:{session}")
+        return await ended
 
     async def stop(
         self, tree_id: str, session: str, reason: str, status: SessionStatus
@@ -152,10 +168,35 @@ class Owner:
             await keeper.caught_up()
         else:
             ended = keeper.results.wait(session)
-            asked = tree_stimuli.StopAsked(self._supervisor.clock.now_ms(), session, reason, status)
+            asked = tree_stimuli.StopAsked(keeper.now_ms(), session, reason, status)
             await keeper.settle(asked, f"stop:{session}")
             await ended
+        await keeper.all_left(session)
         return receipt(keeper.state, session)
+
+    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
+        """Have a session and everything below it drop what it does; returns how each of them stands then.
+
+        Returns once whatever ran there has stopped, or was left behind. The session lives on.
+        """
+        self._supervisor.session_exists(tree_id, session)
+        keeper = self._supervisor.tree(tree_id)
+        before = self._supervisor.journal.last_seq(tree_id)
+        asked = tree_stimuli.InterruptAsked(self._supervisor.clock.now_ms(), session, reason)
+        await keeper.settle(asked, f"interrupt:{session}")
+        await self._at_rest(tree_id, session, before)
+        return receipt(keeper.state, session)
+
+    async def _at_rest(self, tree_id: str, head: str, after: int) -> None:
+        """Wait until what was interrupted in a subtree, after this fact, does nothing of what it did then."""
+        busy = _Busy(head)
+        while True:
+            records = await self._supervisor.read(tree_id, after, READ_AT_ONCE, LONGEST_READ_S)
+            for record in records:
+                busy.take(record)
+                after = record.seq
+            if not busy.sessions and len(records) < READ_AT_ONCE:
+                return
 
     async def decide(
         self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str, again: bool = False
@@ -163,28 +204,33 @@ class Owner:
         """Answer an approval request; ``again`` as in :meth:`send`.
 
         Raises:
-            ApprovalClosed: it was decided before.
+            ApprovalClosed: it was decided before, or is of no use any more: who asked was told to stop by the
+                time the yes was durable.
             PermissionDenied: whoever answered is no owner; it waits on.
         """
-        now_ms = self._supervisor.clock.now_ms()
+        keeper = self._supervisor.tree(tree_id)
         asker = None
         if answer.sender is not None:
-            asker = asker_of(answer.sender, self._supervisor.tree(tree_id).config.owners)
+            asker = asker_of(answer.sender, keeper.config.owners)
             by = asker.id
         decided = tree_stimuli.Decided(
-            now_ms, request_id, answer.approve, answer.always, by, answer.reason, asker
+            keeper.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
         )
+        request = keeper.state.requests.get(request_id)
         try:
             await self._supervisor.decide(tree_id, decided)
         except ApprovalClosed as closed:
             if not again or closed.state != ("approved" if answer.approve else "denied"):
                 raise
+        asker_node = None if request is None else keeper.state.live_session(request.session)
+        if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
+            raise ApprovalClosed(request_id, "cancelled")
 
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Note that a hook failed in the creating program; durable when this returns."""
-        now_ms = self._supervisor.clock.now_ms()
-        failed = tree_stimuli.HookFailedOutside(now_ms, session, hook, point, reason)
-        await self._supervisor.tree(tree_id).settle(failed, f"hook:{session}")
+        keeper = self._supervisor.tree(tree_id)
+        failed = tree_stimuli.HookFailedOutside(keeper.now_ms(), session, hook, point, reason)
+        await keeper.settle(failed, f"hook:{session}")
 
     async def answer(
         self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str, again: bool = False
@@ -195,9 +241,8 @@ class Owner:
             ClientCallClosed: it waits for no answer, or not in this tree.
             ClientAnswerRefused: the answer can't be its result; it still waits.
         """
-        now_ms = self._supervisor.clock.now_ms()
         keeper = self._supervisor.tree(tree_id)
-        await bring_answer(keeper, client_id, answer, answer_id, now_ms, again=again)
+        await bring_answer(keeper, client_id, answer, answer_id, keeper.now_ms(), again=again)
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
@@ -221,8 +266,8 @@ class Owner:
         """
         return None if self._security is None else await asyncio.to_thread(self._security)
 
-    def record_of(self, tree_id: str, session: str) -> SessionRecord:
-        """Return a session's durable facts.
+    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
+        """Return a session's durable facts after a number, at most so many; 0 = all of them.
 
         Raises:
             SessionNotFound: there is no such session.
@@ -231,7 +276,11 @@ class Owner:
         node = state.sessions.get(session)
         if node is None:
             self._supervisor.session_exists(tree_id, session)
-        return SessionRecord(state.sessions[session].spec, state.limits, self._texts(tree_id, session))
+        journal = self._supervisor.journal
+        records = journal.read_session(tree_id, session, after_seq=after_seq, max_n=max_n or None)
+        next_seq = records[-1].seq if max_n and len(records) == max_n else 0
+        texts = tuple(record.text for record in records)
+        return SessionRecord(state.sessions[session].spec, state.limits, texts, next_seq)
 
     def _texts(self, tree_id: str, session: str) -> tuple[str, ...]:
         return tuple(record.text for record in self._supervisor.journal.read_session(tree_id, session))
@@ -279,6 +328,11 @@ class Owner:
         """Whether Main has ended."""
         return self._supervisor.tree(tree_id).state.sessions["main"].status.is_final
 
+    def is_ending(self, tree_id: str) -> bool:
+        """Whether Main has ended, or was told to."""
+        main = self._supervisor.tree(tree_id).state.sessions["main"]
+        return main.status.is_final or main.stop is not None
+
     def is_open(self, tree_id: str) -> bool:
         """Whether a tree is kept here."""
         return tree_id in self._supervisor.trees
@@ -298,3 +352,40 @@ class Owner:
         keeper = self._supervisor.trees.get(tree_id)
         if keeper is not None:
             keeper.watch(change)
+
+
+class _Busy:
+    """Which sessions of a subtree, told to drop what they do or to end, have not done so yet."""
+
+    def __init__(self, head: str) -> None:
+        self.sessions: set[str] = set()
+        self._head = f"{head}/"
+        self._kept: set[str] = set()
+        self._interrupted: set[str] = set()
+
+    def take(self, record: Record) -> None:
+        """Take in one of the tree's facts."""
+        if record.session:
+            self._take_own(record.session, record.text)
+            return
+        match fact_of(record.text):
+            case InterruptBegun(sessions=told):
+                self._kept.update(self._below(told))
+                self.sessions |= self._kept
+            case CancelBegun(sessions=told):
+                self.sessions.update(self._below(told))
+            case SessionStirred(session=name) if name in self._kept:
+                self.sessions.add(name)  # it hears how something below it ended
+            case ResultHeld(session=name) | SessionEnded(session=name):
+                self.sessions.discard(name)
+
+    def _take_own(self, session: str, text: str) -> None:
+        if text.startswith('{"kind":"interrupted"'):
+            self._interrupted.add(session)
+        elif session in self._interrupted and text.startswith('{"kind":"turn_started"'):
+            # Somebody said something to it since: what it does now is something else.
+            self.sessions.discard(session)
+            self._kept.discard(session)
+
+    def _below(self, told: tuple[str, ...]) -> list[str]:
+        return [name for name in told if f"{name}/".startswith(self._head)]

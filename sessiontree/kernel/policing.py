@@ -57,11 +57,16 @@ def policy_in(config: TreeConfig) -> tuple[PolicyConfig, str]:
     return PolicyConfig.model_validate({**config.policy.config, "strict": False}), config.policy.group
 
 
-def session_policy(policy: CompiledPolicy, group: str, spec: SessionSpec, model: str) -> SessionPolicy:
+def session_policy(
+    policy: CompiledPolicy, group: str, spec: SessionSpec, model: str, *, has_channel: bool
+) -> SessionPolicy:
     """Return a tree's policy as one of its sessions meets it."""
-    return SessionPolicy(policy, standing_of(spec.kind, spec.agent, model, group))
+    standing = standing_of(spec.kind, spec.agent, model, group, has_channel=has_channel)
+    return SessionPolicy(policy, standing)
 
 
-def standing_of(kind: SessionKind, agent: str, model: str, group: str) -> Standing:
+def standing_of(
+    kind: SessionKind, agent: str, model: str, group: str, *, has_channel: bool = True
+) -> Standing:
     """Return what decides about a session's tools."""
-    return Standing(kind, kind in OWNERS, agent, model, group)
+    return Standing(kind, kind in OWNERS, agent, model, group, has_channel)

@@ -33,14 +33,20 @@ def stimulus_of(prepared: PreparedCall | RejectedCall | ImmediateOutcome, at_ms:
             prepared.digest,
             prepared.schema,
         )
-    return CallFinished(at_ms, prepared.key, prepared.outcome, prepared.message)
+    return finished(prepared, "")
 
 
 def finished(outcome: ImmediateOutcome, answer_id: str) -> Stimulus:
     """Return the stimulus that tells a session the result of its call, and which answer it was made of."""
     message = outcome.message
     return CallFinished(
-        message.timestamp, outcome.key, outcome.outcome, message, outcome.artifacts, answer_id
+        message.timestamp,
+        outcome.key,
+        outcome.outcome,
+        message,
+        outcome.artifacts,
+        answer_id,
+        outcome.untrusted,
     )
 
 

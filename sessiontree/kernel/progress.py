@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.events import Event
 
 
@@ -32,6 +33,12 @@ class ProgressReader:
         """How many events there were, those dropped among them."""
         self._ring: deque[Progress] = deque(maxlen=capacity)
         self._news = asyncio.Event()
+        self._failure: EngineLost | None = None
+
+    def fail(self, error: EngineLost) -> None:
+        """Let whoever waits know that nothing more will come; what is held can still be taken."""
+        self._failure = error
+        self._news.set()
 
     def offer(self, progress: Progress) -> None:
         """Take an event in, dropping the oldest when the ring is full."""
@@ -42,8 +49,14 @@ class ProgressReader:
         self._news.set()
 
     async def next(self) -> Progress:
-        """Return the oldest event held, waiting for one."""
+        """Return the oldest event held, waiting for one.
+
+        Raises:
+            EngineLost: none is held, and none will come: the Ray that sessions ran on is gone.
+        """
         while not self._ring:
+            if self._failure is not None:
+                raise self._failure
             self._news.clear()
             await self._news.wait()
         return self._ring.popleft()

@@ -5,6 +5,8 @@ Details of results are the journal's: both ways leave them out, but for a proced
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 
 from sessiontree.contracts.messages import Message, shown
@@ -13,10 +15,15 @@ from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, 
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.frames import AskModel, ModelPrompt
 from sessiontree.models.answers import checked, reason_of
-from sessiontree.models.port import InstantModel, ModelRequest, ToolSpec
+from sessiontree.models.port import InstantModel, ModelRequest, ToolSpec, name_of
 from sessiontree.schema.dialect import Dialect
 from sessiontree.session.prompt import unlisted
 from sessiontree.session.state import SessionState
+
+BLOCKING_S = 0.25
+"""An instant model that takes longer holds up every session of its process, and is told of once."""
+_LOG = logging.getLogger("sessiontree")
+_slow: set[str] = set()
 
 
 class Questioner:
@@ -70,8 +77,10 @@ class Questioner:
         """
         assert self.instant is not None  # noqa: S101 - asked by the caller
         turn = state.turn
+        begun_s = time.monotonic()
         try:
             message = checked(self.instant.reply(self.request(state)), turn)
+            _note_slow(self.instant, time.monotonic() - begun_s)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session is told
@@ -106,3 +115,15 @@ class Questioner:
     def forget(self) -> None:
         """Begin the next question from the first message."""
         self._given = 0
+
+
+def _note_slow(model: InstantModel, taken_s: float) -> None:
+    name = name_of(model)
+    if taken_s >= BLOCKING_S and name not in _slow:
+        _slow.add(name)
+        _LOG.warning(
+            "model %r took %.2g s to reply and held up every session of its process meanwhile; "
+            "a model that waits is an `async def`: AsyncFunctionModel(f)",
+            name,
+            taken_s,
+        )

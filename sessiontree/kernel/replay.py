@@ -31,9 +31,9 @@ def fact_of(text: str) -> Any:
     return from_wire(UPCASTERS.upcast(json.loads(text)))
 
 
-def session_of(spec: SessionSpec, limits: Limits, texts: Iterable[str]) -> SessionState:
-    """Return a session's state by its facts, oldest first."""
-    state = initial(spec, limits)
+def session_of(spec: SessionSpec, limits: Limits, texts: Iterable[str], id_key: str = "") -> SessionState:
+    """Return a session's state by its facts, oldest first; ``id_key`` where it is to go on."""
+    state = initial(spec, limits, id_key)
     for text in texts:
         evolve(state, fact_of(text))
     return state

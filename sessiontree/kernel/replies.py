@@ -23,6 +23,8 @@ class Reply:
 
     text: str
     error: str | None
+    interrupted: bool = False
+    """Whether there is none because somebody interrupted the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
         named = [tier for tier in PermissionTier if tier.label == envelope.get("tier")]
         return PermissionDenied(named[0] if named else PermissionTier.ELEVATED, text)
     if outcome == "timeout" and isinstance(message.details, dict):
-        return Timeout(_seconds(message.details.get("elapsed")))
+        return Timeout(_seconds(message.details.get("elapsed")), message.tool_name)
     return ExecutionError(text)
 
 

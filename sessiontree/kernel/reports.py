@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.kernel.policing import policy_in
 from sessiontree.tree.budgets import remaining
+from sessiontree.tree.ceiling import end_of_life_ms
 
 if TYPE_CHECKING:
     from sessiontree.kernel.keeper import TreeKeeper
@@ -48,9 +50,11 @@ def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
         children=tuple(state.children.members(session)),
         pending_approvals=node.pending,
         budget_left=remaining(state, session),
-        expires_at_ms=node.spec.expires_at_ms,
+        expires_at_ms=end_of_life_ms(state, session),
         confinement=NOT_EMBODIED if link is None else link.transport.level,
         approval_mode=keeper.config.mode,
         system_tier=node.spec.system_tier,
         exec_security=node.spec.commands,
+        taint=node.taint,
+        after_untrusted=policy_in(keeper.config)[0].after_untrusted,
     )

@@ -31,7 +31,8 @@ class Handles:
     reader: Reader
     writer: Writer
     shell: Shell
-    channel: Channel
+    channel: Channel | None
+    """None where no session at or above this one has one."""
     sessions: Sessions
     status: Status
     memory: Memory
@@ -41,7 +42,12 @@ class Handles:
 
 
 def build_rights(
-    session_id: str, kind: SessionKind, workspace: Path, config: AgentConfig, handles: Handles
+    session_id: str,
+    kind: SessionKind,
+    workspace: Path,
+    config: AgentConfig,
+    handles: Handles,
+    tree_id: str = "",
 ) -> SessionRights:
     """Return the rights of one session. A Worker gets nothing that could change anything.
 
@@ -57,6 +63,7 @@ def build_rights(
         reader=handles.reader,
         web=handles.web,
         memory=handles.memory,
+        tree_id=tree_id,
     )
     if kind is SessionKind.WORKER:
         return observing
@@ -75,4 +82,5 @@ def build_rights(
         shell=handles.shell,
         channel=handles.channel,
         sessions=handles.sessions,
+        tree_id=tree_id,
     )

@@ -30,7 +30,6 @@ from sessiontree.kernel.replay import session_of
 from sessiontree.kernel.running import Running, RunningCalls
 from sessiontree.kernel.watching import CallWatch
 from sessiontree.session import instructions as todo
-from sessiontree.session.calls import call_id_of
 from sessiontree.session.decide import react
 from sessiontree.session.turns import standing
 
@@ -74,7 +73,10 @@ class SessionRunner:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._facts: list[Packed] = []
         self._out: list[HostInstruction] = []
-        self._delegation = Delegation(dispatcher, now_ms, self._due, self._out, self._finished)
+        self.state = session_of(adopt.spec, adopt.limits, adopt.facts, adopt.id_key)
+        self._delegation = Delegation(
+            dispatcher, now_ms, self._due, self._out, self._finished, self.state.ids
+        )
         self._taken = self._told_taken = 0
         self._told_idle = False
         self._late: asyncio.TimerHandle | None = None
@@ -90,7 +92,6 @@ class SessionRunner:
             todo.CallModel: self._call_model,
             todo.RunApprover: self._run_approver,
         }
-        self.state = session_of(adopt.spec, adopt.limits, adopt.facts)
         self._reported_usage = self.state.usage
         at_ms = now_ms()
         if adopt.recovered:
@@ -263,14 +264,14 @@ class SessionRunner:
         key = instruction.key
         if self._readers:
             self._watch.began(key, instruction.call)
-        prepared = self._dispatcher.prepare(key, instruction.call, instruction.asked_by)
+        prepared = self._dispatcher.prepare(key, instruction.call, instruction.asked_by, self.state.taint)
         if isinstance(prepared, PreparedCall):
             self._prepared[key] = prepared
             given_up = instruction.run_unless
             if given_up is not None and prepared.harmless:
                 tool = prepared.entry.tool.name
                 if tool not in given_up:
-                    call_id = call_id_of(self.session, key)
+                    call_id = self.state.ids.call(key)
                     self._execute(todo.ExecuteCall(key, call_id, tool, prepared.arguments, ""))
                     return
         self._due.append((f"call:{key}", stimulus_of(prepared, self._now_ms())))

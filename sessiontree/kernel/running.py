@@ -189,7 +189,7 @@ class RunningCalls:
         running.signals.cancelled = True
         if running.give_up_at < math.inf or running.task is None:
             return
-        runs_commands = SHELL.name in running.prepared.entry.tool.capabilities
+        runs_commands = SHELL.name in running.prepared.entry.row.declared
         patience_s = ABANDON_AFTER_S + (COMMAND_CLEANUP_S if runs_commands else 0.0)
         running.give_up_at = time.monotonic() + patience_s
         running.task.cancel()

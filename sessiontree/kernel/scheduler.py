@@ -149,8 +149,8 @@ class Scheduler:
         pool.restful.pop(seat, None)
         link = seat.link
         if link is not None:
-            link.send(Kill(seat.session, seat.epoch) if force else Release(seat.session, seat.epoch))
-            self._unseat(seat, link)
+            frame = Kill if force else Release
+            self._let_go(link, seat, frame(seat.session, seat.epoch))
             if seat.dedicated or link.stained:
                 self._end(pool, link)
             elif force:
@@ -166,7 +166,8 @@ class Scheduler:
         if link in pool.starting:
             pool.starting.discard(link)
             pool.false_starts = 0
-        if link.seat is not None:
+        if isinstance(link.seat, Seat):
+            link.seat.keeper.embodied(link.seat)
             return  # it started for one session alone, which has it already
         if link.stained:
             self._end(pool, link)
@@ -184,6 +185,7 @@ class Scheduler:
             self._count_false_start(pool, lost)
         seat = link.seat
         if isinstance(seat, Seat):
+            seat.keeper.leaves(seat.session)
             self._grants.revoke(seat)
             seat.link = None
             link.seat = None
@@ -257,8 +259,7 @@ class Scheduler:
             rested, _ = pool.restful.popitem(last=False)
             link = rested.link
             if link is not None and rested.restful:
-                link.send(Release(rested.session, rested.epoch))
-                self._unseat(rested, link)
+                self._let_go(link, rested, Release(rested.session, rested.epoch))
                 self.passivations += 1
                 if not link.stained and link.born > seat.misfit_until:
                     return link
@@ -297,7 +298,15 @@ class Scheduler:
         pool.forget(link)
         link.end()
 
-    def _unseat(self, seat: Seat, link: HostLink) -> None:
+    @staticmethod
+    def left(seat: object, ended: int) -> None:
+        """A session has left a host, and so many processes that it had left there were ended."""
+        if isinstance(seat, Seat):
+            seat.keeper.left(seat.session, ended)
+
+    def _let_go(self, link: HostLink, seat: Seat, frame: Release | Kill) -> None:
+        link.let_go(seat, frame)
+        seat.keeper.leaves(seat.session)
         self._grants.revoke(seat)
         seat.link = None
         seat.idle = True
@@ -317,6 +326,8 @@ class Scheduler:
         link.seat = seat
         link.patience_s = adopt.limits.tool_timeout_s + GRACE_S
         link.send(adopt)
+        if link not in self._pool(seat).starting:
+            seat.keeper.embodied(seat)
         self._send_waiting(seat)
 
     def _send_waiting(self, seat: Seat) -> None:

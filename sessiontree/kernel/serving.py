@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -35,9 +36,10 @@ ORPHAN_S: Final = 30.0
 ORPHAN_RETRY_S: Final = 0.1
 FOR_OWNER: Final = frozenset(
     {
-        "actors", "config_of", "send", "call", "spawn", "result", "stop", "decide", "read", "tidings",
-        "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_open", "hook_failed",
-        "client_calls", "answer",
+        "actors", "config_of", "send", "call", "spawn", "result", "stop", "interrupt", "decide", "read",
+        "tidings", "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_ending",
+        "is_open",
+        "hook_failed", "client_calls", "answer",
     }
 )  # fmt: skip
 """What the creating program may ask of the kernel."""
@@ -161,8 +163,8 @@ class Serving:
             raise SessionTreeError(f"this supervisor can't {name!r}: it is not open, or knows no such thing")
         return getattr(self._owner, name)(*given)
 
-    async def _open(self) -> None:
-        """Open the journal and start what is to be warm.
+    async def _open(self) -> int:
+        """Open the journal and start what is to be warm; returns the id of this process.
 
         Raises:
             JournalError: the state directory can't be used.
@@ -170,6 +172,7 @@ class Serving:
         async with self._opening:
             if self._core is None:
                 self._begin(await self._journal())
+        return os.getpid()
 
     async def _journal(self) -> Journal:
         """Open the journal; a writer whose program was killed is given the time to end."""
@@ -178,9 +181,9 @@ class Serving:
         deadline = loop.time() + ORPHAN_S
         while True:
             try:
-                return Journal.open(settings.state_dir, program_pid=settings.program_pid)
+                return Journal.open(settings.journal_dir, program_pid=settings.program_pid)
             except JournalLocked:
-                if not Place(settings.state_dir).is_orphaned or loop.time() > deadline:
+                if not Place(settings.journal_dir).is_orphaned or loop.time() > deadline:
                     raise
             await asyncio.sleep(ORPHAN_RETRY_S)
 

@@ -36,8 +36,13 @@ class Settings:
     """One runtime's choices, and where its Ray keeps things."""
 
     state_dir: Path
+    """Hidden from tools and Workers; memory lies there."""
+    journal_dir: Path
+    """The state directory, or one beneath it."""
     program_pid: int
     """The creating program's process."""
+    program_started: int
+    """When that was started, as the kernel counts: its id may be given to another one later."""
     python: str | None
     """Shell words that start Python, where the program's Ray job has its own."""
     node_id: str
@@ -48,6 +53,10 @@ class Settings:
     """Hidden from Workers."""
     scratch: Path
     """Where what Workers must fail to change is put, and what they are started with."""
+    reports: Path
+    """Where hosts' reapers say how many processes they ended."""
+    program: Path
+    """Where copies of the creating program's modules are; beneath the state directory, and no secret."""
     pool: PoolSize
     """Of each pool."""
     warm: int
@@ -59,6 +68,8 @@ class Settings:
     memory: MemorySettings
     memory_bytes: int
     """Most memory that memory's process may hold."""
+    pass_env: tuple[str, ...]
+    """Variables of the program's environment that hosts get beside harmless ones."""
     enforcement: Literal["required", "best_effort"]
     """Whether Workers run where the kernel can't confine them."""
     security: Mapping[str, JsonValue]

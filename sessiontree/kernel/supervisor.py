@@ -107,6 +107,7 @@ class SupervisorCore:
             on_lost=self.scheduler.lost,
             on_free=self.scheduler.freed,
             on_progress=self._on_progress,
+            on_left=self.scheduler.left,
             resend_after_s=self._resend_after_s,
         )
 
@@ -140,8 +141,8 @@ class SupervisorCore:
     ) -> TreeKeeper:
         """Create a tree; durable when this returns."""
         await self.journal.create_tree(config.tree_id, to_wire(config))
-        keeper = self._keeper(config, initial_tree(), agents)
-        opened = tree_stimuli.TreeOpened(self.clock.now_ms(), config)
+        keeper = self._keeper(config, initial_tree(), agents, config.created_at_ms)
+        opened = tree_stimuli.TreeOpened(keeper.now_ms(), config)
         await keeper.settle(opened, "created")
         return keeper
 
@@ -157,9 +158,10 @@ class SupervisorCore:
             JournalCorrupt: not even its first facts can be read.
         """
         config, state, last_ms = load_tree(self.journal, tree_id)
-        self.clock.note(last_ms)
-        keeper = self._keeper(config, state, agents)
-        keeper.bell.told_seq = self.journal.last_seq(tree_id)
+        last_seq = self.journal.last_seq(tree_id)
+        newest = self.journal.read(tree_id, after_seq=last_seq - 1)
+        keeper = self._keeper(config, state, agents, max([last_ms, *(record.at_ms for record in newest)]))
+        keeper.bell.told_seq = last_seq
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
             seat = keeper.seat_of(session)
@@ -176,11 +178,19 @@ class SupervisorCore:
         config: TreeConfig,
         state: TreeState,
         agents: Mapping[str, AgentConfig],
+        last_ms: int,
     ) -> TreeKeeper:
+        # A clock of its own: what one journal saw of a clock that was ahead is no other tree's time.
         around = Surroundings(
-            self.journal, self.scheduler, self._gateway, self._memory, self.hub, self.clock, dict(agents)
+            self.journal,
+            self.scheduler,
+            self._gateway,
+            self._memory,
+            self.hub,
+            self.clock.not_before(last_ms),
+            dict(agents),
         )
-        keeper = self.trees[config.tree_id] = TreeKeeper(config, state, around)
+        keeper = self.trees[config.tree_id] = TreeKeeper(config, state, around, last_ms)
         self._opened += 1
         keeper.equipment = f"{config.tree_id}#{self._opened}"
         return keeper
@@ -241,8 +251,8 @@ class SupervisorCore:
         """
         if asked.result_schema is not None:
             compile_result(asked.result_schema)
-        asked = replace(asked, at_ms=self.clock.now_ms())
-        instructions = await self.tree(tree_id).settle(asked, cause)
+        keeper = self.tree(tree_id)
+        instructions = await keeper.settle(replace(asked, at_ms=keeper.now_ms()), cause)
         return _spawned(asked.parent, instructions)
 
     async def decide(self, tree_id: str, decided: tree_stimuli.Decided) -> None:
@@ -278,7 +288,7 @@ class SupervisorCore:
         if request.kind not in set(SessionKind) or not isinstance(request.task, str) or not request.task:
             raise SpawnRefused(session, f"can't spawn a {request.kind!r} to do {request.task!r}")
         asked = tree_stimuli.SpawnAsked(
-            self.clock.now_ms(),
+            seat.keeper.now_ms(),
             session,
             SessionKind(request.kind),
             request.task,
@@ -296,7 +306,7 @@ class SupervisorCore:
     async def say(self, grant: str, text: str) -> None:
         """Say something on the nearest channel at or above a session."""
         seat = self.grants.check(grant, "say")
-        asked = tree_stimuli.SayAsked(self.clock.now_ms(), seat.session, text)
+        asked = tree_stimuli.SayAsked(seat.keeper.now_ms(), seat.session, text)
         for instruction in await seat.keeper.settle(asked, f"say:{seat.session}"):
             if isinstance(instruction, tree_todo.RefuseSay):
                 raise instruction.error

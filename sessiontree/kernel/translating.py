@@ -16,7 +16,9 @@ from sessiontree.tree.stimuli import TreeStimulus
 
 
 def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ResultOffered(at_ms, seat.session, instruction.result, seat.quiet)
+    return tree_stimuli.ResultOffered(
+        at_ms, seat.session, instruction.result, seat.quiet and not instruction.stays
+    )
 
 
 def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
@@ -78,6 +80,10 @@ def _troubled(seat: Seat, instruction: session_todo.ReportTrouble, at_ms: int) -
     )
 
 
+def _tainted(seat: Seat, instruction: session_todo.ReportTaint, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.TaintReported(at_ms, seat.session, instruction.source)
+
+
 TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
     session_todo.OfferResult: _offered,
     session_todo.AskApproval: _asked,
@@ -85,5 +91,6 @@ TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
     session_todo.WithdrawCall: _withdrawn,
     session_todo.ReturnAnswer: _returned,
     session_todo.ReportTrouble: _troubled,
+    session_todo.ReportTaint: _tainted,
 }
 """By type of instruction; others are carried out where the session is kept."""

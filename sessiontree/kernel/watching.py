@@ -21,14 +21,15 @@ from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.ports import UpdateCallback
 from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
+from sessiontree.kernel.facades import Facades
 from sessiontree.kernel.progress import ProgressHub
 
 
 class CallWatch:
     """Sends one session's progress to the hub, and counts calls that were left behind."""
 
-    def __init__(self, hub: ProgressHub, tree_id: str, session: str) -> None:
-        """Bind hub and session."""
+    def __init__(self, hub: ProgressHub, tree_id: str, session: str, facades: Facades) -> None:
+        """Bind hub and session; what tools report comes past the session's facades."""
         self._hub = hub
         self._tree_id = tree_id
         self._session = session
@@ -42,6 +43,7 @@ class CallWatch:
         """Keys of calls that began and have no result yet."""
         self._asked: dict[str, ToolCall] = {}
         """Calls of the newest reply that nobody took up yet."""
+        self._updated = facades.notice(self._update)
 
     def began(self, key: str, call: ToolCall) -> None:
         """A call is taken up, for the first time or again."""
@@ -52,7 +54,7 @@ class CallWatch:
 
     def updates_of(self, call_id: str, tool: str, signals: CallSignals) -> UpdateCallback:
         """Return where the progress of an attempt goes; callable from any thread."""
-        return partial(self._update, call_id, tool, signals)
+        return partial(self._updated, call_id, tool, signals)
 
     def _update(self, call_id: str, tool: str, signals: CallSignals, progress: JsonValue) -> None:
         event = ToolExecutionUpdate(call_id, tool, progress)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from sessiontree.contracts.errors import TreeNotFound
+from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.dispatch.hooks import HookChain
@@ -33,6 +34,7 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
+from sessiontree.protected import own_places
 
 DEFAULT_SLOTS = 64
 POOL = "host"
@@ -43,7 +45,8 @@ class LocalBackend:
     """Runs trees in this process.
 
     Args:
-        state_dir: Where the journal lies; locked while the backend is open.
+        state_dir: Hidden from tools; memory lies there.
+        journal_dir: Where the journal lies, locked while the backend is open; None = in the state directory.
         slots: Most sessions embodied at a time; others are rows in the journal meanwhile.
         faults: What goes wrong between supervisor and hosts, on purpose.
         memory: Where memory lies, and what embeds its texts.
@@ -53,6 +56,7 @@ class LocalBackend:
         self,
         state_dir: Path,
         *,
+        journal_dir: Path | None = None,
         slots: int = DEFAULT_SLOTS,
         faults: Faults | None = None,
         memory: MemorySettings | None = None,
@@ -62,8 +66,8 @@ class LocalBackend:
         Raises:
             JournalError: it cannot be used.
         """
-        self._journal = Journal.open(state_dir)
-        self._state_dir = state_dir
+        self._journal_dir = journal_dir or state_dir
+        self._journal = Journal.open(self._journal_dir)
         settings = memory or MemorySettings()
         uri = settings.uri_in(state_dir)
         self._hidden = hidden_places(state_dir, settings)
@@ -81,11 +85,13 @@ class LocalBackend:
         self._supervisor: SupervisorCore | None = None
         self._owner: Owner | None = None
         self._door: DoorServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def supervisor(self) -> SupervisorCore:
         """The supervisor, started with the first use on the running loop."""
         if self._supervisor is None:
+            self._loop = asyncio.get_running_loop()
             self._journal.start(asyncio.get_running_loop())
             self._supervisor = SupervisorCore(
                 self._journal,
@@ -98,16 +104,34 @@ class LocalBackend:
                 clock=self._clock,
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
             )
-            self._door = DoorServer(Owner(self._supervisor), self._state_dir)
+            self._door = DoorServer(Owner(self._supervisor), self._journal_dir)
             self._door.start()
         return self._supervisor
 
     @property
     def owner(self) -> Owner:
-        """What may be asked about trees that are open."""
+        """What may be asked about trees that are open.
+
+        Raises:
+            WrongLoop: by whoever runs on another loop than this backend's.
+        """
         if self._owner is None:
             self._owner = Owner(self.supervisor)
+        if not self._is_at_home:
+            raise WrongLoop(
+                f"the local runtime over {str(self._journal_dir)!r}",
+                "it lives in the event loop of its first use, and this is another one; close it and open a "
+                "new one here, or stay within one asyncio.run",
+            )
         return self._owner
+
+    @property
+    def _is_at_home(self) -> bool:
+        """Whether this is the loop it runs on, or none, such as a plain call between two turns."""
+        try:
+            return self._loop in {None, asyncio.get_running_loop()}
+        except RuntimeError:
+            return self._loop is None or not self._loop.is_closed()
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
         host = HostCore(self._equip, self.supervisor, self.memory, self._hub, self._clock.now_ms)
@@ -156,7 +180,15 @@ class LocalBackend:
         policy = compiled(setup.table.rows, setup.policy)
         hooks = HookChain.for_hosts(setup.hooks)
         self.equipment[tree_id] = HostEquipment(
-            setup.table, setup.instant, self._hidden, web, policy, setup.group, setup.model_name, hooks
+            setup.table,
+            setup.instant,
+            self._hidden,
+            web,
+            policy,
+            setup.group,
+            setup.model_name,
+            hooks,
+            own_places(),
         )
         if setup.waiting is not None:
             self._models[tree_id] = setup.waiting
@@ -173,10 +205,24 @@ class LocalBackend:
 
     async def close(self) -> None:
         """End hosts and supervisor and let the journal go."""
+        if not self._is_at_home:
+            await self._abandon()
+            return
         if self._supervisor is not None:
             await self._supervisor.close()
         if self._door is not None:
             await self._door.close()
+        await self._journal.close()
+
+    async def _abandon(self) -> None:
+        """Let go of what another loop, which is closed, had: what ran there has ended with it."""
+        for transport in list(self.transports):
+            with suppress(RuntimeError):  # whatever still wants to be told on that loop
+                transport.kill()
+        if self._door is not None:
+            self._door.abandon()
+        with suppress(RuntimeError):
+            await self.memory.close()
         await self._journal.close()
 
 

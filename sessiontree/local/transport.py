@@ -109,6 +109,10 @@ class LocalTransport:
         """End the host."""
         self.kill()
 
+    async def ended(self) -> int:
+        """Return how many processes of commands still ran when the host was closed."""
+        return self.host.killed
+
     def _hand_over(self, frame: tuple[int, Frame], faults: Faults) -> None:
         if faults.happens(faults.delay):
             delay_s = faults.delay_s * faults.random.random()

@@ -84,8 +84,9 @@ async def write_export(
 
 
 def members_of(record: MemoryRecord) -> dict[str, JsonValue]:
-    """Return a record as one flat object."""
+    """Return a record as one flat object, without what it is to the session that asked."""
     members = asdict(record)
+    del members["is_own"]
     scope = members.pop("scope")
     return {**members, **scope}
 

@@ -7,28 +7,29 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator
 
+from sessiontree.contracts.settings import StrictSettings
 from sessiontree.memory.place import directory_of
 
 MEMORY_DIR: Final = "memory"
 """Name of the store in a state directory."""
 
-_FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, protected_namespaces=())
+_HIDING = ConfigDict(hide_input_in_errors=True, protected_namespaces=())
 
 
-class HashingSettings(BaseModel):
+class HashingSettings(StrictSettings):
     """Words and parts of words hashed into 384 numbers: needs nothing, knows spelling but no meaning."""
 
-    model_config = _FROZEN
+    model_config = _HIDING
 
     kind: Literal["hashing"] = "hashing"
 
 
-class MiniLMSettings(BaseModel):
+class MiniLMSettings(StrictSettings):
     """A MiniLM sentence model from a local directory, computed in numpy (``sessiontree[minilm]``)."""
 
-    model_config = _FROZEN
+    model_config = _HIDING
 
     kind: Literal["minilm"] = "minilm"
     model_dir: Path
@@ -40,10 +41,10 @@ class MiniLMSettings(BaseModel):
         return given.expanduser().absolute()
 
 
-class HTTPSettings(BaseModel):
+class HTTPSettings(StrictSettings):
     """A model behind an OpenAI-shaped ``/v1/embeddings``, such as Ollama, vLLM or a vendor."""
 
-    model_config = _FROZEN
+    model_config = _HIDING
 
     kind: Literal["http"] = "http"
     url: str = Field(max_length=2_000)
@@ -74,10 +75,10 @@ EmbedderSettings: TypeAlias = Annotated[
 ]
 
 
-class MemorySettings(BaseModel):
+class MemorySettings(StrictSettings):
     """Where a runtime's memory lies, what embeds its texts, and when it gets an index."""
 
-    model_config = _FROZEN
+    model_config = _HIDING
 
     uri: str | None = Field(default=None, min_length=1, max_length=4_096)
     """A directory, or an address LanceDB knows such as ``s3://bucket/memory``; None = beside the journal."""

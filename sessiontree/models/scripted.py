@@ -74,9 +74,15 @@ class FunctionModel:
         Raises:
             ConfigError: the function is a coroutine function; use AsyncFunctionModel.
         """
-        if inspect.iscoroutinefunction(function):
+        if not callable(function):
+            raise ConfigError(f"FunctionModel takes a function that returns an answer, not {function!r}")
+        if _waits(function):
             raise ConfigError(
                 "FunctionModel takes a plain function; use AsyncFunctionModel for one that waits"
+            )
+        if inspect.isasyncgenfunction(function):
+            raise ConfigError(
+                "FunctionModel takes a plain function; use StreamFunctionModel for one that yields pieces"
             )
         self.name = name
         self.context_tokens = context_tokens
@@ -107,7 +113,21 @@ class AsyncFunctionModel:
         *,
         context_tokens: int | None = None,
     ) -> None:
-        """Keep the function."""
+        """Keep the function.
+
+        Raises:
+            ConfigError: it is no coroutine function; use FunctionModel for one that replies at once.
+        """
+        if inspect.isasyncgenfunction(function):
+            raise ConfigError(
+                "AsyncFunctionModel takes an `async def` that returns; use StreamFunctionModel for one that "
+                "yields pieces"
+            )
+        if not callable(function) or not _waits(function):
+            raise ConfigError(
+                f"AsyncFunctionModel takes an `async def` function, not {function!r}; use FunctionModel for "
+                "one that replies at once"
+            )
         self.name = name
         self.context_tokens = context_tokens
         self._function = function
@@ -162,3 +182,10 @@ class StreamFunctionModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Return what yields the reply's pieces."""
         return self._function(request)
+
+
+def _waits(function: Callable[..., object]) -> bool:
+    """Whether a function, a method, or what an object is called by, is an ``async def``, maybe wrapped."""
+    plain = inspect.unwrap(function)
+    called = plain if inspect.isroutine(plain) else getattr(type(plain), "__call__", plain)  # noqa: B004
+    return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(called)

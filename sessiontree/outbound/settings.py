@@ -6,7 +6,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from sessiontree.contracts.settings import StrictSettings
 
 MAX_BODY_BYTES: Final = 16 * 2**20
 WEB_PORTS: Final = (80, 443)
@@ -46,10 +48,8 @@ Source: the WHATWG Fetch Standard's bad ports, and the IANA port registry for th
 """
 
 
-class WebSettings(BaseModel):
+class WebSettings(StrictSettings):
     """Bounds of what a tree's sessions may read of the web. Nothing a model says changes them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     allow_private: tuple[str, ...] = ()
     """Places of the owner's own that may be read although not public: ``host:port`` (that host at that port,

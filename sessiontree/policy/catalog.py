@@ -85,10 +85,8 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("memory_get", "Show memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
     _row("memory_store", "Remember", "memory", _WORKSPACE, "memory_writer"),
     _row("memory_forget", "Forget", "memory", _ELEVATED, "memory_writer"),
-    _row("sessions_list", "List sessions", "sessions", _READ, "sessions", "coding messaging", to_come=True),
-    _row(
-        "sessions_history", "Read session", "sessions", _READ, "sessions", "coding messaging", to_come=True
-    ),
+    _row("sessions_list", "List sessions", "sessions", _READ, "", "coding messaging", to_come=True),
+    _row("sessions_history", "Read session", "sessions", _READ, "", "coding messaging", to_come=True),
     _row(
         "sessions_send", "Write to session", "sessions", _WORKSPACE, "sessions", "coding messaging",
         to_come=True,
@@ -104,7 +102,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("cron", "Timed jobs", "automation", _SYSTEM, "sessions", flags=_OWNERS, to_come=True),
     _row("gateway", "Runtime's own settings", "automation", _ELEVATED, flags=_OWNERS, to_come=True),
     _row("nodes", "Devices", "nodes", _ELEVATED, to_come=True),
-    _row("agents_list", "List agents", "agents", _READ, "sessions", to_come=True),
+    _row("agents_list", "List agents", "agents", _READ, to_come=True),
     _row("image", "Look at image", "media", _READ, "reader", "coding", to_come=True),
     _row("tts", "Speak", "media", _WORKSPACE, "writer", to_come=True),
     _row("write_html", "Write page", "landing", _WORKSPACE, "writer", flags=_INSIDE, to_come=True),
@@ -112,4 +110,5 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("validate_page", "Check page", "landing", _READ, "reader", flags=_INSIDE, to_come=True),
     _row("deploy_preview", "Publish preview", "landing", _SYSTEM, "reader web", to_come=True),
 )  # fmt: skip
-"""By section, in the specification's order; names are unique, aliases too."""
+"""By section, in the specification's order; names are unique, aliases too. No tier is below what a row's
+capabilities do; tools to come that only look at sessions will be given a handle that only looks."""

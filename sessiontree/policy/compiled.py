@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.suggestion import meant
+from sessiontree.contracts.tiers import PermissionTier, SystemAnswer
 from sessiontree.policy.explanation import Explanation, Removal
 from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.settings import PolicyConfig
@@ -17,6 +20,14 @@ from sessiontree.policy.vocabulary import Vocabulary
 
 MOST_STANDINGS = 1024
 MOST_POLICIES = 64
+
+
+_AFTER_UNTRUSTED: Final[Mapping[SystemAnswer, str]] = {
+    "allow": "",
+    "ask": "each call needs an approval: the session has taken in untrusted text (after_untrusted is 'ask')",
+    "deny": "each call is refused: the session has taken in untrusted text (after_untrusted is 'deny')",
+}
+"""What becomes of a tool above ReadOnly then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,8 @@ class CompiledPolicy:
         if config.strict and self.warnings:
             raise ConfigError(f"the policy is strict, and {'; '.join(self.warnings)}")
         self._decisions: dict[Standing, Decision] = {}
+        self.after_untrusted = config.after_untrusted
+        """What happens to calls above ReadOnly of sessions that have taken in untrusted text."""
 
     def decide(self, standing: Standing) -> Decision:
         """Return what a session holds at most; looked up where it was asked before."""
@@ -99,9 +112,13 @@ class CompiledPolicy:
         """Return what becomes of a tool, by any of its names, and the first step that removes it."""
         row = self._words.find(tool)
         if row is None:
-            return Explanation(tool, False, Removal("tools", 0, "rule", None, "no tool here is called that"))
+            why = f"no tool here is called that{meant(tool, self._words.known)}"
+            return Explanation(tool, False, Removal("tools", 0, "rule", None, why))
         removal = first_removal(self.decide(standing), self._words, row.name)
-        return Explanation(row.name, removal is None, removal)
+        note = ""
+        if removal is None and standing.is_tainted and row.tier is not PermissionTier.READ_ONLY:
+            note = _AFTER_UNTRUSTED[self.after_untrusted]
+        return Explanation(row.name, removal is None, removal, note)
 
     def removed(self, standing: Standing) -> tuple[Explanation, ...]:
         """Return an explanation of every tool that a session does not hold, in the rows' order."""

@@ -37,6 +37,8 @@ class Explanation:
     kept: bool
     removal: Removal | None
     """None where the session holds it."""
+    note: str = ""
+    """What becomes of its calls where the session holds it; empty = what their tier says."""
 
     def to_json(self) -> dict[str, JsonValue]:
         """Return the members for a program; those about a removal are null where there was none."""
@@ -49,12 +51,13 @@ class Explanation:
             "by": None if gone is None else gone.by,
             "pattern": None if gone is None else gone.pattern,
             "why": None if gone is None else gone.why,
+            "note": self.note,
         }
 
     def __str__(self) -> str:
         """Say it in one line."""
         if self.removal is None:
-            return f"{self.tool} is held"
+            return f"{self.tool} is held" + (f"; {self.note}" if self.note else "")
         number = f"step {self.removal.number}, " if self.removal.number else ""
         return f"{self.tool} is removed by {number}{self.removal.step}: {self.removal.why}"
 
@@ -66,3 +69,5 @@ class Explanation:
             yield "step", self.removal.step
             yield "pattern", self.removal.pattern
             yield "why", self.removal.why
+        if self.note:
+            yield "note", self.note

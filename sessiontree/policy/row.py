@@ -23,6 +23,7 @@ class CatalogRow:
     """What every call needs at least."""
     kinds: frozenset[SessionKind]
     capabilities: frozenset[str] = frozenset()
+    """Names of the handles it cannot work without."""
     profiles: frozenset[str] = frozenset()
     """Profiles that include it; ``full`` includes every tool."""
     flags: frozenset[ToolFlag] = frozenset()
@@ -33,6 +34,13 @@ class CatalogRow:
     """Whether it belongs to ``group:openclaw``."""
     is_ready: bool = True
     """False: named by the specification, still to come."""
+    optional_capabilities: frozenset[str] = frozenset()
+    """Names of the handles it uses where the session has them."""
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """Names of all handles it may be given."""
+        return self.capabilities | self.optional_capabilities
 
     def to_json(self) -> dict[str, Any]:
         """Return the row for a program; lists are sorted, kinds stand in their own order."""
@@ -43,6 +51,7 @@ class CatalogRow:
             "tier": self.tier.label,
             "kinds": [str(kind) for kind in SessionKind if kind in self.kinds],
             "capabilities": sorted(self.capabilities),
+            "optional_capabilities": sorted(self.optional_capabilities),
             "profiles": sorted(self.profiles),
             "flags": sorted(self.flags),
             "aliases": list(self.aliases),
@@ -66,4 +75,5 @@ def row_of(tool: Tool[Any], *, plugin: str = "", in_openclaw: bool = False) -> C
         aliases=tuple(tool.aliases),
         plugin=plugin,
         in_openclaw=in_openclaw,
+        optional_capabilities=frozenset(tool.optional_capabilities),
     )

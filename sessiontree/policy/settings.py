@@ -11,20 +11,20 @@ import tomllib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.settings import StrictSettings, faults_of
+from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.policy.catalog import Profile
 
 Entry: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
 """A tool's name or alias, a glob such as ``memory_*``, ``group:<section>``, or a plugin's id."""
 
 
-class _Written(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
-    )
+class _Written(StrictSettings):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
 
 
 class ToolLists(_Written):
@@ -86,6 +86,10 @@ class PolicyConfig(_Written):
     subagents: _Lists = ToolLists()
     """For all sessions but Main."""
     apply_patch: ApplyPatchPolicy = ApplyPatchPolicy()
+    after_untrusted: SystemAnswer = "allow"
+    """What happens to calls above ReadOnly of a session that has taken in untrusted text: they run, need an
+    approval (``ask``), or are refused (``deny``). Untrusted is what web tools and memories of others say, and
+    what a tool or result says of itself; it reaches children, and whoever takes in a result of theirs."""
     strict: bool = False
     """Whether an entry that stands for no tool is an error instead of a warning."""
 
@@ -108,7 +112,4 @@ def parse_policy(text: str, *, form: Literal["json", "toml"], place: str) -> Pol
     try:
         return PolicyConfig.model_validate(value)
     except ValidationError as error:
-        found = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'the whole'}: {each['msg']}" for each in error.errors()
-        )
-        raise ConfigError(f"policy {place} can't be used: {found}") from error
+        raise ConfigError(f"policy {place} can't be used: {faults_of(error)}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sessiontree.contracts.suggestion import meant
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
 from sessiontree.policy.vocabulary import Vocabulary
 
@@ -45,15 +46,15 @@ def _of_policy(place: str, policy: ToolPolicy, wide: ToolPolicy, words: Vocabula
 def _of_profiled(place: str, lists: ProfiledTools, wide: ProfiledTools, words: Vocabulary) -> Iterator[str]:
     yield from _of_lists(place, lists, words)
     also = lists.also_allow or ()
-    yield from (_unknown(f"{place}.alsoAllow", entry) for entry in also if not words.knows(entry))
+    yield from (_unknown(f"{place}.alsoAllow", entry, words) for entry in also if not words.knows(entry))
     if also and lists.profile is None and wide.profile is None:
         yield f"{place}.alsoAllow adds to a profile's list, and there is no profile"
 
 
 def _of_lists(place: str, lists: ToolLists, words: Vocabulary) -> Iterator[str]:
     for name, entries in (("allow", lists.allow or ()), ("deny", lists.deny)):
-        yield from (_unknown(f"{place}.{name}", entry) for entry in entries if not words.knows(entry))
+        yield from (_unknown(f"{place}.{name}", entry, words) for entry in entries if not words.knows(entry))
 
 
-def _unknown(place: str, entry: str) -> str:
-    return f"{place}: {entry!r} stands for no tool"
+def _unknown(place: str, entry: str, words: Vocabulary) -> str:
+    return f"{place}: {entry!r} stands for no tool{meant(entry, words.known)}"

@@ -1,8 +1,8 @@
-"""The steps a session's tools pass through, in order: five that come before, then the specification's nine.
+"""The steps a session's tools pass through, in order: six that come before, then the specification's nine.
 
 Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. Before the nine: what a
-kind of session never holds, the filter of each plugin, plugins' optional tools, ``apply_patch``, and tools of
-owners alone. A scope that says nothing makes no step.
+kind of session never holds, what needs a channel where there is none, the filter of each plugin, plugins'
+optional tools, ``apply_patch``, and tools of owners alone. A scope that says nothing makes no step.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from sessiontree.contracts.capabilities import CHANNEL
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.policy.names import folded, provider_of
@@ -18,6 +19,8 @@ from sessiontree.policy.vocabulary import PLUGINS, Vocabulary
 
 OWNERS_ALONE = "Tool restricted to owner senders."
 """What a requester reads who is no owner. Source: seed 001, section 7.3."""
+
+NO_CHANNEL = "it needs a channel, and no session at or above this one has one; give the tree channel=…"
 
 APPLY_PATCH = "apply_patch"
 PATCHING = ("openai", "openai_codex")
@@ -36,6 +39,10 @@ class Standing:
     """``provider/model`` or ``provider:model``."""
     group: str = ""
     """Group its tree's channel belongs to; empty = none."""
+    has_channel: bool = True
+    """Whether it or a session above it has a channel."""
+    is_tainted: bool = False
+    """Whether it has taken in untrusted text; takes no tool away, see ``after_untrusted`` of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,9 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     kind = standing.kind
     gone = tuple(row.name for row in words.rows if kind not in row.kinds)
     yield Step(f"kind {kind}", gone=gone, why=f"no {kind} holds it")
+    if not standing.has_channel:
+        mute = tuple(row.name for row in words.rows if CHANNEL.name in row.capabilities)
+        yield Step("channel", gone=mute, why=NO_CHANNEL)
     for plugin, lists in config.plugins.items():
         yield Step(f"plugin {plugin}", allow=lists.allow, deny=lists.deny, plugin=plugin)
     left_out = tuple(row.name for row in words.rows if _is_left_out(config, row.name, words))

@@ -137,6 +137,11 @@ class Vocabulary:
             return self.denied(entry) != 0 or any(glob_fits(wanted, name) for name in self._names)
         return self.denied(entry) != 0 or wanted in self._names
 
+    @property
+    def known(self) -> frozenset[str]:
+        """Everything an entry may be called here, patterns apart: tools, aliases, groups, plugins."""
+        return frozenset().union(self._names, self._groups, self._plugins, *self._spellings)
+
     def _mask(self, fits: Iterable[bool]) -> int:
         return sum(1 << at for at, fit in enumerate(fits) if fit)
 

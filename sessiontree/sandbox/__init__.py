@@ -12,11 +12,12 @@ from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_kernel import CommandConfinement, command_confinement
 from sessiontree.sandbox.command_shell import CommandShell
 from sessiontree.sandbox.level import Level, available_level, level_in_force
-from sessiontree.sandbox.py_executable import Jail, probe, py_executable
+from sessiontree.sandbox.py_executable import RAY_SITE, Jail, probe, py_executable
 from sessiontree.sandbox.self_test import SelfTest, self_test
 from sessiontree.sandbox.victims import prepare_victims
 
 __all__ = [
+    "RAY_SITE",
     "Bounds",
     "CommandConfinement",
     "CommandShell",

@@ -17,6 +17,8 @@ class Bounds:
     single process, which the kernel itself bounds."""
     processes: int = 256
     """Processes and threads at a time."""
+    sessions: int = 32
+    """Sessions (setsid) at a time: to each the kernel first gives as much of the processors as to others."""
     file_bytes: int = 64 * MIB
     """Longest file written."""
     disk_bytes: int = 4096 * MIB

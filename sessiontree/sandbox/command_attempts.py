@@ -86,6 +86,51 @@ def _write_the_interpreter(facts: Facts) -> None:
     Path(sys.base_prefix, facts["name"]).write_text("written")
 
 
+# What decides which code runs outside
+
+
+@attempt
+def _plant_a_hook(facts: Facts) -> None:
+    Path(facts["git"], "hooks", "pre-commit").write_text("planted")
+
+
+@attempt
+def _swap_the_hooks(facts: Facts) -> None:
+    hooks = Path(facts["git"], "hooks")
+    hooks.rename(hooks.with_name("aside"))
+
+
+@attempt
+def _change_git_settings(facts: Facts) -> None:
+    Path(facts["git"], "config").write_text("[core]\n\tfsmonitor = ./planted\n")
+
+
+@attempt
+def _replace_git_settings(facts: Facts) -> None:
+    written = Path(facts["git"], "written")
+    written.write_text("[core]\n\tfsmonitor = ./planted\n")
+    written.rename(written.with_name("config"))
+
+
+@attempt
+def _name_git_settings_anew(facts: Facts) -> None:
+    other = Path(facts["workspace"], "other-name")
+    other.hardlink_to(Path(facts["git"], "config"))
+    other.write_text("[core]\n\tfsmonitor = ./planted\n")
+
+
+@attempt
+def _swap_the_repository(facts: Facts) -> None:
+    git = Path(facts["git"])
+    git.rename(git.with_name("aside"))
+
+
+@attempt
+def _open_git_settings_by_descriptor(facts: Facts) -> None:
+    descriptor = os.open(Path(facts["git"], "config"), os.O_RDONLY)
+    os.close(os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY))
+
+
 @attempt
 def _read_shadow(facts: Facts) -> None:
     del facts
@@ -282,6 +327,28 @@ def _write_what_runs_on_a_crash(facts: Facts) -> None:
 def _raise_the_bound_of_processes(facts: Facts) -> None:
     del facts
     _write_again("/proc/sys/kernel/pid_max")
+
+
+@attempt
+def _take_the_processors_back(facts: Facts) -> None:
+    """Run as everybody else does, whoever waits."""
+    if os.sched_getscheduler(0) == os.SCHED_IDLE:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+@attempt
+def _outrank_everybody(facts: Facts) -> None:
+    """Run before whoever waits."""
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+
+
+@attempt
+def _enlarge_the_share(facts: Facts) -> None:
+    """Let this session have as much of the processors as others."""
+    if Path("/proc/self/autogroup").exists():
+        Path("/proc/self/autogroup").write_text("0", encoding="ascii")
+    else:
+        raise PermissionError(errno.EPERM, "this kernel knows no shares of sessions")
 
 
 @attempt

@@ -20,6 +20,7 @@ from sessiontree.sandbox.victims import Trace, differences, traces
 SETTINGS: Final = ("core_pattern", "core_uses_pid", "pid_max")
 """Of the machine's kernel; no attempt may change them."""
 EVERYBODYS: Final = "/tmp"  # noqa: S108 - only names nobody can guess are made there
+GIT_SETTINGS: Final = "[core]\n\tbare = false\n"
 TOKEN_VARIABLE: Final = "SESSIONTREE_TRIAL_TOKEN"  # noqa: S105 - a name
 
 
@@ -61,6 +62,11 @@ class Outside:
             found.append("the process outside has ended")
         if not (self.hidden / "secret").exists():
             found.append("the hidden directory was moved")
+        git = Path(self.facts["git"])
+        if not (git / "hooks").is_dir() or list((git / "hooks").iterdir()):
+            found.append("the repository's hooks are not as they were")
+        if not (git / "config").is_file() or (git / "config").read_text("utf-8") != GIT_SETTINGS:
+            found.append("the repository's settings are not as they were")
         found += [
             f"{path} runs as its owner or group"
             for path in self.workspace.rglob("*")
@@ -105,6 +111,7 @@ def outside(owner: int | None = None) -> Iterator[Outside]:
             "workspace": str(root / "workspace"),
             "victim": str(root / "kept" / "victim"),
             "token": str(root / "kept" / "token"),
+            "git": str(root / "workspace" / "project" / ".git"),
             "secret": str(root / "workspace" / "runtime" / "state" / "secret"),
             "socket": str(root / "kept" / "socket"),
             "near_socket": str(root / "workspace" / "socket"),
@@ -119,6 +126,11 @@ def _make_files(root: Path, owner: int | None) -> None:
     state = root / "workspace" / "runtime" / "state"
     state.mkdir(parents=True)
     (state / "secret").write_text("hidden")
+    git = root / "workspace" / "project" / ".git"
+    for name in ("hooks", "objects", "refs"):
+        (git / name).mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "config").write_text(GIT_SETTINGS)
     (root / "kept").mkdir()
     for name in ("victim", "token"):
         (root / "kept" / name).write_text(f"must stay as it is: {name}\n")

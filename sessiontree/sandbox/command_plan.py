@@ -79,13 +79,18 @@ def _pid_max(bounds: Bounds) -> int:
 
 
 def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
-    """Return resources with their soft and hard limits: processor time has a second for the last words."""
+    """Return resources with their soft and hard limits: processor time has a second for the last words.
+
+    None may raise its priority: what runs when nobody else wants the processor stays so.
+    """
     same = {
         resource.RLIMIT_AS: bounds.memory_bytes,
         resource.RLIMIT_FSIZE: bounds.file_bytes,
         resource.RLIMIT_NOFILE: bounds.open_files,
         resource.RLIMIT_NPROC: bounds.processes,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NICE: 0,
+        resource.RLIMIT_RTPRIO: 0,
     }
     cpu = (resource.RLIMIT_CPU, bounds.cpu_s, bounds.cpu_s + 1)
     return [cpu, *((number, most, most) for number, most in same.items())]

@@ -24,7 +24,7 @@ from sessiontree.contracts.ports import Finished, HowEnded
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_output import Decoder, OutputKeeper
 from sessiontree.sandbox.command_watch import CommandWatch, Excess
-from sessiontree.sandbox.descendants import children
+from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
 
 LOOK_EVERY_S: Final = 0.1
 SHARE_OF_LOOKING: Final = 0.1
@@ -88,6 +88,17 @@ class CommandProcess:
         self._keeper = OutputKeeper(keep_bytes)
         self._decoder = Decoder()
         self._on_output = on_output
+        self._pid = 0
+        """The one outside, while it runs."""
+
+    def kill(self) -> set[ProcessIdentity]:
+        """Kill the command if it runs; return the processes that it was. Whoever runs it is told as ever."""
+        outer = process_of(self._pid) if self._pid else None
+        if outer is None:
+            return set()
+        killed = {outer, *living_below(outer.pid)}
+        _kill(outer.pid)
+        return killed
 
     async def run(self, timeout_s: float) -> Finished:
         """Run it to its end; cancelling ends it too, and cancelling again without waiting for its last words.
@@ -104,10 +115,14 @@ class CommandProcess:
             write_output.close()
             write_status.close()
             with _exit_of(process) as gone, self._listening(output.fileno()):
+                self._pid = process.pid
                 try:
                     ended_for = await self._until_over(process.pid, gone, began + timeout_s, status)
                 finally:
-                    await _end(process, gone)
+                    try:
+                        await _end(process, gone)
+                    finally:
+                        self._pid = 0
             self._hear(status)
         return self._finished(ended_for, time.monotonic() - began)
 

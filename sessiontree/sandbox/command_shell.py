@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
+from sessiontree.contracts.threads import in_thread
 from sessiontree.contracts.tiers import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.policy.commands.programs import HARMLESS
 from sessiontree.policy.commands.verdict import single_program
+from sessiontree.protected import OwnPlaces, Seen, protected_places
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.command_kernel import bubblewrap, confining_machine
 from sessiontree.sandbox.command_launcher import BOOT
@@ -31,6 +34,7 @@ from sessiontree.sandbox.mounts import (
     programs_of,
     running_interpreter,
 )
+from sessiontree.sandbox.process_tree import ProcessIdentity
 from sessiontree.sandbox.program_finder import program_finder
 
 MAX_COMMAND_BYTES: Final = 100_000
@@ -49,6 +53,8 @@ class CommandShell:
         workspace: Existing directory.
         hidden: Files and directories no command may see, though they lie where it can look; absolute.
         bounds: What each command may use.
+        own: What processes of ours import from: commands find it read-only, and what tells git which programs
+            to run.
         security: Which commands are run: any, or one known harmless program at a time, which is started
             without a shell; ``paranoid`` has the workspace read-only besides.
         access: What commands may do to the workspace; ``ro`` leaves it read-only under every security.
@@ -62,6 +68,7 @@ class CommandShell:
         hidden: Sequence[Path] = (),
         bounds: Bounds | None = None,
         *,
+        own: OwnPlaces | None = None,
         security: ExecSecurity = "full",
         access: WorkspaceAccess = "rw",
         cleanup_s: float = COMMAND_CLEANUP_S,
@@ -70,13 +77,19 @@ class CommandShell:
         self._workspace = os.path.realpath(workspace)
         self._hidden = tuple(hidden)
         self._bounds = bounds or Bounds()
+        self._own = own or OwnPlaces()
         self._security = security
         self._may_write = access == "rw" and security != "paranoid"
         self._cleanup_s = cleanup_s
+        self._running: set[CommandProcess] = set()
 
-    def hurry(self) -> None:
-        """From now on a command that is to end is killed at once: nobody can wait any more."""
+    def end(self) -> set[ProcessIdentity]:
+        """Kill the commands that run; return the processes that they were.
+
+        From now on a command that is to end is killed at once: nobody can wait any more.
+        """
         self._cleanup_s = 0.0
+        return set().union(*(process.kill() for process in self._running))
 
     async def run(
         self,
@@ -90,11 +103,34 @@ class CommandShell:
     ) -> Finished:
         """Run one command line; see :class:`~sessiontree.contracts.ports.Shell`."""
         _check_command(command)
-        process = self._prepared(command, self._start_in(workdir), env or {}, keep_bytes, on_output)
-        return await process.run(timeout_s)
+        start = self._start_in(workdir)
+        seen = await self._seen()
+        try:
+            process = self._prepared(command, start, env or {}, keep_bytes, on_output, seen)
+            self._running.add(process)
+            try:
+                finished = await process.run(timeout_s)
+            finally:
+                self._running.discard(process)
+        finally:
+            put_back = seen.put_back()
+        top = len(self._workspace.rstrip("/")) + 1
+        return replace(finished, put_back=tuple(path[top:] for path in put_back)) if put_back else finished
+
+    async def _seen(self) -> Seen:
+        """Return what of the workspace a command is to find as it is; nothing where it can't write there."""
+        if not self._may_write:
+            return Seen(self._workspace)
+        return await in_thread(protected_places(self._workspace, self._own).see)
 
     def _prepared(
-        self, command: str, start: str, env: Mapping[str, str], keep_bytes: int, on_output: OnOutput | None
+        self,
+        command: str,
+        start: str,
+        env: Mapping[str, str],
+        keep_bytes: int,
+        on_output: OnOutput | None,
+        seen: Seen,
     ) -> CommandProcess:
         check_variables(env)
         check_workspace(self._workspace)
@@ -108,7 +144,9 @@ class CommandShell:
             program, programs = self._harmless_program(command), SYSTEM_PATH
         environment = fresh_environment(programs, start, env)
         asked = Command(program, self._workspace, start, environment, self._may_write)
-        mounts = mount_words(self._workspace, hidden, interpreter, self._bounds, may_write=self._may_write)
+        mounts = mount_words(
+            self._workspace, hidden, interpreter, self._bounds, may_write=self._may_write, seen=seen
+        )
         words = [bwrap, *mounts]
         return CommandProcess(
             [*words, "--", interpreter.real_program, "-I", "-S", "-c", BOOT],

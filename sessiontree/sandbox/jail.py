@@ -2,9 +2,10 @@
 
 Run by its path, with the standard library alone, so that no import can fail and no thread exists yet::
 
-    python -I -S jail.py --hide PATH --write PATH --list PATH --secret NAME=PATH --best-effort -- command …
+    python -I -S jail.py --hide PATH --read PATH --write PATH --list PATH --secret NAME=PATH -- command …
 
 - ``--hide``: a file or directory that can't be read, even if it appears only later.
+- ``--read``: a directory beneath a hidden one that can be read all the same.
 - ``--write``: a directory beneath which regular files and directories may be made and changed, and files
   removed; or one file that may be written. The null device always may.
 - ``--list``: a directory whose names may be read although something in it is hidden.
@@ -213,7 +214,11 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def restrict_files(
-    abi: int, hidden: Sequence[str], writable: Sequence[str] = (), listed: Sequence[str] = ()
+    abi: int,
+    hidden: Sequence[str],
+    writable: Sequence[str] = (),
+    listed: Sequence[str] = (),
+    readable: Sequence[str] = (),
 ) -> None:
     """Let this thread and all it starts read all but the hidden and write only the writable, for good.
 
@@ -222,6 +227,7 @@ def restrict_files(
         hidden: Need not exist; see the module's text.
         writable: Existing directories and files.
         listed: Existing directories.
+        readable: Directories, hidden or not; one that is missing is not readable.
 
     Raises:
         OSError: the kernel refuses, or a writable or listed path can't be used.
@@ -235,6 +241,11 @@ def restrict_files(
             try:
                 _allow(ruleset, path, READABLE)
             except OSError:  # gone since it was listed, or out of reach anyway: it stays unreadable
+                continue
+        for path in readable:
+            try:
+                _allow(ruleset, os.path.realpath(path), READABLE)
+            except FileNotFoundError:  # its owner is gone, and whoever starts yet will soon be
                 continue
         for path in listed:
             _allow(ruleset, os.path.realpath(path), READ_DIR)
@@ -354,6 +365,7 @@ class Options(NamedTuple):
     """What the arguments say."""
 
     hidden: list[str]
+    readable: list[str]
     writable: list[str]
     listed: list[str]
     secrets: list[str]
@@ -367,7 +379,7 @@ def parse(words: Sequence[str]) -> Options:
     Raises:
         JailError: a word is unknown, a value missing or relative, or there is no command.
     """
-    found: dict[str, list[str]] = {"--hide": [], "--write": [], "--list": [], "--secret": []}
+    found: dict[str, list[str]] = {"--hide": [], "--read": [], "--write": [], "--list": [], "--secret": []}
     rest, is_required = list(words), True
     while rest and rest[0] != "--":
         word = rest.pop(0)
@@ -379,13 +391,12 @@ def parse(words: Sequence[str]) -> Options:
             raise JailError(UNUSABLE, f"can't use the argument {word!r}")
     if len(rest) < 2:
         raise JailError(UNUSABLE, "no command after '--'")
-    paths = [*found["--hide"], *found["--write"], *found["--list"]]
+    paths = [*found["--hide"], *found["--read"], *found["--write"], *found["--list"]]
     for path in [*paths, *(secret.partition("=")[2] for secret in found["--secret"])]:
         if not os.path.isabs(path):
             raise JailError(UNUSABLE, f"{path!r} is no absolute path")
-    return Options(
-        found["--hide"], found["--write"], found["--list"], found["--secret"], is_required, rest[1:]
-    )
+    hidden, readable, writable, listed, secrets = found.values()
+    return Options(hidden, readable, writable, listed, secrets, is_required, rest[1:])
 
 
 def confine(options: Options) -> str:
@@ -407,7 +418,7 @@ def confine(options: Options) -> str:
     try:
         close_inherited(options.writable)
         renounce_privileges()
-        restrict_files(abi, options.hidden, options.writable, options.listed)
+        restrict_files(abi, options.hidden, options.writable, options.listed, options.readable)
         if here is not None:
             filter_calls(here, filter_program(here, os.getpid()))
     except OSError as error:

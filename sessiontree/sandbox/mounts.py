@@ -4,7 +4,7 @@ An empty root that can't be written, and in it: the system's programs, the inter
 the workspace at its own path, and private places in memory. Shallow places come first, so that what lies
 deeper lies upon them. A hidden place beneath a visible one is covered; the directories on the way to it in
 the workspace are mounted upon themselves, because a mounted directory can't be renamed: its new name would
-uncover it for the next command.
+uncover it for the next command. So are those on the way to a protected place, which is mounted read-only.
 
 Source: bwrap(1), mount_namespaces(7).
 """
@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from sessiontree.contracts.errors import ConfinementUnavailable, ExecutionError
+from sessiontree.protected import Seen
 from sessiontree.sandbox.bounds import Bounds
 from sessiontree.sandbox.environment import HOME, SYSTEM_PATH
 
@@ -106,6 +107,7 @@ def mount_words(
     bounds: Bounds,
     *,
     may_write: bool = True,
+    seen: Seen | None = None,
 ) -> list[str]:
     """Return bubblewrap's options for one command.
 
@@ -115,6 +117,7 @@ def mount_words(
         interpreter: Readable besides the system.
         bounds: Sizes of the private places.
         may_write: Whether the workspace can be written.
+        seen: What of it is protected, and read-only all the same.
     """
     bind = "--bind" if may_write else "--ro-bind"
     visible = {prefix: ["--ro-bind", prefix, prefix] for prefix in interpreter.prefixes}
@@ -122,10 +125,20 @@ def mount_words(
     visible[TMP] = _memory(TMP, bounds.scratch_bytes)
     visible[HOME] = _memory(HOME, bounds.scratch_bytes // 4)
     visible[workspace] = [bind, workspace, workspace]
+    seen = seen or Seen(workspace)
+    visible |= {
+        path: ["--ro-bind", path, path] for path in seen.paths if _nearest(path, visible) == workspace
+    }
     covers = {place: _cover(place) for place in hidden if _is_seen(place, visible)}
     pinned = {
         str(way): [bind, str(way), str(way)]
-        for place in (*covers, *interpreter.prefixes)
+        for place in (
+            *covers,
+            *interpreter.prefixes,
+            *seen.paths,
+            *(each for each, _ in seen.links),
+            *seen.absent,
+        )
         for way in PurePosixPath(place).parents
         if way != PurePosixPath(workspace) and _nearest(str(way), visible) == workspace
     }

@@ -8,17 +8,21 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.interpreter import import_guard
 from sessiontree.sandbox import jail as jail_program
 from sessiontree.sandbox import launcher
 from sessiontree.sandbox.level import Level
 
 Enforcement = Literal["required", "best_effort"]
 
+RAY_SITE: Final = Path(import_guard.__file__).resolve().with_name("ray_site")
+"""What ``PYTHONPATH`` is to Ray's own processes, which are not started by these words."""
 PROBE_TIMEOUT_S: Final = 10.0
 _TELL_LEVEL: Final = f"import os; print(os.environ[{jail_program.LEVEL_VARIABLE!r}])"
 _OPERATORS: Final = frozenset("();<>|&")
@@ -36,6 +40,8 @@ class Jail:
     hidden: tuple[Path, ...] = ()
     """Files and directories it can't read; need not exist yet. What appears after its start in a directory on
     the way to one of them is hidden as well, so a hidden place should lie deep in a directory of its own."""
+    readable: tuple[Path, ...] = ()
+    """Directories beneath a hidden one that it may read all the same; they must exist."""
     writable: tuple[Path, ...] = ()
     """Directories beneath which it may make, change and remove files, and single files; they must exist."""
     listed: tuple[Path, ...] = ()
@@ -48,7 +54,8 @@ class Jail:
 
     def __post_init__(self) -> None:
         """Check every path."""
-        for path in (*self.hidden, *self.writable, *self.listed, *(path for _, path in self.secrets)):
+        secrets = (path for _, path in self.secrets)
+        for path in (*self.hidden, *self.readable, *self.writable, *self.listed, *secrets):
             _check_path(path)
         if any(path.resolve() == Path("/") for path in self.hidden):
             raise ConfigError("can't hide '/' from a process: it could not even start")
@@ -74,7 +81,15 @@ def _check_path(path: Path) -> None:
         raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
 
 
-def py_executable(role: str, cwd: Path, jail: Jail | None, python: str | None = None) -> str:
+def py_executable(
+    role: str,
+    cwd: Path,
+    jail: Jail | None,
+    python: str | None = None,
+    *,
+    reports: Path | None = None,
+    keep: Sequence[str] | None = None,
+) -> str:
     """Return shell words that start Python by the launcher; a program's words for Python may follow them.
 
     Launcher and interpreter are named by their absolute paths here, so they must lie there on every machine
@@ -85,14 +100,21 @@ def py_executable(role: str, cwd: Path, jail: Jail | None, python: str | None = 
         cwd: Its working directory.
         jail: What the program may reach; None = it is not confined.
         python: Shell words that start Python, such as a job's own choice; None for this very interpreter.
+        reports: Directory in which a reaper is to say how many processes it ended; None = there is none.
+        keep: Environment variables it gets beside harmless ones; None = it gets all.
 
     Raises:
         ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free; or
-            ``cwd`` is no path for a command line.
+            ``cwd`` or ``reports`` is no path for a command line.
     """
     _check_path(cwd)
-    me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd)]
+    me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd), *import_guard.user_site_words()]
     first = shlex.join([sys.executable, *me])
+    if reports is not None:
+        _check_path(reports)
+        first = f"{first} {shlex.join(['--reap', str(reports)])}"
+    if keep is not None:
+        first = f"{first} {shlex.join(['--keep', ','.join(keep)])}"
     if jail is None and python is None:
         return f"{first} --run"
     own = shlex.quote(sys.executable) if python is None else _one_command(python)
@@ -102,7 +124,8 @@ def py_executable(role: str, cwd: Path, jail: Jail | None, python: str | None = 
 
 def _options(jail: Jail) -> list[str]:
     words = []
-    for option, paths in (("--hide", jail.hidden), ("--write", jail.writable), ("--list", jail.listed)):
+    places = {"--hide": jail.hidden, "--read": jail.readable, "--write": jail.writable, "--list": jail.listed}
+    for option, paths in places.items():
         for path in paths:
             words += [option, str(path)]
     for name, path in jail.secrets:

@@ -166,10 +166,23 @@ class _Cleaner:
             nested = cleaned.get("anyOf")
             found += nested if isinstance(nested, list) and len(cleaned) == 1 else [cleaned]
         union = any_of(self._without_null(found, place))
-        if isinstance(union, dict) and "enum" in union:
+        if union is False:
+            self._report.add(place, "anyOf", "wider", "left out: nothing fits any of it")
+        elif isinstance(union, dict) and "enum" in union:
             self._report.add(place, "anyOf", "same", "became one enum")
-        merged = listed_values(_dict(union), self._dialect, self._report, place)
+        merged = self._with_listed_variants(_dict(union), place)
         return self._finished(self._known({**merged, **told}, place), place)
+
+    def _with_listed_variants(self, union: Schema, place: Place) -> Schema:
+        """Return a union, or what it became, with the types said of values that were put into one list."""
+        variants = union.get("anyOf")
+        if not isinstance(variants, list):
+            return listed_values(union, self._dialect, self._report, place)
+        typed = [
+            listed_values(_dict(variant), self._dialect, self._report, (*place, "anyOf", index))
+            for index, variant in enumerate(variants)
+        ]
+        return {**union, "anyOf": list[JsonValue](typed)}
 
     def _without_null(self, variants: list[JsonValue], place: Place) -> list[JsonValue]:
         if self._dialect.has_null:
@@ -222,6 +235,10 @@ class _Cleaner:
             result["items"] = self._node(items, (*place, "items"), may_lack=may_lack)
         prefix = schema.get("prefixItems")
         if isinstance(prefix, list):
+            for index, inner in enumerate(prefix):
+                if inner is False:
+                    where = (*place, "prefixItems", index)
+                    self._report.add(where, "prefixItems", "wider", "left out: nothing may be given there")
             result["prefixItems"] = [
                 self._node(_dict(inner), (*place, "prefixItems", index), may_lack=may_lack)
                 for index, inner in enumerate(prefix)

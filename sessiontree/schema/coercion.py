@@ -23,6 +23,7 @@ _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
 _UNIONS = ("anyOf", "oneOf")
 _TEXT_TYPES = ("text", "input_text", "output_text")
+_TYPE_MEMBERS = frozenset({"type", "kind"})
 _TEXT_MEMBERS = frozenset({"text", "content", "parts", "value"})
 MAX_NUMBER_CHARS = 400
 """Longest text that is read as a number."""
@@ -253,15 +254,18 @@ def _has_one_spelling(value: JsonValue) -> bool:
 def _text_of_blocks(value: JsonValue) -> str | None:
     """Return the text of a content block or a list of them, None where there is anything else in it.
 
-    A block holds its text as ``text``, ``content``, ``parts`` or ``value``, and nothing else but a type.
+    A block holds its text as ``text``, ``content``, ``parts`` or ``value``, and nothing else but its kind
+    (``type`` or ``kind``).
     """
     if isinstance(value, list):
         texts = [_text_of_blocks(item) if isinstance(item, dict) else None for item in value]
         return None if not texts or None in texts else "".join(text for text in texts if text is not None)
-    if not isinstance(value, dict) or value.get("type", "text") not in _TEXT_TYPES:
+    if not isinstance(value, dict) or any(
+        value.get(name, "text") not in _TEXT_TYPES for name in _TYPE_MEMBERS
+    ):
         return None
-    members = [item for name, item in value.items() if name != "type"]
-    if len(members) != 1 or not _TEXT_MEMBERS.issuperset(value.keys() - {"type"}):
+    members = [item for name, item in value.items() if name not in _TYPE_MEMBERS]
+    if len(members) != 1 or not _TEXT_MEMBERS.issuperset(value.keys() - _TYPE_MEMBERS):
         return None
     return members[0] if isinstance(members[0], str) else _text_of_blocks(members[0])
 

@@ -8,17 +8,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.jsonform import MAX_DEPTH
-from sessiontree.schema.keywords import ANNOTATIONS, DEFINITIONS, IN_PLACE, Schema, replace_inside, subschemas
+from sessiontree.schema.keywords import (
+    ANNOTATIONS,
+    DEFINITIONS,
+    IN_PLACE,
+    Schema,
+    replace_inside,
+    rewrite,
+    subschemas,
+)
 
 MAX_SCHEMAS = 5_000
 """Most schemas that writing out may make; definitions that double each other grow without this."""
 
 _OLD_DRAFT = re.compile(r"draft-0[3467]")
 _FOREIGN = ("$dynamicRef", "$recursiveRef")
+_REFERENCES = frozenset({"$dynamicRef", "$recursiveRef", "$ref"})
+_LOOKS_AROUND = _REFERENCES | {
+    *(
+        "additionalItems",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "contains",
+        "dependencies",
+        "dependentSchemas",
+    ),
+    *("else", "if", "items", "maxContains", "minContains", "oneOf", "patternProperties", "prefixItems"),
+    *("properties", "then", "unevaluatedItems", "unevaluatedProperties"),
+}
+"""Keywords that mean something else by what stands beside them, or by which what stands beside them does."""
 
 
 def write_out(root: Schema) -> Schema:
@@ -47,13 +71,18 @@ class _Writer:
 
     def root(self) -> Schema:
         schema = self._root
-        beside: Schema = {}
+        beside: list[Schema] = []
         while isinstance(ref := schema.get("$ref"), str):
             self._refuse_endless(ref)
-            beside = {**self._beside(schema), **beside}
+            beside.append(self._beside(schema))
             schema = self._target(ref)
-        written = _joined(self._children(schema, 0), self._children(beside, 0))
+        written = self._children(schema, 0)
+        for each in reversed(beside):
+            written = _joined(written, self._children(each, 0))
         written.pop("$id", None)
+        written.pop("$schema", None)
+        if "$schema" in self._root:
+            written["$schema"] = self._root["$schema"]
         kept: Schema = {}
         while waiting := [pointer for pointer, name in self._names.items() if name not in kept]:
             for pointer in waiting:
@@ -95,18 +124,19 @@ class _Writer:
         return {
             keyword: value
             for keyword, value in schema.items()
-            if keyword != "$ref"
+            if keyword not in {"$ref", "$id", "$schema"}
             and keyword not in DEFINITIONS
             and (self._beside_counts or keyword in ANNOTATIONS)
         }
 
     def _target(self, ref: str) -> Schema:
-        if ref != "#" and not ref.startswith("#/"):
+        if ref not in {"", "#"} and not ref.startswith("#/"):
             raise ConfigError(f"$ref {ref!r} leaves the schema; put the definition under $defs")
         place: JsonValue = self._root
         for part in _parts(ref):
-            if isinstance(place, dict) and part in place:
-                place = place[part]
+            names = [_unescaped(unquote(part)), _unescaped(part)]  # the latter where a sign was not encoded
+            if isinstance(place, dict) and (found := [name for name in names if name in place]):
+                place = place[found[0]]
             elif isinstance(place, list) and part.isdecimal() and int(part) < len(place):
                 place = place[int(part)]
             else:
@@ -139,10 +169,10 @@ class _Writer:
         return False
 
     def _kept(self, ref: str) -> str:
-        if ref == "#":
-            return ref
+        if ref in {"", "#"}:
+            return "#"
         if ref not in self._names:
-            parts = [part for part in _parts(ref) if part not in DEFINITIONS]
+            parts = [_unescaped(unquote(part)) for part in _parts(ref) if part not in DEFINITIONS]
             name = wanted = re.sub(r"[^A-Za-z0-9_.-]", "_", ".".join(parts)) or "definition"
             number = 2
             while name in self._names.values():
@@ -151,16 +181,60 @@ class _Writer:
         return f"#/$defs/{self._names[ref]}"
 
 
+def object_root(written: Schema) -> Schema:
+    """Return a schema that was written out with ``type: object`` at its root, and nothing else changed.
+
+    What refers to the root by ``#`` may be given something that is no object: then the root stays a
+    definition as it was, and is referred to there.
+    """
+    if "type" in written or "#" not in set(_refs_anywhere(written)):
+        return {"type": "object", **written}
+    definitions = written.get("$defs")
+    kept = dict(definitions) if isinstance(definitions, dict) else {}
+    name, number = "root", 2
+    while name in kept:
+        name, number = f"root_{number}", number + 1
+    own = {keyword: value for keyword, value in written.items() if keyword not in {"$defs", "$schema"}}
+
+    def redirected(schema: Schema) -> Schema:
+        return {**schema, "$ref": f"#/$defs/{name}"} if schema.get("$ref") == "#" else schema
+
+    kept[name] = own
+    moved = {
+        each: rewrite(part, redirected) if isinstance(part, dict) else part for each, part in kept.items()
+    }
+    root = {"type": "object", **rewrite(own, redirected), "$defs": dict(sorted(moved.items()))}
+    return {**root, "$schema": written["$schema"]} if "$schema" in written else root
+
+
 def _joined(found: Schema, beside: Schema) -> Schema:
-    """Return one schema that asks what both ask; annotations beside a reference win."""
+    """Return one schema that asks what both ask; annotations beside a reference win.
+
+    They become one only where no keyword of one looks at those of the other.
+    """
+    is_lone = found.keys() == {"$ref"}  # then all stands as its author wrote it
     clash = [keyword for keyword in beside if keyword in found and keyword not in ANNOTATIONS]
-    if clash:
-        return {"allOf": [found], **beside}
-    return {**found, **beside}
+    if not clash and (is_lone or any(_LOOKS_AROUND.isdisjoint(side) for side in (found, beside))):
+        return {**found, **beside}
+    parts = beside.get("allOf")
+    return {**beside, "allOf": [found, *(parts if isinstance(parts, list) else [])]}
 
 
 def _parts(ref: str) -> list[str]:
-    return [part.replace("~1", "/").replace("~0", "~") for part in ref.split("/")[1:]]
+    """Return the steps of a reference as they are written; it is a URI, so they may be percent-encoded."""
+    return ref.split("/")[1:]
+
+
+def _unescaped(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~")
+
+
+def _refs_anywhere(schema: Schema) -> Iterator[str]:
+    yield from _refs(schema, None)
+    definitions = schema.get("$defs")
+    for part in definitions.values() if isinstance(definitions, dict) else ():
+        if isinstance(part, dict):
+            yield from _refs(part, None)
 
 
 def _refs(schema: Schema, keywords: frozenset[str] | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
 from sessiontree.contracts.tool import RawTool, Tool
-from sessiontree.schema.definitions import write_out
+from sessiontree.schema.definitions import object_root, write_out
 from sessiontree.schema.jsonform import NotJson, json_form
 from sessiontree.schema.keywords import Schema, ordered, rewrite
 
@@ -126,10 +126,9 @@ def _of_model(model: type[BaseModel]) -> Schema:
 
 
 def _object_root(schema: Schema) -> Schema:
-    written = write_out(schema)
-    root_type = written.setdefault("type", "object")
-    if root_type != "object":
-        raise ConfigError(f"the root must be of type 'object', not {root_type!r}")
+    written = object_root(write_out(schema))
+    if written["type"] != "object":
+        raise ConfigError(f"the root must be of type 'object', not {written['type']!r}")
     if not isinstance(written.setdefault("properties", {}), dict):
         raise ConfigError("properties must be an object")
     return written

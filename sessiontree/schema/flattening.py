@@ -56,7 +56,8 @@ class Flattener:
                 if variant is not False
             ]
             fitting = [variant for variant in objects if _may_be_object(variant)]
-            effect: Effect = "same" if len(variants) == 1 and fitting else "wider"
+            is_one = len(variants) == 1 and bool(fitting) and not _reaches([*variants, base])
+            effect: Effect = "same" if is_one else "wider"
             self._report.add(place, union, effect, f"its {len(variants)} variants became one object")
             if fitting:
                 merged = fitting[0] if len(fitting) == 1 else either(fitting, base, self._report, place)
@@ -74,9 +75,8 @@ class Flattener:
                 where = (*place, _CONJUNCTION, index)
                 inner = self.joined(self._seen(part, where, follow=follow), where, follow=follow)
                 base = both(base, inner, self._report, where)
-        reaches = any(part is False or (isinstance(part, dict) and _REACHING & part.keys()) for part in parts)
-        reaches = reaches or not _REACHING.isdisjoint(base)
-        self._report.add(place, _CONJUNCTION, "wider" if reaches else "same", "merged into one schema")
+        effect: Effect = "wider" if _reaches([*parts, base]) else "same"
+        self._report.add(place, _CONJUNCTION, effect, "merged into one schema")
         return base
 
     def _seen(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
@@ -98,6 +98,11 @@ class Flattener:
         if isinstance(definitions, dict):
             found = definitions.get(ref.removeprefix("#/$defs/"))
         return found if isinstance(found, dict) else {}
+
+
+def _reaches(parts: list[JsonValue]) -> bool:
+    """Whether one of the schemas may mean something else where another is merged with it."""
+    return any(part is False or (isinstance(part, dict) and bool(_REACHING & part.keys())) for part in parts)
 
 
 def _may_be_object(schema: Schema) -> bool:

@@ -81,11 +81,11 @@ def _fitting(values: list[JsonValue], named: JsonValue) -> list[JsonValue]:
     if named is None:
         return values
     types = named if isinstance(named, list) else [named]
-    return [
-        value
-        for value in values
-        if type_of(value) in types or (type_of(value) == "number" and "integer" in types)
-    ]
+    return [value for value in values if type_of(value) in types or ("integer" in types and _is_whole(value))]
+
+
+def _is_whole(value: JsonValue) -> bool:
+    return type_of(value) == "number" and isinstance(value, int | float) and value == int(value)
 
 
 def _types(values: list[JsonValue]) -> JsonValue:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.client_tool import DELEGATED
@@ -17,10 +15,10 @@ from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
 from sessiontree.session.state import CallState, SessionState
 
 MAX_ATTEMPTS = 3
+_NEW_MESSAGE = "a new message came in before the call began"
 
 
 class Decision:
@@ -32,6 +30,13 @@ class Decision:
         """Begin with nothing decided."""
         self.facts: list[SessionFact] = []
         self.instructions: list[SessionInstruction] = []
+
+
+def take_in(state: SessionState, decision: Decision, source: str) -> None:
+    """Note that the session has taken in untrusted text; once, for it stays so for life."""
+    if source and not state.taint:
+        decision.facts.append(facts.Tainted(source))
+        decision.instructions.append(todo.ReportTaint(source))
 
 
 def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
@@ -51,7 +56,7 @@ def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
         decision.instructions.append(
             todo.ExecuteCall(
                 stimulus.key,
-                call_id_of(state.spec.session_id, stimulus.key),
+                state.ids.call(stimulus.key),
                 stimulus.tool,
                 stimulus.arguments,
                 stimulus.digest,
@@ -88,7 +93,7 @@ def _want_approval(
         resets = stimulus.tool if stimulus.tool in state.ledger else None
         decision.facts.append(facts.CallResolved(call.key, "pending", message, (), resets))
         return
-    request_id = request_id_of(state, call.key)
+    request_id = state.ids.request(call.key)
     decision.facts.append(
         facts.ApprovalWanted(
             call.key,
@@ -122,16 +127,6 @@ def _intent_of(call: CallState, checked: stimuli.CallPrepared) -> facts.CallInte
     return facts.CallIntended(
         call.key, checked.tool, checked.arguments, checked.digest, checked.tier, checked.repeatable
     )
-
-
-def call_id_of(session_id: str, key: str) -> str:
-    """Return the id a tool knows its call by: unique in the tree, the same after every restart."""
-    return f"{session_id}#{key}"
-
-
-def request_id_of(state: SessionState, key: str) -> str:
-    """Return the id of a call's approval request: 128 bits, the same after every restart."""
-    return hashlib.sha256(f"{state.spec.session_id}#{key}".encode()).hexdigest()[:32]
 
 
 def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
@@ -212,6 +207,8 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
     if call is not None:
         name = stimulus.message.tool_name
         resets = name if name in state.ledger and _proves_valid(state, call, stimulus) else None
+        if stimulus.untrusted and not call.outside:
+            take_in(state, decision, name)
         resolve(
             decision,
             call,
@@ -255,6 +252,7 @@ def resolve(
                 f"{call.key}:outcome",
                 f"The pending call {call.call.id} of {call.tool} is settled ({outcome}): {message.text}",
                 message.timestamp,
+                wakes=not call.cut,
                 asked_by=call.asked_by,
                 images=tuple(block for block in message.content if isinstance(block, ImageContent)),
             )
@@ -286,8 +284,7 @@ def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decisi
 
 
 def _execute(state: SessionState, call: CallState) -> todo.ExecuteCall:
-    call_id = call_id_of(state.spec.session_id, call.key)
-    return todo.ExecuteCall(call.key, call_id, call.tool, call.arguments, call.digest)
+    return todo.ExecuteCall(call.key, state.ids.call(call.key), call.tool, call.arguments, call.digest)
 
 
 def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -> Decision:
@@ -356,11 +353,10 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
     if call.phase in {"held", "approved"}:
         return
     is_steered = call.key in state.reply_keys and state.steered
-    overtaken = is_steered or state.stopping is not None
+    overtaken = is_steered or call.cut or state.stopping is not None
     if call.phase == "open":
         if overtaken:
-            reason = NEW_MESSAGE if is_steered else f"the session stops: {state.stop_reason}"
-            resolve(decision, call, "skipped", skipped_message(call.call, reason, at_ms))
+            _skip(state, call, at_ms, decision)
         else:
             decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
     elif call.phase == "asking":
@@ -381,3 +377,15 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
         decision.instructions.append(_execute(state, call))
     else:
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))
+
+
+def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
+    """Give a call that something overtook the result that says why it is never begun."""
+    if call.cut:
+        reason = "the session was interrupted"
+    elif state.stopping is not None:
+        reason = f"the session stops: {state.stop_reason}"
+    else:
+        reason = _NEW_MESSAGE
+    error = ExecutionError(f"skipped: {reason}")
+    resolve(decision, call, "skipped", error_message(call.call.id, call.call.name, error, at_ms))

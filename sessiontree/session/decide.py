@@ -68,6 +68,8 @@ def _adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
 
 def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
     decision = Decision()
+    if state.taint:
+        decision.instructions.append(todo.ReportTaint(state.taint))
     for call in list(state.calls.values()):
         calls.recovered(state, call, stimulus.at_ms, decision)
     if state.asking:
@@ -91,8 +93,11 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
         return decision
     message = UserMessage((TextContent(stimulus.text),), stimulus.at_ms, stimulus.origin)
     steer = stimulus.mode == "steer"
-    heard = facts.Heard(stimulus.message_id, message, steer=steer, wakes=True, asked_by=stimulus.asked_by)
+    # An interrupted session waits for whoever directs it; what its children report waits with it.
+    wakes = not (state.interrupted and stimulus.origin == "child")
+    heard = facts.Heard(stimulus.message_id, message, steer=steer, wakes=wakes, asked_by=stimulus.asked_by)
     decision.facts.append(heard)
+    calls.take_in(state, decision, stimulus.taint)
     if steer and not state.asking:
         own = [state.calls[key] for key in state.reply_keys if key in state.calls]
         waiting = [call for call in own if not call.parked and call.phase == "asking"]
@@ -140,6 +145,7 @@ def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Dec
             f"{where}: {stimulus.message}"
         )
         decision.facts.append(notice(stimulus.post_id, text, stimulus.at_ms, wakes=False))
+        calls.take_in(state, decision, stimulus.taint)
     return decision
 
 
@@ -190,9 +196,38 @@ def _cancel_asked(state: SessionState, stimulus: stimuli.CancelAsked) -> Decisio
     return decision
 
 
+def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) -> Decision:
+    decision = Decision()
+    if stimulus.post_id in state.heard or state.stopping is not None:
+        return decision
+    problem = f"the session was interrupted: {stimulus.reason}"
+    if state.asking:
+        decision.facts.append(facts.TurnCut(state.turn, stimulus.reason))
+        decision.instructions.append(todo.WithdrawQuestion(state.turn))
+    running = []
+    for call in state.calls.values():
+        if call.phase in {"asking", "held", "approved", "delegated"}:
+            calls.abort_waiting(decision, call, problem, stimulus.at_ms)
+        else:
+            running.append(call.key)
+    said = [each for each in state.inbox if each.wakes and each.message.origin != "notice"]
+    answers = (*state.unanswered, *(each.message_id for each in said))
+    # Behind what the calls above tell: none of it wakes the session.
+    decision.facts.append(facts.Interrupted(stimulus.post_id, stimulus.reason))
+    if state.offer is None or state.calls:
+        decision.facts.append(facts.Rested("", answers, problem, None, has_result=False, interrupted=True))
+    if running:
+        decision.instructions.append(todo.AbortCalls(tuple(running), problem))
+    if answers:
+        decision.instructions.append(todo.AnswerMessages(answers, "", problem, interrupted=True))
+    return decision
+
+
 def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
-    """Answers that are overdue come no more; what else has become due is found by ``advance``."""
-    return delegating.expire(state, stimulus.at_ms)
+    """Answers that are overdue come no more; for others the model may have waited long enough."""
+    decision = delegating.expire(state, stimulus.at_ms)
+    turns.lose_patience(state, stimulus.at_ms, decision)
+    return decision
 
 
 _DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
@@ -214,5 +249,6 @@ _DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
     stimuli.ApproverAsked: _approver_asked,
     stimuli.ApproverAnswered: _approver_answered,
     stimuli.CancelAsked: _cancel_asked,
+    stimuli.WorkInterrupted: _work_interrupted,
     stimuli.Rang: _rang,
 }

@@ -63,5 +63,5 @@ def expire(state: SessionState, at_ms: int) -> Decision:
 
 
 def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
-    error = Timeout(max(0, at_ms - call.asked_at_ms) / 1000)
+    error = Timeout(max(0, at_ms - call.asked_at_ms) / 1000, call.tool)
     return error_message(call.call.id, call.tool, error, at_ms)

@@ -35,6 +35,7 @@ def _heard(state: SessionState, fact: facts.Heard) -> None:
     _remember(state, fact.message_id)
     if fact.wakes:
         state.offer = None
+        state.interrupted = False
 
 
 def _acts_for(state: SessionState, fact: facts.ActsFor) -> None:
@@ -83,6 +84,10 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
 
 
 def _turn_failed(state: SessionState, fact: facts.TurnFailed) -> None:
+    state.asking = False
+
+
+def _turn_cut(state: SessionState, fact: facts.TurnCut) -> None:
     state.asking = False
 
 
@@ -177,7 +182,11 @@ def _place(state: SessionState, key: str, message: ToolResultMessage) -> None:
         state.transcript.extend(state.results[each] for each in keys)
         state.results = {}
     state.reply_keys = ()
-    state.owes_turn = True
+    state.owes_turn = not state.interrupted
+
+
+def _tainted(state: SessionState, fact: facts.Tainted) -> None:
+    state.taint = fact.source
 
 
 def _hook_failed(state: SessionState, fact: facts.HookFailed) -> None:
@@ -213,6 +222,16 @@ def _rested(state: SessionState, fact: facts.Rested) -> None:
     state.owes_turn = False
 
 
+def _interrupted(state: SessionState, fact: facts.Interrupted) -> None:
+    _remember(state, fact.post_id)
+    state.interrupted = True
+    state.owes_turn = False
+    for waiting in state.inbox:
+        waiting.steer = waiting.wakes = False
+    for call in state.calls.values():
+        call.cut = True
+
+
 def _stopping(state: SessionState, fact: facts.Stopping) -> None:
     state.stopping = fact.status
     state.stop_reason = fact.reason
@@ -226,6 +245,7 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.TurnStarted: _turn_started,
     facts.TurnReplied: _turn_replied,
     facts.TurnFailed: _turn_failed,
+    facts.TurnCut: _turn_cut,
     facts.CallOpened: _call_opened,
     facts.CallHeld: _call_held,
     facts.CallIntended: _call_intended,
@@ -235,6 +255,7 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.CallParked: _call_parked,
     facts.ArgumentsRejected: _arguments_rejected,
     facts.CallResolved: _call_resolved,
+    facts.Tainted: _tainted,
     facts.HookFailed: _hook_failed,
     facts.ToolGivenUp: _tool_given_up,
     facts.ChildTroubleNoted: _child_trouble_noted,
@@ -242,6 +263,7 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.ApproverReplied: _approver_replied,
     facts.ResultRejected: _result_rejected,
     facts.Rested: _rested,
+    facts.Interrupted: _interrupted,
     facts.Stopping: _stopping,
 }
 """How each type of fact is applied; every fact of a session has its entry."""

@@ -43,6 +43,7 @@ class ExecuteCall:
 
     key: str
     call_id: str
+    """Names the call to its tool, and wherever the tool gives it away."""
     tool: str
     arguments: Mapping[str, JsonValue]
     digest: str
@@ -60,6 +61,13 @@ class AbortCalls:
 @dataclass(frozen=True, slots=True)
 class CallModel:
     """Ask the model; the state's transcript is the prompt."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawQuestion:
+    """The model's reply to this turn is waited for no more."""
 
     turn: int
 
@@ -168,6 +176,8 @@ class AnswerMessages:
     message_ids: tuple[str, ...]
     text: str
     error: str | None
+    interrupted: bool = False
+    """Whether there is none because somebody interrupted the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +191,19 @@ class ReportTrouble:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportTaint:
+    """The session has taken in untrusted text: the tree is to know, for its children and its result."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class OfferResult:
     """The session has nothing more to do; whether it ends is the tree's to say."""
 
     result: SessionResult[Any]
+    stays: bool = False
+    """Whether it was interrupted, and therefore does not end by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +218,7 @@ SessionInstruction: TypeAlias = (
     | ExecuteCall
     | AbortCalls
     | CallModel
+    | WithdrawQuestion
     | AwaitCommit
     | AskApproval
     | DelegateCall
@@ -210,6 +230,7 @@ SessionInstruction: TypeAlias = (
     | AnswerCall
     | AnswerMessages
     | ReportTrouble
+    | ReportTaint
     | OfferResult
     | WakeAt
 )

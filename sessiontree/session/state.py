@@ -14,6 +14,7 @@ from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import Message, ToolCall, UserMessage
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Asker, joined
+from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.usage import Usage
 
@@ -46,6 +47,8 @@ class CallState:
     """When the program's time for it is over."""
     asked_by: tuple[Asker, ...] = ()
     """Whom it is made for; empty = the creating program."""
+    cut: bool = False
+    """Whether the session was interrupted since it began: it is begun no more, and its end wakes nobody."""
 
 
 @dataclass(slots=True)
@@ -86,6 +89,8 @@ class SessionState:
 
     spec: SessionSpec
     limits: Limits
+    ids: SessionIds
+    """Makes the ids that leave the tree."""
     system_prompt: str | None = None
     tools: tuple[str, ...] = ()
     model: str = ""
@@ -116,11 +121,15 @@ class SessionState:
     """What the model said it used."""
     replies: int = 0
     calls_made: int = 0
+    interrupted: bool = False
+    """Whether it was interrupted and nobody has said anything to it since."""
     stopping: str | None = None
     """Status the session is to end with, once it was told to stop."""
     stop_reason: str = ""
     asked_by: tuple[Asker, ...] = ()
     """Whom the newest turn acts for; empty = the creating program."""
+    taint: str = ""
+    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
     offer: tuple[str, str, JsonValue] | None = None
     """Last word that ends the session: status, summary, output; None while there is something to do."""
 
@@ -147,6 +156,6 @@ class SessionState:
         return joined(own, *(call.asked_by for call in self.calls.values()))
 
 
-def initial(spec: SessionSpec, limits: Limits) -> SessionState:
-    """Return the state of a session nothing has happened to."""
-    return SessionState(spec, limits)
+def initial(spec: SessionSpec, limits: Limits, id_key: str = "") -> SessionState:
+    """Return the state of a session nothing has happened to; ``id_key`` as its tree's nonce gives it."""
+    return SessionState(spec, limits, SessionIds(spec.session_id, id_key), taint=spec.taint)

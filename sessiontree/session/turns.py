@@ -14,8 +14,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Asker, joined
 from sessiontree.schema.result import compile_result
 from sessiontree.session import instructions as todo
-from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park, resolve
-from sessiontree.session.skipped import NEW_MESSAGE, skipped_message
+from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.state import CallState, SessionState
 
 WAITS: Final = frozenset({"asking", "delegated"})
@@ -33,15 +32,10 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     if not calls:
         _last_word(state, decision, message.text, stimulus.at_ms)
         return decision
-    steered = bool(state.inbox) and state.steered
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for index, call in enumerate(calls):
         key = f"{stimulus.turn}.{index}"
-        if steered:
-            result = skipped_message(call, NEW_MESSAGE, stimulus.at_ms)
-            resolve(decision, CallState(key, call), "skipped", result)
-        else:
-            decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by))
+        decision.instructions.append(todo.PrepareCall(key, call, given_up, state.asked_by))
     return decision
 
 
@@ -96,7 +90,7 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
     if state.stopping is not None:
         return None if state.calls else _offer_stopped(state)
     if state.asking:
-        return None
+        return _cut_turn(state) if state.inbox and state.steered else None
     if state.reply_keys:
         return _wait_for_calls(state, at_ms)
     if state.calls and any(call.outside and call.phase == "intended" for call in state.calls.values()):
@@ -139,6 +133,13 @@ def _release(held: list[CallState]) -> Decision:
     return decision
 
 
+def _cut_turn(state: SessionState) -> Decision:
+    """A steering message waits for no reply: the next question takes the place of this one."""
+    decision = Decision()
+    decision.facts.append(facts.TurnCut(state.turn, "a new message came in"))
+    return decision
+
+
 def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
     """Ask the model, or rest where it was asked often enough; then notices wait for the next message."""
     decision = Decision()
@@ -165,26 +166,45 @@ def _askers(state: SessionState) -> tuple[Asker, ...]:
     return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
 
 
-def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
-    """When only others' answers are out, the model waits for them as long as the tree's patience lasts."""
-    waiting: list[CallState] = []
-    for call in state.calls.values():
-        if call.outside or call.parked:
-            continue
-        if call.phase not in WAITS:
-            return None
-        waiting.append(call)
+def _waiting(state: SessionState) -> list[CallState]:
+    """Return the reply's calls that wait for others' answers, where nothing else of it is under way."""
+    waiting = [call for call in state.calls.values() if not call.outside and not call.parked]
+    return waiting if all(call.phase in WAITS for call in waiting) else []
+
+
+def _patience_ends_ms(state: SessionState, waiting: Sequence[CallState]) -> int | None:
+    """Return when the model goes on without these; None = never."""
     patience_s = state.limits.approval_patience_s
-    news = any(each.wakes for each in state.inbox)
-    if not waiting or (patience_s is None and not news):
-        return None
+    return None if patience_s is None else max(call.asked_at_ms for call in waiting) + int(patience_s * 1000)
+
+
+def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
+    """When only others' answers are out, the model waits for them as long as the tree's patience lasts.
+
+    Its end is always told by a bell, even where there is none to begin with: what is asked is answered before
+    the bell rings, if it is answered at once.
+    """
+    waiting = _waiting(state)
+    ends_ms = _patience_ends_ms(state, waiting) if waiting else None
     decision = Decision()
-    deadlines = [call.asked_at_ms + int((patience_s or 0) * 1000) for call in waiting]
-    if news or max(deadlines) <= at_ms:
+    if waiting and any(each.wakes for each in state.inbox):
         decision.facts.extend(park(call, at_ms) for call in waiting)
+    elif ends_ms is not None:
+        decision.instructions.append(todo.WakeAt(ends_ms))
     else:
-        decision.instructions.append(todo.WakeAt(max(deadlines)))
+        return None
     return decision
+
+
+def lose_patience(state: SessionState, at_ms: int, decision: Decision) -> None:
+    """A bell rang: let the model go on without answers for which it has waited long enough."""
+    if not state.reply_keys or state.asking or state.stopping is not None:
+        return
+    waiting = _waiting(state)
+    ends_ms = _patience_ends_ms(state, waiting) if waiting else None
+    if ends_ms is not None and ends_ms <= at_ms:
+        ended = {fact.key for fact in decision.facts if isinstance(fact, facts.CallResolved)}
+        decision.facts.extend(park(call, at_ms) for call in waiting if call.key not in ended)
 
 
 def _offer(state: SessionState) -> Decision:
@@ -193,7 +213,7 @@ def _offer(state: SessionState) -> Decision:
     if state.spec.kind is SessionKind.MAIN:
         # Main rests after every message; its artifacts would be told again each time.
         result: SessionResult[object] = SessionResult(SessionStatus.COMPLETED, summary, usage=state.usage)
-        return _offering(result)
+        return _offering(result, stays=False)
     return _offered(state, SessionStatus(status), summary, output)
 
 
@@ -208,10 +228,10 @@ def _offered(state: SessionState, status: SessionStatus, summary: str, output: o
     result: SessionResult[object] = SessionResult(
         status, summary, output, tuple(state.artifacts), records, state.usage
     )
-    return _offering(result)
+    return _offering(result, stays=state.interrupted and state.stopping is None)
 
 
-def _offering(result: SessionResult[object]) -> Decision:
+def _offering(result: SessionResult[object], *, stays: bool) -> Decision:
     decision = Decision()
-    decision.instructions.append(todo.OfferResult(result))
+    decision.instructions.append(todo.OfferResult(result, stays))
     return decision

@@ -118,7 +118,7 @@ def resume(
         channel = screen.shared_with(channel_of(sys.stdin, sys.stdout))
         return await take_up(left.config.tree_id, channel, runtime)
 
-    return _run(open_tree, places, backend, screen, known_seq=left.last_seq)
+    return _run(open_tree, places, backend, screen, known_seq=left.last_seq, tree_id=left.config.tree_id)
 
 
 def _state_dir(root: Path, given: Path | None) -> Path:
@@ -130,10 +130,18 @@ def _state_dir(root: Path, given: Path | None) -> Path:
     return state
 
 
-def _run(open_tree: OpenTree, places: Places, backend: BackendName, screen: Screen, *, known_seq: int) -> int:
+def _run(
+    open_tree: OpenTree,
+    places: Places,
+    backend: BackendName,
+    screen: Screen,
+    *,
+    known_seq: int,
+    tree_id: str | None = None,
+) -> int:
     standing = _Standing()
     try:
-        return asyncio.run(_to_the_end(open_tree, places, backend, screen, standing, known_seq))
+        return asyncio.run(_to_the_end(open_tree, places, backend, screen, standing, known_seq, tree_id))
     except KeyboardInterrupt:
         code, what = INTERRUPTED, "interrupted"
     except (SessionTreeError, OSError) as error:
@@ -155,10 +163,10 @@ async def _to_the_end(
     screen: Screen,
     standing: _Standing,
     known_seq: int,
+    tree_id: str | None,
 ) -> int:
-    async with Runtime(
-        places.state_dir, backend=backend, slots=MAX_LIVE if backend == "local" else None
-    ) as runtime:
+    slots = MAX_LIVE if backend == "local" else None
+    async with Runtime(places.state_dir, backend=backend, slots=slots, tree_id=tree_id) as runtime:
         tree = await open_tree(runtime)
         standing.tree_id = tree.tree_id
         async with tree:

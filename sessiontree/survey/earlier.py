@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER
+from sessiontree.contracts.capabilities import MEMORY, READER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import SessionTreeError, ToolError
 from sessiontree.contracts.kinds import SessionKind
@@ -58,6 +58,7 @@ class FindSurvey(Tool[FindSurveyParams]):
     tier: ClassVar[PermissionTier] = PermissionTier.READ_ONLY
     kinds: ClassVar[frozenset[SessionKind]] = frozenset({SessionKind.MAIN})
     capabilities: ClassVar[frozenset[str]] = frozenset({READER.name})
+    optional_capabilities: ClassVar[frozenset[str]] = frozenset({MEMORY.name})
     idempotent: ClassVar[bool] = True
 
     async def execute(self, params: FindSurveyParams, ctx: ToolContext) -> ToolResult:

@@ -55,7 +55,9 @@ class RemoveSurvey(Tool[RemoveSurveyParams]):
     tier: ClassVar[PermissionTier] = PermissionTier.ELEVATED
     kinds: ClassVar[frozenset[SessionKind]] = frozenset({SessionKind.MAIN})
     capabilities: ClassVar[frozenset[str]] = frozenset({READER.name, WRITER.name})
+    optional_capabilities: ClassVar[frozenset[str]] = frozenset({MEMORY.name, MEMORY_WRITER.name})
     sequential: ClassVar[bool] = True
+    changes: ClassVar[tuple[str, ...]] = ("path",)
 
     async def execute(self, params: RemoveSurveyParams, ctx: ToolContext) -> ToolResult:
         """Check report and trees, then forget the records and remove the report.

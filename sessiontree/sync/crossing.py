@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+from sessiontree.sync.interrupts import CallFuture
 from sessiontree.sync.loop_thread import ended
 from sessiontree.sync.portal import PORTAL, Lease, not_open
 from sessiontree.sync.prompts import LOOK_S, Prompts
@@ -154,10 +155,10 @@ class Crossing:
         return self._lease
 
 
-def _outcome(future: Future[Any]) -> Any:
+def _outcome(future: CallFuture[Any]) -> Any:
     try:
         while not future.done():
-            wait([future], LOOK_S)
+            future.wait(LOOK_S)
         return future.result()
     except CancelledError:
         raise ended() from None

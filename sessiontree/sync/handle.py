@@ -18,6 +18,9 @@ from sessiontree.sync.channels import crossed_approver
 from sessiontree.sync.crossing import Crossing
 from sessiontree.sync.reading import Pump
 
+READ_AHEAD = 64
+"""Messages of a transcript taken in before they are asked for."""
+
 if TYPE_CHECKING:
     from sessiontree import handle
     from sessiontree.handle import OnError
@@ -37,6 +40,7 @@ class PendingReply:
         """Return the last word, waiting for it; may be asked again, also after an interrupt.
 
         Raises:
+            SessionInterrupted: somebody interrupted the session.
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
         """
@@ -81,8 +85,11 @@ class SessionHandle:
         approver: ApproverLike = None,
         ttl_s: float | None = None,
         dedicated: bool = False,
+        stays_open: bool | None = None,
     ) -> SessionHandle:
         """Start a child and return its handle.
+
+        A Branch stays open until its :meth:`result` is asked for, or that of a session above it.
 
         Args:
             kind: ``branch`` or ``worker``.
@@ -94,8 +101,9 @@ class SessionHandle:
             budget: What is set aside for it; None = it draws on what this session has left.
             approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here,
                 which is called on a thread that blocks in the tree.
-            ttl_s: Time to live; None = its kind's.
+            ttl_s: Time to live, from its first host on; None = its kind's.
             dedicated: Whether it keeps a host of its own for life, never giving way to others.
+            stays_open: As for :meth:`sessiontree.SessionHandle.spawn`.
 
         Raises:
             SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
@@ -112,6 +120,7 @@ class SessionHandle:
             approver=crossed_approver(approver, self._crossing.prompts),
             ttl_s=ttl_s,
             dedicated=dedicated,
+            stays_open=stays_open,
         )
         return SessionHandle(self._crossing, child)
 
@@ -182,6 +191,7 @@ class SessionHandle:
             sender: As for :meth:`sessiontree.SessionHandle.send`.
 
         Raises:
+            SessionInterrupted: somebody interrupted the session.
             SessionFailed: the run stopped short; says why.
             SessionClosed: the session ended first.
             ConfigError: the text is empty, there is no such mode, or the sender is none.
@@ -217,7 +227,11 @@ class SessionHandle:
         return PendingReply(self._crossing, pending, Pump(self._crossing, pending.__aiter__()))
 
     def result(self) -> SessionResult[Any]:
-        """Return how the session ended, waiting for it; ``output`` is of the asked type."""
+        """Return how the session ended, waiting for it; ``output`` is of the asked type.
+
+        Raises:
+            SessionError: it is Main, which never completes by itself, and nobody ends it.
+        """
         result: SessionResult[Any] = self._crossing.wait(self._session.result)
         return result
 
@@ -233,15 +247,61 @@ class SessionHandle:
         receipt: tuple[ReceiptLine, ...] = self._crossing.run(self._session.cancel, reason)
         return receipt
 
+    def interrupt(self, reason: str = "interrupted by the program") -> tuple[ReceiptLine, ...]:
+        """Drop whatever the session does, and keep it: what is said to it next is heard at once.
+
+        Its running tools are told to stop, its model is waited for no more, and so it goes for everything
+        below it; what a model spawned there ends ``cancelled``. Returns once all of it has stopped.
+
+        Returns:
+            Every session of the subtree and how it stands.
+
+        Raises:
+            SessionClosed, SessionNotFound: there is no such live session.
+            ConfigError: the reason is no text.
+        """
+        receipt: tuple[ReceiptLine, ...] = self._crossing.run(self._session.interrupt, reason)
+        return receipt
+
     def status(self) -> SessionReport:
         """Return the session's standing now."""
         report: SessionReport = self._crossing.run(self._session.status)
         return report
 
-    def history(self) -> list[Message]:
-        """Return the session's transcript, oldest first, as far as it is durable."""
-        transcript: list[Message] = self._crossing.run(self._session.history)
-        return transcript
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
+        """Return messages of the session's transcript, oldest first, as far as it is durable.
+
+        It is read from its beginning, whatever is returned; :meth:`transcript` is better for a long one.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+            limit: Most messages returned; None = all there are.
+
+        Raises:
+            ConfigError: a number is none, or below 0.
+        """
+        found: list[Message] = self._crossing.run(self._session.history, after=after, limit=limit)
+        return found
+
+    def transcript(self, *, after: int = 0) -> Iterator[Message]:
+        """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
+
+        Read page by page, with others' turns in between, however long it is.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+
+        Raises:
+            ConfigError: the number is none, or below 0.
+        """
+        pump: Pump[Message] = self._crossing.run(
+            lambda: Pump(self._crossing, self._session.transcript(after=after), READ_AHEAD)
+        )
+        try:
+            while messages := self._crossing.wait(pump.take, READ_AHEAD):
+                yield from messages
+        finally:
+            pump.close()
 
 
 async def _awaited(pending: handle.PendingReply) -> str:

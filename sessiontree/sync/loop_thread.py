@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from anyio.from_thread import start_blocking_portal
 
 from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.sync.interrupts import CallFuture
 
 T = TypeVar("T")
 LAST_CALLS_S = 5.0
@@ -60,7 +61,7 @@ class LoopThread:
         """Whether the loop takes calls; what raises SystemExit on it ends it."""
         return not self._is_ending
 
-    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> CallFuture[Any]:
         """Have a function called on the loop; what it returns is awaited there where it can be.
 
         Cancelling the future cancels the task as asyncio does it: once, so that it can tidy up. The function
@@ -69,7 +70,7 @@ class LoopThread:
         Raises:
             SessionTreeError: the loop has ended. A future that is not done then fails with it, too.
         """
-        future: Future[Any] = Future()
+        future: CallFuture[Any] = CallFuture()
         with self._lock:
             if self._is_ending:
                 raise ended()

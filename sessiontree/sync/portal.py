@@ -11,11 +11,11 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from typing import Any
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.sync.interrupts import CallFuture
 from sessiontree.sync.loop_thread import LoopThread
 
 EXIT_S = 30.0
@@ -36,7 +36,7 @@ class Lease:
         """Whether this process was forked from the one that holds the lease."""
         return self.pid != os.getpid()
 
-    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> CallFuture[Any]:
         """Have a function called on the loop.
 
         Raises:

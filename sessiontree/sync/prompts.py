@@ -16,6 +16,7 @@ from inspect import isawaitable, iscoroutine
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.sync.interrupts import InterruptibleCondition
 
 LOOK_S = 1.0
 """Longest wait at a stretch: an interrupt in the very instant before one begins is noticed only after it."""
@@ -76,7 +77,7 @@ class Prompts:
 
     def __init__(self) -> None:
         """Begin with no question."""
-        self._news = threading.Condition()
+        self._news = InterruptibleCondition()
         self._waiting: deque[Prompt] = deque()
         self._asked: list[Prompt] = []
 

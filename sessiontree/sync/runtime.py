@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ class Runtime:
     """Pools and supervisor over one state directory; serves many sync trees.
 
     Args:
-        state_dir: Where the journal lies; locked while the runtime is open.
+        state_dir: Where journal and memory lie.
         backend: This and all others as for :class:`sessiontree.Runtime`.
         slots: Most sessions embodied at a time; None = the backend's own number.
         address: Cluster to connect to.
@@ -27,6 +27,8 @@ class Runtime:
         kernel_enforcement: Whether Workers run where the kernel can't make their processes read-only.
         max_host_bytes: Most memory one session's host may hold.
         memory: Where memory lies, and what embeds its texts.
+        pass_env: Names of environment variables that tools get beside harmless ones.
+        tree_id: Write the journal that holds this tree.
     """
 
     def __init__(  # noqa: PLR0913 - the settings of the runtime, passed on
@@ -41,8 +43,10 @@ class Runtime:
         kernel_enforcement: Enforcement = "required",
         max_host_bytes: int | None = None,
         memory: MemorySettings | None = None,
+        pass_env: Sequence[str] = (),
+        tree_id: str | None = None,
     ) -> None:
-        """Choose; ``local`` opens the state directory at once, ``ray`` with the first tree.
+        """Choose; ``local`` opens its journal at once, ``ray`` with the first tree.
 
         Raises:
             ConfigError: a setting is wrong; says which.
@@ -59,6 +63,8 @@ class Runtime:
             kernel_enforcement=kernel_enforcement,
             max_host_bytes=max_host_bytes,
             memory=memory,
+            pass_env=pass_env,
+            tree_id=tree_id,
         )
         self._crossing = Crossing()
         self._runtime: runtime.Runtime | None = None
@@ -72,6 +78,7 @@ class Runtime:
     def _open(self, open_runtime: Callable[[], runtime.Runtime]) -> None:
         self._runtime = open_runtime()
         self.state_dir = self._runtime.state_dir
+        self.journal_dir = self._runtime.journal_dir
 
     async def _end(self) -> None:
         if self._runtime is not None:

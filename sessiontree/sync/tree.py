@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sessiontree import session_tree as on_loop
 from sessiontree.channels.port import HumanChannel
@@ -16,6 +17,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.usage import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
 from sessiontree.options import ApproverLike, ChannelLike, PluginsLike, PolicyLike
@@ -135,6 +137,11 @@ class SessionTree:
             group=group,
             hooks=hooks,
         )
+        self._tree._belong_to(self, self._closed)  # noqa: SLF001 - its twin
+
+    async def _closed(self) -> None:
+        """Close from the loop: calls that wait in the tree end, and its lease is given back."""
+        await asyncio.to_thread(self.close)
 
     @property
     def _made(self) -> on_loop.SessionTree:
@@ -256,6 +263,19 @@ class SessionTree:
         """Close the tree; what lives stays in the journal and can be resumed."""
         self.close()
 
+    async def __aenter__(self) -> NoReturn:
+        """Say what to write: this tree is used without ``await``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `with SessionTree(…) as tree`; with await: from sessiontree import SessionTree"
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stand beside :meth:`__aenter__`; never called."""
+
     def close(self) -> None:
         """Let the tree go in this process; it can be resumed. Calls that wait in it end."""
         self._crossing.close()
@@ -320,6 +340,11 @@ class SessionTree:
         """Return every session of the tree and how it stands."""
         receipt: tuple[ReceiptLine, ...] = self._crossing.run(self._made.receipt)
         return receipt
+
+    def usage(self) -> Usage:
+        """Return what all sessions of the tree have used so far, those that have ended included."""
+        usage: Usage = self._crossing.run(self._made.usage)
+        return usage
 
 
 def _crossed(channel: ChannelLike, approver: ApproverLike, crossing: Crossing) -> ChannelLike:

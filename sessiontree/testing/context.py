@@ -48,7 +48,7 @@ from sessiontree.contracts.ports import (
     Writer,
 )
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.tool import RawTool, Tool, declared_by
 from sessiontree.contracts.usage import Usage
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
@@ -133,6 +133,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     status: Status | None = None,
     config: AgentConfig | None = None,
     call_id: str = "call-1",
+    tree_id: str = "t-1",
     signals: CallSignals | None = None,
 ) -> ToolContext:
     """Return the context of one call in a session of the given kind.
@@ -151,6 +152,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         status: Left out, a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
         call_id: Names the call.
+        tree_id: Names the tree.
         signals: The call's own, for a test that cancels it or watches its progress; left out, the call has
             a minute.
 
@@ -174,6 +176,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         channel=_handle(CHANNEL, kind, channel, RecordingChannel),
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(session_id)),
+        tree_id=tree_id,
     )
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
 
@@ -181,12 +184,15 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
 async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> ToolResult:
     """Validate the arguments against the tool's own model and run it.
 
-    No name is normalised, no policy asked and no result cut: this is the tool alone.
+    No name is normalised, no policy asked and no result cut: this is the tool alone. It is given of the
+    context what its class declares, as in a tree.
 
     Raises:
         ValidationError: an argument does not fit; names the first that does not.
         ToolError: what the tool raised.
     """
+    rights = ctx._rights.narrowed(tool.name, declared_by(tool))  # noqa: SLF001 - what a dispatcher does
+    ctx = ToolContext(rights, ctx.call_id, ctx._signals)  # noqa: SLF001 - as above
     if isinstance(tool, RawTool):
         return await tool.execute(arguments, ctx)
     try:

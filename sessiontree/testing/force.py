@@ -1,4 +1,4 @@
-"""Forcing a tool on sessions that may not hold it, to show that their rights hold without any check.
+"""Forcing a tool on sessions that may not hold it, or through its facades: rights hold without any check.
 
 Nothing of the runtime knows of this: a tree is given another table of tools before it opens.
 """
@@ -13,6 +13,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.kernel.facades import _BEHIND
 
 
 class Tree(Protocol):
@@ -44,6 +45,15 @@ class ForcedTable(ToolTable):
     def held_by(self, kind: SessionKind, names: Iterable[str]) -> frozenset[str]:
         """Return what the rules give and what is forced."""
         return super().held_by(kind, names) | self.forced.get(kind, frozenset())
+
+
+def bare(handle: object) -> Any:
+    """Return what stands behind a handle that a tool was given: what code that digs would find.
+
+    Raises:
+        KeyError: nothing does, as the session was let go, or it is no facade.
+    """
+    return _BEHIND[handle]
 
 
 def force_register(tree: Tree, tool_name: str, kind: SessionKind) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from sessiontree.contracts.approvals import Answer, Precedent
+from sessiontree.contracts.approvals import APPROVER_ERROR, Answer, Precedent
 from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_facts import (
@@ -89,7 +89,11 @@ def hear_person(draft: Draft, decided: Decided) -> None:
         draft.tell(RefuseDecision(PermissionDenied(PermissionTier.ELEVATED, reason)))
         return
     answer: Answer = "approve" if decided.approve else "deny"
-    settle_hop(draft, decided.request_id, request.rests_at, answer, "person", decided.reason, name=decided.by)
+    failed = decided.asker is None and decided.by == APPROVER_ERROR
+    by, name = (decided.by, "") if failed else ("person", decided.by)
+    settle_hop(draft, decided.request_id, request.rests_at, answer, by, decided.reason, name=name)
+    if failed:
+        return
     if not decided.approve:
         _bind_denial(draft, request.digest, request.session, request.rests_at)
     elif decided.always:

@@ -51,6 +51,7 @@ def time_to_live_s(default_s: float | None, asked_s: float | None, *, may_length
     return min(default_s, asked_s)
 
 
-def earliest(*times_ms: int | None) -> int | None:
-    """Return the earliest of the times that are set, None where none is."""
-    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+def end_of_life_ms(state: TreeState, session: str) -> int | None:
+    """Return when the time to live of a session, or of one above it, ends; None = no time is set."""
+    ends_ms = (link.expires_at_ms for link in state.chain(session))
+    return min((end_ms for end_ms in ends_ms if end_ms is not None), default=None)

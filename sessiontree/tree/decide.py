@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sessiontree.contracts.tree_facts import OutsideHookFailed, TreeFact
+from sessiontree.contracts.tree_facts import LeftoversEnded, OutsideHookFailed, TreeFact
 from sessiontree.tree.approvals import ask, hear_function, hear_person
 from sessiontree.tree.budgets import charge
 from sessiontree.tree.delegating import delegate, withdraw
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction, WakeAt
-from sessiontree.tree.resting import lose, offer, report_trouble, stir, take
+from sessiontree.tree.resting import lose, offer, report_trouble, stir, taint, take, want_result
 from sessiontree.tree.saying import say
-from sessiontree.tree.spawning import open_tree, spawn
+from sessiontree.tree.spawning import adopt, open_tree, spawn
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
     ApprovalAsked,
@@ -24,19 +24,24 @@ from sessiontree.tree.stimuli import (
     ClockRang,
     Decided,
     HookFailedOutside,
+    InterruptAsked,
+    LeftoversFound,
     PostsConsumed,
+    ResultAsked,
     ResultOffered,
     SayAsked,
+    SessionEmbodied,
     SessionLost,
     SpawnAsked,
     Stirred,
     StopAsked,
+    TaintReported,
     TreeOpened,
     TreeStimulus,
     TroubleReported,
     UsageReported,
 )
-from sessiontree.tree.stopping import ring, stop
+from sessiontree.tree.stopping import interrupt, ring, stop
 
 
 def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], list[TreeInstruction]]:
@@ -83,10 +88,17 @@ def _note_hook(draft: Draft, failed: HookFailedOutside) -> None:
     draft.write(OutsideHookFailed(failed.session, failed.hook, failed.point, failed.reason))
 
 
+def _note_leftovers(draft: Draft, found: LeftoversFound) -> None:
+    if found.session in draft.state.sessions and found.count > 0:
+        draft.write(LeftoversEnded(found.session, found.count))
+
+
 _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     TreeOpened: open_tree,
     SpawnAsked: spawn,
+    SessionEmbodied: adopt,
     Stirred: stir,
+    ResultAsked: want_result,
     ResultOffered: offer,
     SessionLost: lose,
     ApprovalAsked: ask,
@@ -95,10 +107,13 @@ _RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
     ClientCallDelegated: delegate,
     ClientCallWithdrawn: withdraw,
     TroubleReported: report_trouble,
+    TaintReported: taint,
     UsageReported: charge,
     PostsConsumed: take,
     StopAsked: stop,
+    InterruptAsked: interrupt,
     SayAsked: say,
     HookFailedOutside: _note_hook,
+    LeftoversFound: _note_leftovers,
     ClockRang: _only_time,
 }

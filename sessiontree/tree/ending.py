@@ -14,12 +14,12 @@ from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_val
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import CancelAsked, Incoming
-from sessiontree.contracts.tree_facts import BudgetSpent, CancelBegun, SessionEnded
+from sessiontree.contracts.tree_facts import BudgetSpent, CancelBegun, ResultAwaited, SessionEnded
 from sessiontree.tree.accounts import later, natural, payers_of
 from sessiontree.tree.closing import cancel_client_calls, cancel_requests
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import ReleaseSession, WakeAt
-from sessiontree.tree.state import Session
+from sessiontree.tree.state import Session, TreeState
 
 STOP_WORDS: dict[SessionStatus, Literal["completed", "cancelled", "expired", "failed"]] = {
     SessionStatus.COMPLETED: "completed",
@@ -56,16 +56,17 @@ def settle(draft: Draft, session: str) -> None:
     """End a session, or the first living one above it, if what it waited for has come to its end."""
     for link in draft.state.chain(session):
         if link.is_live:
-            if link.held is not None and _may_end(link, is_quiet=link.is_quiet):
+            if link.held is not None and may_end_with(draft.state, link, link.held.status, link.is_quiet):
                 end(draft, link, final_result(link, link.held), forced=False)
             return
 
 
-def may_end_with(session: Session, status: SessionStatus, *, is_quiet: bool) -> bool:
+def may_end_with(state: TreeState, session: Session, status: SessionStatus, is_quiet: bool) -> bool:
     """Whether a session that says its last word ends by it at once."""
     if session.spec.kind is SessionKind.MAIN and session.stop is None:
         return status is not SessionStatus.COMPLETED
-    return _may_end(session, is_quiet=is_quiet)
+    is_kept = status is SessionStatus.COMPLETED and session.stop is None and state.is_kept_open(session)
+    return not is_kept and _may_end(session, is_quiet=is_quiet)
 
 
 def _may_end(session: Session, *, is_quiet: bool) -> bool:
@@ -90,8 +91,10 @@ def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason
     """Tell sessions and everything below them to stop; those that are stopping already go on doing so.
 
     Sessions that have said their last word are not asked for another: they end as soon as nothing lives
-    below them.
+    below them. Those that only stayed open for the program end as completed.
     """
+    heads = list(heads)
+    _complete_kept(draft, heads)
     told = _not_stopping(draft, heads)
     _tell(draft, told, status, reason)
     _wrap_up(draft, told)
@@ -99,10 +102,27 @@ def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason
 
 def finish(draft: Draft, head: str, last_word: str) -> None:
     """End a session as completed on its owner's behalf; what lives below it is cancelled first."""
+    _complete_kept(draft, draft.state.children.members(head))
     told = _not_stopping(draft, [head])
     _tell(draft, told[:1], SessionStatus.COMPLETED, last_word)
     _tell(draft, told[1:], SessionStatus.CANCELLED, f"{head!r} is finished")
     _wrap_up(draft, told)
+
+
+def await_result(draft: Draft, head: str) -> None:
+    """Let a session complete, and what stayed open below it: the program waits for its result."""
+    draft.write(ResultAwaited(head))
+    for name in reversed(_not_stopping(draft, [head])):
+        settle(draft, name)
+
+
+def _complete_kept(draft: Draft, heads: Iterable[str]) -> None:
+    for name in reversed(_not_stopping(draft, heads)):
+        session = draft.state.live_session(name)
+        if session is None or session.held is None or not draft.state.is_kept_open(session):
+            continue
+        if session.held.status is SessionStatus.COMPLETED and _may_end(session, is_quiet=session.is_quiet):
+            end(draft, session, session.held, forced=False)
 
 
 def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
@@ -180,6 +200,17 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
     draft.post(
         parent.spec.session_id,
         lambda post_id: Incoming(
-            draft.now_ms, post_id, text, mode="follow_up", origin="child", asked_by=spec.asked_by
+            draft.now_ms,
+            post_id,
+            text,
+            mode="follow_up",
+            origin="child",
+            asked_by=spec.asked_by,
+            taint=source_of(child),
         ),
     )
+
+
+def source_of(child: Session) -> str:
+    """Return what a parent takes in with a child's words, where that has taken in untrusted text."""
+    return f"session {child.spec.session_id}" if child.taint else ""

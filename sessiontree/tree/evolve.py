@@ -22,13 +22,18 @@ from sessiontree.contracts.tree_facts import (
     ClientCallOpened,
     DecisionRefused,
     DigestDenied,
+    InterruptBegun,
+    LeftoversEnded,
     OutsideHookFailed,
     Posted,
     PostsTaken,
+    ResultAwaited,
     ResultHeld,
+    SessionAdopted,
     SessionEnded,
     SessionSpawned,
     SessionStirred,
+    SessionTainted,
     SpawnDenied,
     ToolAlwaysAllowed,
     TreeCreated,
@@ -68,8 +73,8 @@ def set_session_alarms(state: TreeState, session: Session) -> None:
     """Set every alarm of a live session anew."""
     spec = session.spec
     account = state.accounts.get(spec.session_id)
-    if spec.expires_at_ms is not None:
-        state.alarms.set(Alarm(spec.expires_at_ms, AlarmKind.LIFE, spec.depth, spec.session_id))
+    if session.expires_at_ms is not None:
+        _set_life(state, session, session.expires_at_ms)
     if account is not None and account.wall_at_ms is not None:
         state.alarms.set(Alarm(account.wall_at_ms, AlarmKind.WALL, spec.depth, spec.session_id))
     if session.stop is not None:
@@ -126,6 +131,11 @@ def _count_below(state: TreeState, session: Session, step: int) -> None:
         above = ancestor.spec.parent
 
 
+def _set_life(state: TreeState, session: Session, expires_at_ms: int) -> None:
+    spec = session.spec
+    state.alarms.set(Alarm(expires_at_ms, AlarmKind.LIFE, spec.depth, spec.session_id))
+
+
 def _set_force(state: TreeState, session: Session, force_at_ms: int) -> None:
     spec = session.spec
     state.alarms.set(Alarm(force_at_ms, AlarmKind.FORCE, -spec.depth, spec.session_id))
@@ -145,7 +155,7 @@ def _created(state: TreeState, fact: TreeCreated) -> None:
 def _spawned(state: TreeState, fact: SessionSpawned) -> None:
     spec = fact.spec
     state.now_ms = max(state.now_ms, fact.at_ms)
-    session = Session(spec, fact.account, fact.at_ms)
+    session = Session(spec, fact.account, fact.at_ms, expires_at_ms=spec.expires_at_ms, taint=spec.taint)
     parent = None if spec.parent is None else state.sessions.open(spec.parent)
     above = None
     if parent is not None:
@@ -169,11 +179,31 @@ def _spawned(state: TreeState, fact: SessionSpawned) -> None:
     set_session_alarms(state, session)
 
 
+def _adopted(state: TreeState, fact: SessionAdopted) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.expires_at_ms = fact.expires_at_ms
+        _set_life(state, session, fact.expires_at_ms)
+
+
+def _tainted(state: TreeState, fact: SessionTainted) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.taint = fact.source
+
+
 def _stirred(state: TreeState, fact: SessionStirred) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
         session.held = None
         session.status = SessionStatus.ACTIVE
+
+
+def _awaited(state: TreeState, fact: ResultAwaited) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.is_awaited = True
 
 
 def _held(state: TreeState, fact: ResultHeld) -> None:
@@ -200,6 +230,12 @@ def _ended(state: TreeState, fact: SessionEnded) -> None:
     _unindex_live(state, session)
     _close_account(state, fact.session)
     _sweep(state)
+
+
+def _ended_leftovers(state: TreeState, fact: LeftoversEnded) -> None:
+    session = state.sessions.open(fact.session)
+    if session is not None:
+        session.leftovers += fact.count
 
 
 def _unindex_live(state: TreeState, session: Session) -> None:
@@ -344,10 +380,14 @@ def _only_told(_state: TreeState, _fact: TreeFact) -> None:
 _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     TreeCreated: _created,
     SessionSpawned: _spawned,
+    SessionAdopted: _adopted,
     SpawnDenied: _only_told,
     SessionStirred: _stirred,
+    SessionTainted: _tainted,
     ResultHeld: _held,
+    ResultAwaited: _awaited,
     SessionEnded: _ended,
+    LeftoversEnded: _ended_leftovers,
     ApprovalRequested: _requested,
     ApprovalHopped: _only_told,
     ApprovalWaiting: _waiting,
@@ -364,4 +404,5 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     ChannelSaid: _only_told,
     OutsideHookFailed: _only_told,
     CancelBegun: _cancelling,
+    InterruptBegun: _only_told,
 }

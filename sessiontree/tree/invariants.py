@@ -77,17 +77,18 @@ def _check_rights(state: TreeState, name: str, session: Session) -> None:
         _hold(spec.kind is SessionKind.MAIN and name == "main", f"{name} has no parent")
         return
     _hold(set(parent.spec.tools).issuperset(spec.tools), f"{name} holds tools its parent lacks")
+    _hold(not spec.taint or parent.taint != "", f"{name} was tainted by a parent that is not")
+    _hold(not spec.taint or session.taint != "", f"{name} is tainted no more")
     _hold(parent.spec.kind is not SessionKind.WORKER, f"{name} is the child of a worker")
     _hold(name.rpartition("/")[0] == spec.parent, f"{name} is not below {spec.parent}")
     if spec.via == "model":
         decides = spec.owns_channel or spec.rules or spec.approver is not None
         _hold(not decides, f"{name} was spawned by a model and could approve")
-    end_ms = parent.spec.expires_at_ms
-    if end_ms is not None:
-        _hold(spec.expires_at_ms is not None and spec.expires_at_ms <= end_ms, f"{name} outlives its parent")
 
 
 def _check_life(state: TreeState, name: str, session: Session) -> None:
+    is_bounded = session.spec.ttl_s is not None or session.spec.expires_at_ms is not None
+    _hold(is_bounded or session.expires_at_ms is None, f"{name} ends at a time that nobody set")
     _hold(session.is_live is not session.status.is_final, f"{name} is {session.status} and has a result")
     is_suspended = session.status is SessionStatus.SUSPENDED
     _hold(is_suspended is (session.held is not None), f"{name} is {session.status} and its word is held")
@@ -164,7 +165,7 @@ def _check_alarms(state: TreeState) -> None:
             continue
         account = state.accounts.get(name)
         wanted = [
-            session.spec.expires_at_ms if session.stop is None else session.stop.force_at_ms,
+            session.expires_at_ms if session.stop is None else session.stop.force_at_ms,
             account.wall_at_ms if account is not None and session.stop is None else None,
         ]
         for at_ms in wanted:

@@ -8,6 +8,7 @@ from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.usage import Usage
 from sessiontree.tree.state import TreeState
 
 
@@ -21,6 +22,10 @@ class ReceiptLine(NamedTuple):
     """Whether it ended without its own wrap-up."""
     summary: str
     """Its last words; empty while it lives."""
+    leftovers: int = 0
+    """Processes that its tools left running and that were ended when it left its host."""
+    usage: Usage = Usage()
+    """What it used itself; its children's use is in their lines."""
 
 
 def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
@@ -40,7 +45,8 @@ def receipt(state: TreeState, session: str) -> tuple[ReceiptLine, ...]:
         name = ahead.pop()
         found = state.sessions[name]
         summary = "" if found.result is None else found.result.summary
-        lines.append(ReceiptLine(name, found.spec.kind, found.status, found.was_forced, summary))
+        how = (found.spec.kind, found.status, found.was_forced)
+        lines.append(ReceiptLine(name, *how, summary, found.leftovers, found.usage))
         ahead += [f"{name}/w{number}" for number in range(found.workers, 0, -1)]
         ahead += [f"{name}/b{number}" for number in range(found.branches, 0, -1)]
     return tuple(lines)

@@ -7,10 +7,24 @@ from typing import Any
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import ChildTroubled
-from sessiontree.contracts.tree_facts import ChannelSaid, PostsTaken, ResultHeld, SessionStirred
+from sessiontree.contracts.tree_facts import (
+    ChannelSaid,
+    PostsTaken,
+    ResultHeld,
+    SessionStirred,
+    SessionTainted,
+)
 from sessiontree.tree.draft import Draft
-from sessiontree.tree.ending import end, final_result, may_end_with, settle
-from sessiontree.tree.stimuli import PostsConsumed, ResultOffered, SessionLost, Stirred, TroubleReported
+from sessiontree.tree.ending import await_result, end, final_result, may_end_with, settle, source_of
+from sessiontree.tree.stimuli import (
+    PostsConsumed,
+    ResultAsked,
+    ResultOffered,
+    SessionLost,
+    Stirred,
+    TaintReported,
+    TroubleReported,
+)
 
 
 def offer(draft: Draft, offered: ResultOffered) -> None:
@@ -25,10 +39,17 @@ def offer(draft: Draft, offered: ResultOffered) -> None:
     session = draft.state.live_session(offered.session)
     if session is None:
         return
-    if may_end_with(session, result.status, is_quiet=offered.quiet):
+    if may_end_with(draft.state, session, result.status, offered.quiet):
         end(draft, session, final_result(session, result), forced=False)
     elif (session.held, session.is_quiet) != (result, offered.quiet):
         draft.write(ResultHeld(offered.session, result, offered.quiet))
+
+
+def want_result(draft: Draft, asked: ResultAsked) -> None:
+    """Let a session that stayed open for the program complete: its result is asked for."""
+    session = draft.state.live_session(asked.session)
+    if session is not None and session.spec.stays_open and not session.is_awaited:
+        await_result(draft, asked.session)
 
 
 def stir(draft: Draft, stirred: Stirred) -> None:
@@ -60,6 +81,13 @@ def take(draft: Draft, consumed: PostsConsumed) -> None:
         settle(draft, consumed.session)
 
 
+def taint(draft: Draft, reported: TaintReported) -> None:
+    """Note that a session has taken in untrusted text; the first that is said of it stands."""
+    session = draft.state.live_session(reported.session)
+    if session is not None and not session.taint:
+        draft.write(SessionTainted(reported.session, reported.source))
+
+
 def report_trouble(draft: Draft, reported: TroubleReported) -> None:
     """Tell a session's parent that the session's model gave a tool up; for Main, its channel."""
     session = draft.state.live_session(reported.session)
@@ -79,6 +107,7 @@ def report_trouble(draft: Draft, reported: TroubleReported) -> None:
             reported.attempts,
             reported.field,
             reported.message,
+            source_of(session),
         ),
     )
 

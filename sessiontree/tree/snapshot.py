@@ -21,7 +21,7 @@ from sessiontree.tree.evolve import (
 )
 from sessiontree.tree.state import EndedCall, OpenCall, Post, Request, Session, Stop, TreeState
 
-FORMAT = 2
+FORMAT = 3
 
 
 def snapshot(state: TreeState) -> dict[str, Any]:
@@ -121,11 +121,15 @@ def _session_to_wire(session: Session) -> dict[str, Any]:
         "posted": session.posted,
         "held": None if session.held is None else session.held.to_wire(),
         "isQuiet": session.is_quiet,
+        "isAwaited": session.is_awaited,
         "stop": None if session.stop is None else [session.stop.status.value, *session.stop[1:]],
         "result": None if session.result is None else session.result.to_wire(),
         "wasForced": session.was_forced,
+        "leftovers": session.leftovers,
+        "expiresAtMs": session.expires_at_ms,
         "endedAtMs": session.ended_at_ms,
         "usage": session.usage.to_wire(),
+        "taint": session.taint,
     }
 
 
@@ -142,11 +146,15 @@ def _session_from_wire(wire: Mapping[str, Any]) -> Session:
         posted=wire["posted"],
         held=None if wire["held"] is None else SessionResult.from_wire(wire["held"]),
         is_quiet=wire["isQuiet"],
+        is_awaited=wire.get("isAwaited", False),
         stop=None if stop is None else Stop(SessionStatus(stop[0]), stop[1], stop[2]),
         result=None if wire["result"] is None else SessionResult.from_wire(wire["result"]),
         was_forced=wire["wasForced"],
+        leftovers=wire["leftovers"],
+        expires_at_ms=wire["expiresAtMs"],
         ended_at_ms=wire["endedAtMs"],
         usage=Usage.from_wire(wire["usage"]),
+        taint=wire.get("taint", ""),
     )
 
 

@@ -10,12 +10,11 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.senders import joined
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.tree_config import AgentRow, TreeConfig
-from sessiontree.contracts.tree_facts import SessionSpawned, SpawnDenied, TreeCreated
+from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
 from sessiontree.tree.accounts import endless, later
 from sessiontree.tree.budgets import shortage
 from sessiontree.tree.ceiling import (
     deepest_level,
-    earliest,
     most_secure,
     narrowest,
     strictest,
@@ -26,7 +25,7 @@ from sessiontree.tree.ceiling import (
 from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
 from sessiontree.tree.state import Session, TreeState
-from sessiontree.tree.stimuli import SpawnAsked, TreeOpened
+from sessiontree.tree.stimuli import SessionEmbodied, SpawnAsked, TreeOpened
 
 MAIN = "main"
 """Id of every tree's root."""
@@ -98,9 +97,18 @@ def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:
     draft.write(SessionSpawned(spec, account, number, draft.now_ms))
     draft.tell(AcceptSpawn(spec.session_id, True))
     own = draft.state.accounts.get(spec.session_id)
-    wake_at_ms = earliest(spec.expires_at_ms, None if own is None else own.wall_at_ms)
-    if wake_at_ms is not None:
-        draft.tell(WakeAt(wake_at_ms))
+    if own is not None and own.wall_at_ms is not None:
+        draft.tell(WakeAt(own.wall_at_ms))
+
+
+def adopt(draft: Draft, embodied: SessionEmbodied) -> None:
+    """Begin a session's time to live with its first host; waiting for one costs it none of its life."""
+    session = draft.state.live_session(embodied.session)
+    if session is None or session.spec.ttl_s is None or session.expires_at_ms is not None:
+        return
+    expires_at_ms = later(draft.now_ms, session.spec.ttl_s)
+    draft.write(SessionAdopted(embodied.session, draft.now_ms, expires_at_ms))
+    draft.tell(WakeAt(expires_at_ms))
 
 
 def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> SessionSpec:
@@ -112,7 +120,6 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
     ttl_s = time_to_live_s(
         limits.branch_ttl_s if is_branch else limits.worker_ttl_s, asked.ttl_s, may_lengthen=from_program
     )
-    own_end_ms = None if ttl_s is None else later(draft.now_ms, ttl_s)
     row = _row(draft.state.charter, agent)
     return SessionSpec(
         session_id=f"{parent.spec.session_id}/{'b' if is_branch else 'w'}{number}",
@@ -129,13 +136,16 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         approver=asked.approver if from_program else None,
         owns_channel=asked.owns_channel and from_program,
         budget=asked.budget,
-        expires_at_ms=earliest(own_end_ms, parent.spec.expires_at_ms),
+        expires_at_ms=None,
         key=asked.key,
         system_tier=strictest(parent.spec.system_tier, row.system_tier),
         dedicated=draft.state.charter.dedicated or (asked.dedicated and from_program),
         exec_security=most_secure(parent.spec.exec_security, row.exec_security),
         asked_by=joined(parent.spec.asked_by, asked.asked_by),
         workspace_access=narrowest(parent.spec.workspace_access, row.workspace_access),
+        stays_open=asked.stays_open and from_program,
+        ttl_s=ttl_s,
+        taint=f"session {parent.spec.session_id}" if parent.taint else "",
     )
 
 

@@ -24,6 +24,7 @@ from sessiontree.contracts.stimuli import (
     CancelAsked,
     ChildTroubled,
     Incoming,
+    WorkInterrupted,
 )
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.usage import Usage
@@ -31,7 +32,7 @@ from sessiontree.tree.accounts import Account
 from sessiontree.tree.alarms import Alarm, AlarmKind, Alarms
 from sessiontree.tree.table import Groups, Table
 
-Mail: TypeAlias = Incoming | ApprovalAnswered | ApproverAsked | CancelAsked | ChildTroubled
+Mail: TypeAlias = Incoming | ApprovalAnswered | ApproverAsked | CancelAsked | ChildTroubled | WorkInterrupted
 """The stimuli this machine posts to sessions."""
 
 
@@ -78,13 +79,21 @@ class Session:
     """Its last word, kept until nothing of its own is pending."""
     is_quiet: bool = False
     """Whether no input was on its way when it gave its last word."""
+    is_awaited: bool = False
+    """Whether the creating program waits for its result."""
     stop: Stop | None = None
     result: SessionResult[Any] | None = None
     """How it ended."""
     was_forced: bool = False
+    leftovers: int = 0
+    """Processes that its tools left running and that were ended."""
+    expires_at_ms: int | None = None
+    """When its time to live ends; None = it has none, or waits for its first host."""
     ended_at_ms: int | None = None
     usage: Usage = Usage()
     """What it was charged for."""
+    taint: str = ""
+    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
 
     @property
     def is_live(self) -> bool:
@@ -244,6 +253,19 @@ class TreeState:
         """Return a session's parent, None for Main."""
         parent = session.spec.parent
         return None if parent is None else self.sessions.get(parent)
+
+    def is_kept_open(self, session: Session) -> bool:
+        """Whether a session stays open for the creating program, which has not asked for its result yet.
+
+        That holds below Main, and below sessions that are kept open themselves.
+        """
+        link = session
+        while link.spec.stays_open and not link.is_awaited:
+            parent = self.parent_of(link)
+            if parent is None or parent.spec.kind is SessionKind.MAIN:
+                return True
+            link = parent
+        return False
 
     def chain(self, session: str) -> Iterator[Session]:
         """Yield a session and its ancestors, Main last."""

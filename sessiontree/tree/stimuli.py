@@ -48,13 +48,31 @@ class SpawnAsked:
     """Whether it is to have a host of its own for life; for spawns of the creating program alone."""
     asked_by: tuple[Asker, ...] = ()
     """Whom the parent acts for; empty = the creating program."""
+    stays_open: bool = False
+    """Whether it completes only once its result was asked for; for spawns of the creating program alone."""
     forbidden: str | None = None
     """Why the tree's hooks refuse it, where they do; they were asked where it was wanted."""
 
 
 @dataclass(frozen=True, slots=True)
+class SessionEmbodied:
+    """A host embodies a session, maybe not for the first time."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stirred:
     """A session was given new input from outside the tree (a message, a call)."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAsked:
+    """The creating program asks for a session's result, and waits for it."""
 
     at_ms: int
     session: str
@@ -114,7 +132,7 @@ class ApproverReturned:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A person (or the program that stands for one) answered a shown request."""
+    """A person (or the program that stands for one) answered a shown request; or failed to, see ``by``."""
 
     at_ms: int
     request_id: str
@@ -162,6 +180,16 @@ class TroubleReported:
 
 
 @dataclass(frozen=True, slots=True)
+class TaintReported:
+    """A session has taken in untrusted text."""
+
+    at_ms: int
+    session: str
+    source: str
+    """Where it came from."""
+
+
+@dataclass(frozen=True, slots=True)
 class UsageReported:
     """A session used something up."""
 
@@ -194,12 +222,30 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptAsked:
+    """A session and everything below it is to drop what it does, and the session is to go on living."""
+
+    at_ms: int
+    session: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class SayAsked:
     """A session wants to say something on the nearest channel at or above it."""
 
     at_ms: int
     session: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoversFound:
+    """A session has left a host, where processes of its tools still ran; they were ended."""
+
+    at_ms: int
+    session: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +269,9 @@ class ClockRang:
 TreeStimulus: TypeAlias = (
     TreeOpened
     | SpawnAsked
+    | SessionEmbodied
     | Stirred
+    | ResultAsked
     | ResultOffered
     | SessionLost
     | ApprovalAsked
@@ -232,10 +280,13 @@ TreeStimulus: TypeAlias = (
     | ClientCallDelegated
     | ClientCallWithdrawn
     | TroubleReported
+    | TaintReported
     | UsageReported
     | PostsConsumed
     | StopAsked
+    | InterruptAsked
     | SayAsked
     | HookFailedOutside
+    | LeftoversFound
     | ClockRang
 )

@@ -5,6 +5,7 @@ Room: :class:`WorkspaceWriter`, the implementation of :class:`~sessiontree.contr
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import stat
@@ -14,8 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.ports import Written
 from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.protected import OwnPlaces, protected_places
 from sessiontree.workspace.failures import check_regular, failed, refused, system_errors
 from sessiontree.workspace.openat2_resolver import Resolver
 from sessiontree.workspace.place import Place
@@ -35,17 +38,50 @@ class WorkspaceWriter:
         root: An existing directory; held open, so that renaming it changes nothing.
         hidden: Absolute paths of files or directories that are refused.
         resolver: How paths are resolved; None = the best this kernel offers.
+        own: What processes of ours import from: protected, as what tells git which programs to run.
 
     Raises:
         ConfigError: the root is missing or no directory, or a hidden path is relative or holds the root.
     """
 
-    __slots__ = ("_last_look", "_root")
+    __slots__ = ("_allowed", "_last_look", "_protected", "_root")
 
-    def __init__(self, root: Path, *, hidden: Sequence[Path] = (), resolver: Resolver | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        hidden: Sequence[Path] = (),
+        resolver: Resolver | None = None,
+        own: OwnPlaces | None = None,
+    ) -> None:
         """Open the root."""
         self._root = WorkspaceRoot(root, hidden, resolver)
         self._last_look = threading.Lock()
+        self._protected = protected_places(os.path.realpath(root), own or OwnPlaces())
+        self._allowed: frozenset[str] | None = frozenset()
+
+    def allowing(self, standings: frozenset[str] | None) -> WorkspaceWriter:
+        """Return a writer of the same root for one call that was asked about.
+
+        Args:
+            standings: The protected places it may change, as :meth:`standings` names them; None = all.
+        """
+        other = copy.copy(self)
+        other._allowed = standings  # noqa: SLF001 - of its own class
+        return other
+
+    def standings(self, path: str) -> frozenset[str]:
+        """Return the protected places that a path stands for right now, as what it names and as a link.
+
+        A place is named by its path and its directory's identity. Empty: it is none, or leads to no place.
+        """
+        found = set()
+        for follows in (True, False):
+            with suppress(ToolError), self._root.place("look at", path, follow_last=follows) as place:
+                standing, why = self._standing(place)
+                if why:
+                    found.add(standing)
+        return frozenset(found)
 
     def write(self, path: str, data: bytes, *, expect_mtime_ns: int | None = None) -> Written:
         """Write a whole file in one step: readers see the old content or the new, never a part.
@@ -62,13 +98,15 @@ class WorkspaceWriter:
                 the last look and the rename.
 
         Raises:
-            PermissionDenied: it is outside the root, hidden, on a kernel file system, or has further names.
+            PermissionDenied: it is outside the root, hidden, on a kernel file system or protected, or has
+                further names.
             ExecutionError: it changed, is no regular file, is write-protected, or the system refused; what
                 stood there stands there still.
         """
         with self._root.place("write", path) as place, system_errors("write", path):
             if not place.names:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self._check_protected("write", path, place)
             name = place.names[-1]
             with _directory_for(place) as directory_fd:
                 standing = self._look(path, directory_fd, name, expect_mtime_ns)
@@ -83,15 +121,30 @@ class WorkspaceWriter:
         """Delete one regular file or link (the link itself).
 
         Raises:
-            PermissionDenied: it is outside the root, hidden, or on a kernel file system.
+            PermissionDenied: it is outside the root, hidden, on a kernel file system, or protected.
             ExecutionError: it does not exist, is neither file nor link, or the system refused.
         """
         with self._root.place("remove", path, follow_last=False) as place, system_errors("remove", path):
+            self._check_protected("remove", path, place)
             status = os.stat(place.name, dir_fd=place.directory_fd, follow_symlinks=False)
             self._root.check_status("remove", path, status)
             if not stat.S_ISLNK(status.st_mode):
                 check_regular("remove", path, status)
             os.unlink(place.name, dir_fd=place.directory_fd)
+
+    def _standing(self, place: Place) -> tuple[str, str]:
+        """Return what names a place, and why it is protected; empty where it is not."""
+        why = self._protected.why(place.directory_fd, place.directory, place.names)
+        status = os.fstat(place.directory_fd)
+        return f"{place.path}\0{status.st_dev}:{status.st_ino}", why
+
+    def _check_protected(self, verb: str, path: str, place: Place) -> None:
+        """Refuse what changes a protected place, unless the call was asked about and allowed to."""
+        if self._allowed is None:
+            return
+        standing, why = self._standing(place)
+        if why and standing not in self._allowed:
+            raise refused(verb, path, f"it is protected ({why}); a call that changes it needs an approval")
 
     def _look(self, path: str, directory_fd: int, name: str, expected: int | None) -> os.stat_result | None:
         """Return what a write would replace, or None; raises where it may not be replaced."""

@@ -31,6 +31,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.models.answers import Answer, call
+from sessiontree.testing.force import bare
 
 
 class Nothing(BaseModel):
@@ -44,6 +45,7 @@ class Misdeed(Tool[Nothing]):
     Params: ClassVar[type[BaseModel]] = Nothing
     tier = PermissionTier.READ_ONLY
     kinds = frozenset(SessionKind)
+    capabilities = frozenset({"memory"})
 
     def __init__(self, name: str, body: Callable[[ToolContext], Any]) -> None:
         self.name = name  # type: ignore[misc]
@@ -127,7 +129,8 @@ def write_all(ctx: ToolContext) -> JsonValue:
     thread.join()
     succeeded += fresh
     succeeded += _READY.submit(_tried, target, "a ready thread").result()
-    script = _BY_COMMAND.format(path=sys.path, target=str(target))
+    path = [*sys.path, str(Path(__file__).parents[2])]  # here it is a copy that the host finds by itself
+    script = _BY_COMMAND.format(path=path, target=str(target))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [*succeeded, *done.stdout.splitlines()]
@@ -135,7 +138,7 @@ def write_all(ctx: ToolContext) -> JsonValue:
 
 async def forge(ctx: ToolContext) -> JsonValue:
     """Reach below the handles for the supervisor, and ask it with grants that do not count."""
-    link = ctx.status._link  # type: ignore[attr-defined]
+    link = bare(ctx.status)._link
     services, supervisor = link.services(), link.services()._supervisor
     request = SpawnRequest(SessionKind.WORKER, "go")
     outcomes = []

@@ -136,7 +136,7 @@ async def test_nothing_is_left_of_a_program_however_it_ends(
         processes = tree_of(running.pid) if mode == "wait" else set()
         processes |= {process for pid in ready["children"] if (process := engine_home.process_of(pid))}
         if mode == "wait":
-            assert len(processes) >= 10
+            assert len(processes) >= 9
         end(running.pid)
         assert await asyncio.wait_for(running.wait(), START_S) == code
         assert await gone(processes, Path(ready["home"])) == []

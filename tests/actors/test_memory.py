@@ -37,6 +37,7 @@ from sessiontree.kernel.memory_opening import open_store
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.reports import ActorRow
 from sessiontree.models.answers import Answer
+from sessiontree.testing.force import bare
 from tests.actors.misdeeds import Misdeed
 from tests.behaviours.reading import facts_of
 
@@ -56,14 +57,13 @@ def reply(request: ModelRequest) -> Answer:
 
 async def keep(ctx: ToolContext) -> Any:
     """Leave the session's grant in a file, once memory knows it."""
-    status: Any = ctx.status
     assert await ctx.require(MEMORY).search(MemoryQuery("planted"))
-    return (ctx.workspace_root / "grant").write_text(status._link.grant)
+    return (ctx.workspace_root / "grant").write_text(bare(ctx.status)._link.grant)
 
 
 async def misuse(ctx: ToolContext) -> Any:
     """Ask memory with the session's own grant and with others; returns what came of it."""
-    link = ctx.status._link  # type: ignore[attr-defined]
+    link = bare(ctx.status)._link
     memory, own = link.memory(), link.grant
     old = (ctx.workspace_root / "grant").read_text()
     said: dict[str, str] = {}

@@ -37,6 +37,13 @@ class Answering(Hook):
         return self.answer
 
 
+class Emptying(Hook):
+    """Leaves nothing of any result."""
+
+    def tool_result_persist(self, result: KeptResult) -> KeptResult:
+        return replace(result, content=())
+
+
 class Masking(Hook):
     """Puts ``***`` in the place of a word, wherever it stands in texts and details."""
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
+
 from sessiontree import (
+    ApprovalClosed,
     FunctionModel,
     Limits,
     ModelRequest,
+    Rule,
     ScriptedModel,
     SessionStatus,
     ToolCall,
@@ -144,3 +151,50 @@ async def test_many_requests_of_one_reply_are_answered_in_any_order(open_tree: O
         assert [text for text in texts if "denied" not in text] == [f"appended {n}" for n in (0, 1, 3, 4)]
         assert "denied" in texts[2]
         assert sorted(text for _, text in effects(open_tree.workspace)) == ["0", "1", "3", "4"]
+
+
+async def test_a_call_that_an_always_lets_run_is_never_pending(open_tree: Opener) -> None:
+    """However short the patience: what runs at once has its own result."""
+    model = ScriptedModel(
+        {"main": [call("launch", text="one"), "waiting", "told"], "*": [call("launch"), "done"]}
+    )
+    async with open_tree(model, tools=TOOLS, limits=NO_PATIENCE) as tree:
+        tree.main.send("go")
+        (pending,) = await asked(tree)
+        await until(tree, CallParked)
+        await pending.approve(always=True)
+        branch = await tree.main.spawn("branch", "go")
+        assert (await branch.result()).summary == "done"
+        assert [message.text for message in results(tree, "main/b1")] == ["appended x"]
+        assert len(await facts_of(tree, CallParked)) == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "rule"])
+async def test_what_nobody_is_asked_about_is_never_pending(open_tree: Opener, mode: str) -> None:
+    """The same where the tree's mode or a rule answers."""
+    model = ScriptedModel([[call("launch"), call("look")], "done"])
+    options: dict[str, Any] = {"approvals": "auto"}
+    if mode == "rule":
+        options = {"approver": [Rule(tool="launch", answer="approve")]}
+    async with open_tree(model, tools=TOOLS, limits=NO_PATIENCE, **options) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        assert (await branch.result()).summary == "done"
+        assert [message.text for message in results(tree, "main/b1")] == ["appended x", "looked at x"]
+
+
+async def test_a_yes_to_who_is_cancelled_in_the_same_moment_is_told(open_tree: Opener) -> None:
+    """Whoever says yes learns that it was of no use; nobody is told "approved" of what did not run."""
+    for _ in range(5):
+        model = ScriptedModel([call("launch"), "done"])
+        async with open_tree(model, tools=TOOLS, limits=ENDLESS) as tree:
+            before = len(effects(open_tree.workspace))
+            branch = await tree.main.spawn("branch", "go")
+            (pending,) = await asked(tree)
+            approving = asyncio.ensure_future(pending.approve())
+            cancelling = asyncio.ensure_future(branch.cancel())
+            await asyncio.wait([approving, cancelling])
+            ran = len(effects(open_tree.workspace)) - before
+            error = approving.exception()
+            assert ran or isinstance(error, ApprovalClosed), "told that it was approved, and nothing ran"
+            assert error is None or "cancelled" in str(error)
+            assert cancelling.exception() is None

@@ -12,12 +12,14 @@ from sessiontree import (
     ConfigError,
     Rule,
     ScriptedModel,
+    SessionTree,
     call,
 )
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
     ApprovalHopped,
     ApprovalWaiting,
+    DigestDenied,
     ToolAlwaysAllowed,
 )
 from sessiontree.models.answers import Answer
@@ -26,6 +28,7 @@ from tests.behaviours.misbehaving import junk
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, results, until
 
+BY_ERROR = "approver error"
 HERE = "tests.behaviours.approvers"
 SPAWN = call("sessions_spawn", kind="branch", task="go on")
 BELOW = "main/b1/b1"
@@ -123,8 +126,19 @@ async def test_a_callable_that_fails_has_said_no(open_tree: Opener) -> None:
     async with open_tree(ScriptedModel([call("launch"), "done"]), tools=TOOLS, approver=approve) as tree:
         branch = await tree.main.spawn("branch", "go")
         await branch.result()
-        assert "LookupError: no such user" in results(tree, "main/b1")[0].text
+        said = results(tree, "main/b1")[0].text
+        assert "denied by approver error: the approver failed: LookupError: no such user" in said
+        await check_nobody_said_no(tree)
         assert effects(open_tree.workspace) == []
+
+
+async def check_nobody_said_no(tree: SessionTree) -> None:
+    """A failure is recorded as what it is, and not as a person's word: it binds no later call."""
+    (decided,) = await facts_of(tree, ApprovalDecided)
+    (hop,) = [fact for fact in await facts_of(tree, ApprovalHopped) if fact.session == "main"]
+    assert (decided.decision, decided.by, hop.answer, hop.by) == ("denied", BY_ERROR, "deny", BY_ERROR)
+    assert decided.reason == hop.reason != ""
+    assert await facts_of(tree, DigestDenied) == []
 
 
 @pytest.mark.parametrize("answer", ["yes", 1, ApprovalAnswer(junk("yes")), ApprovalAnswer(True, junk(5))])
@@ -134,8 +148,20 @@ async def test_a_callable_that_answers_otherwise_has_said_no(open_tree: Opener, 
     async with open_tree(model, tools=TOOLS, approver=lambda request: answer) as tree:
         branch = await tree.main.spawn("branch", "go")
         await branch.result()
-        assert [fact.decision for fact in await facts_of(tree, ApprovalDecided)] == ["denied"]
+        await check_nobody_said_no(tree)
         assert effects(open_tree.workspace) == []
+
+
+async def test_a_callable_that_answers_none_leaves_the_request(open_tree: Opener) -> None:
+    """None is no answer: the request waits for one that is."""
+    model = ScriptedModel([call("launch"), "done"])
+    async with open_tree(model, tools=TOOLS, approver=lambda request: None) as tree:
+        branch = await tree.main.spawn("branch", "go")
+        (pending,) = await asked(tree)
+        assert await facts_of(tree, ApprovalDecided) == []
+        await pending.approve()
+        await branch.result()
+        assert len(effects(open_tree.workspace)) == 1
 
 
 async def test_a_sessions_own_approver_never_answers_for_itself(open_tree: Opener) -> None:

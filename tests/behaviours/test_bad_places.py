@@ -27,6 +27,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.journal.claim import JournalClaim
 from tests.behaviours.effects import TOOLS, Append, Look
 from tests.behaviours.opening import Opener
 
@@ -193,12 +194,12 @@ async def test_a_state_directory_that_cannot_be_written_is_said_so(
 
 
 @pytest.mark.own_runtime
-async def test_a_state_directory_in_use_is_locked(open_tree: Opener) -> None:
-    """A second runtime over the same directory is refused; the first goes on, and later it is free."""
+async def test_an_open_tree_is_not_taken_up_again(open_tree: Opener) -> None:
+    """A second tree over the same directory joins the first one's runtime; the open tree goes on."""
     async with open_tree(ScriptedModel(["done"])) as tree:
-        with pytest.raises(JournalLocked):
-            await open_tree(ScriptedModel(["done"])).start()
-        with pytest.raises(JournalLocked):
+        async with open_tree(ScriptedModel(["done"])) as other:
+            assert await other.main.send("x") == "done"
+        with pytest.raises(ConfigError, match="is open in this runtime"):
             await open_tree.resume(tree.tree_id, ScriptedModel(["done"]))
         assert await tree.main.send("x") == "done"
     async with open_tree(ScriptedModel(["done"])) as tree:
@@ -258,10 +259,12 @@ async def test_resuming_without_the_trees_agents_or_tools_is_told(open_tree: Ope
 
 @pytest.mark.own_runtime
 async def test_a_failed_start_can_be_tried_again(open_tree: Opener) -> None:
-    """A tree whose state directory was locked opens once it is free."""
-    late = open_tree(ScriptedModel(["done"]))
-    async with open_tree(ScriptedModel(["done"])):
-        with pytest.raises(JournalLocked):
-            await late.start()
+    """A tree whose journal another program wrote opens once that is free."""
+    journal = open_tree.state_dir / "journals" / "7"
+    late = open_tree(ScriptedModel(["done"]), state_dir=journal)
+    claim = JournalClaim.take(journal)
+    with pytest.raises(JournalLocked):
+        await late.start()
+    claim.release()
     async with late, asyncio.timeout(60):
         assert await late.main.send("x") == "done"

@@ -74,6 +74,7 @@ async def test_the_whole_tree_stops_at_its_cap(open_tree: Opener, board: Switchb
         second = await tree.main.spawn("branch", "go")
         model.let_go.set()
         async with asyncio.timeout(60):
+            assert [record async for record in tree.events()]  # until Main has ended
             await tree.main.result()
             ended = {str((await child.result()).status) for child in (first, second)}
         assert ended <= {"failed", "cancelled"}
@@ -174,6 +175,29 @@ async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str
         denied = {fact.limit for fact in await facts_of(tree, SpawnDenied)}
         assert (f"budget.{'sessions'}" if limit == "budget" else limit) in denied
         assert {str(line.status) for line in tree.receipt()[1:]} == {"completed"}
+
+
+async def test_the_use_of_a_tree_is_that_of_all_its_sessions(open_tree: Opener) -> None:
+    """Each line of the receipt tells its own; the tree's is their sum, also of those that have ended."""
+
+    def reply(request: ModelRequest) -> Answer:
+        is_main = request.kind is SessionKind.MAIN
+        return AssistantMessage(
+            (TextContent("done"),), usage=Usage(6, 4, 0.25) if is_main else Usage(100, 10, 0.5)
+        )
+
+    async with open_tree(FunctionModel(reply)) as tree:
+        assert tree.usage() == Usage()
+        async with asyncio.timeout(60):
+            await tree.main.send("go")
+            worker = await tree.main.spawn("worker", "look")
+            await worker.result()
+            async for _ in tree.events():  # what a turn used is charged soon after its reply
+                if tree.usage().tokens == 120:
+                    break
+        lines = {line.session_id: line.usage for line in tree.receipt()}
+        assert lines == {"main": Usage(6, 4, 0.25, turns=1), worker.session_id: Usage(100, 10, 0.5, turns=1)}
+        assert tree.usage() == Usage(106, 14, 0.75, turns=2)
 
 
 async def test_running_out_of_turns_is_a_failure_of_the_run_alone(open_tree: Opener) -> None:

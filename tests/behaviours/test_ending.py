@@ -21,7 +21,7 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.session_facts import CallHeld, Stopping
-from sessiontree.contracts.tree_facts import CancelBegun, SessionEnded, SessionSpawned
+from sessiontree.contracts.tree_facts import CancelBegun, SessionAdopted, SessionEnded, SessionSpawned
 from sessiontree.kernel.clock import machine_ms
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
@@ -158,19 +158,21 @@ async def test_a_session_ends_when_its_time_to_live_is_over(
     pytest.fail("the Worker never got to work")
 
 
-async def test_a_time_to_live_counts_from_the_spawn(open_tree: Opener) -> None:
-    """However long the tree was quiet before: the spawn's time is the clock's."""
-    async with open_tree(ScriptedModel(["done"])) as tree:
+async def test_a_time_to_live_counts_from_the_first_host(open_tree: Opener, board: Switchboard) -> None:
+    """However long the tree was quiet before: its time is the clock's."""
+    sleeper = Sleeper(board)
+    async with open_tree(ScriptedModel({"main": ["done"], "*": [call("sleeper")]}), tools=[sleeper]) as tree:
         await tree.main.send("hello")
         quiet_since = machine_ms()
         quiet = asyncio.Event()
         asyncio.get_running_loop().call_later(0.03, quiet.set)
         await quiet.wait()
         worker = await tree.main.spawn("worker", "look", ttl_s=60)
-        (_, spawned) = await facts_of(tree, SessionSpawned)
-        assert spawned.at_ms >= quiet_since + 25
-        expires_at_ms = worker.status().expires_at_ms
-        assert expires_at_ms == spawned.at_ms + 60_000
+        await until(tree, SessionAdopted)
+        (adopted,) = await facts_of(tree, SessionAdopted)
+        assert adopted.at_ms >= quiet_since + 25
+        assert adopted.expires_at_ms == adopted.at_ms + 60_000
+        assert worker.status().expires_at_ms == adopted.expires_at_ms
 
 
 async def test_children_end_with_their_parent(open_tree: Opener, board: Switchboard) -> None:

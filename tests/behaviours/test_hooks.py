@@ -11,8 +11,10 @@ from sessiontree import (
     Block,
     Change,
     ConfigError,
+    FunctionModel,
     Hook,
     KeptResult,
+    ModelRequest,
     PermissionDenied,
     Result,
     ScriptedModel,
@@ -22,10 +24,11 @@ from sessiontree import (
 )
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart
 from sessiontree.contracts.hooks import HookAnswer
+from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.contracts.session_facts import ApprovalWanted, CallIntended, CallResolved, Heard, HookFailed
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.hooking import Answering, Masking, Watching
+from tests.behaviours.hooking import Answering, Emptying, Masking, Watching
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, asked, facts_of, results, until
 from tests.behaviours.signals import Log
@@ -314,3 +317,21 @@ async def test_a_result_on_its_way_past_the_hooks_is_not_taken_for_a_call_that_n
             await second
         (resolved,) = await facts_of(tree, CallResolved)
         assert (resolved.outcome, resolved.message.text) == ("ok", "appended one")
+
+
+@pytest.mark.covers("I29")
+async def test_a_result_keeps_a_block_whatever_a_hook_leaves_of_it(open_tree: Opener) -> None:
+    """In journal, transcript and question: what was emptied says so."""
+
+    def reply(request: ModelRequest) -> Answer:
+        last = request.messages[-1]
+        if isinstance(last, ToolResultMessage):
+            return f"saw {[block.text for block in last.content if isinstance(block, TextContent)]}"
+        return call("append")
+
+    async with open_tree(FunctionModel(reply), tools=TOOLS, hooks=[Emptying()]) as tree:
+        assert await tree.main.send("go") == "saw ['(no content)']"
+        (resolved,) = await facts_of(tree, CallResolved)
+        assert resolved.message.content == (TextContent("(no content)"),)
+        (kept,) = results(tree, "main")
+        assert kept.content == resolved.message.content

@@ -113,7 +113,7 @@ async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(
         assert '"maximum":9' in wrong.text
         assert '"attempt":1' in wrong.text
         assert right.text == "paid"
-        assert pay.paid == [["main/w1#2.0", 3]]
+        assert [count for _, count in pay.paid] == [3]
         assert not await facts_of(tree, ToolGivenUp)
 
 

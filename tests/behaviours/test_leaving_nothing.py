@@ -196,9 +196,9 @@ async def test_a_finished_tree_leaves_nothing(open_tree: Opener) -> None:
 async def test_a_tree_that_was_never_opened_or_failed_to_open_leaves_nothing(open_tree: Opener) -> None:
     """Making a tree holds nothing; a start that fails lets go of what it had."""
     open_tree(ScriptedModel(["done"]))
-    async with open_tree(ScriptedModel(["done"])):
+    async with open_tree(ScriptedModel(["done"])) as tree:
         with pytest.raises(SessionTreeError):
-            await open_tree(ScriptedModel(["done"])).start()
+            await open_tree.resume(tree.tree_id, ScriptedModel(["done"]))
     with pytest.raises(SessionTreeError):
         await open_tree.resume("nobody", ScriptedModel(["done"]))
 

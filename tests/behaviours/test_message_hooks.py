@@ -49,6 +49,7 @@ class Say(Tool[Words]):
     description = "Tell people."
     Params: ClassVar[type[BaseModel]] = Words
     tier = PermissionTier.SYSTEM
+    capabilities = frozenset({"channel"})
 
     async def execute(self, params: Words, ctx: ToolContext) -> ToolResult:
         await ctx.require(CHANNEL).send(params.text)

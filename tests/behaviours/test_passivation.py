@@ -141,7 +141,7 @@ async def told(tree: SessionTree) -> dict[str, list[Any]]:
     """
     found: dict[str, list[Any]] = {}
     for record in await records(tree):
-        fact = json.loads(record.text, object_hook=without_times)
+        fact = json.loads(record.text, object_hook=without_own)
         found.setdefault(record.session, []).append(fact)
     for facts in found.values():
         for place, fact in enumerate(facts[:-1]):
@@ -151,13 +151,14 @@ async def told(tree: SessionTree) -> dict[str, list[Any]]:
     return found
 
 
-ROUTINE = {"usage_charged", "posts_taken", "session_stirred", "result_held"}
-"""Facts that may be one or several, as sessions report more or less at once."""
+ROUTINE = {"usage_charged", "posts_taken", "session_stirred", "result_held", "session_adopted"}
+"""Facts that may be one or several, as sessions report more or less at once, or none, as a life is short."""
 
 
-def without_times(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON object without its moments."""
-    return {name: item for name, item in value.items() if not name.endswith("at_ms") and name != "timestamp"}
+def without_own(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON object without its moments, and without ids that no two trees share."""
+    own = {"timestamp", "request_id"}
+    return {name: item for name, item in value.items() if not name.endswith("at_ms") and name not in own}
 
 
 @pytest.mark.slow

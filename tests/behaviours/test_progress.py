@@ -12,24 +12,21 @@ from pydantic import BaseModel
 from sessiontree import (
     AgentConfig,
     AgentSpec,
-    AsyncFunctionModel,
-    ModelRequest,
     PermissionTier,
     ScriptedModel,
     Tool,
     ToolResult,
     call,
+    tool,
 )
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
-from sessiontree.contracts.session_facts import Heard
-from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS
 from tests.behaviours.hooking import Masking
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, results, until
-from tests.behaviours.signals import Flag, Turnstile
+from tests.behaviours.reading import PATIENCE_S, results
+from tests.behaviours.signals import Flag
 from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.waiting import Sleeper
 
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 
@@ -120,27 +117,28 @@ async def test_a_small_share_of_the_context_is_all_a_partial_result_takes(
         assert len(results(tree, "main")[0].text) < 1_500
 
 
+@tool(tier=PermissionTier.READ_ONLY, sequential=True)
+def alone() -> str:
+    """Run beside no other call."""
+    return "alone"
+
+
 @only_local
 async def test_calls_that_never_began_begin_with_their_end(open_tree: Opener, board: Switchboard) -> None:
     """Those who watch see both of a call that a message overtook."""
-    turns, asked = Turnstile(board), Flag(board)
-
-    async def reply(request: ModelRequest) -> Answer:
-        asked.set()
-        await turns.acquire()
-        return [call("append"), call("append")] if request.turn == 1 else "as you like"
-
-    async with open_tree(AsyncFunctionModel(reply), tools=TOOLS) as tree:
+    sleeper = Sleeper(board)
+    model = ScriptedModel([[call("sleeper"), call("alone")], "as you like", "and more"])
+    async with open_tree(model, tools=[sleeper, alone]) as tree:
         progress = tree.progress()
-        first = tree.main.send("append")
-        await asked.wait()
-        second = tree.main.send("rather not", mode="steer")
-        await until(tree, Heard, count=2)
-        turns.release(2)
-        await second
-        await first
+        first = tree.main.send("sleep")
+        async with asyncio.timeout(PATIENCE_S):
+            await sleeper.started.wait()
+            second = tree.main.send("rather not", mode="steer")
+            await second
+            await first
         seen = [each.event for each in progress.drain()]
         tools = [each for each in seen if isinstance(each, ToolExecutionStart | ToolExecutionEnd)]
-        calls = [each.tool_call_id for each in tools]
-        assert [type(each).__name__ for each in tools] == ["ToolExecutionStart", "ToolExecutionEnd"] * 2
-        assert calls[0] == calls[1] != calls[2] == calls[3]
+        calls = {each.tool_call_id: list[str]() for each in tools}
+        for each in tools:
+            calls[each.tool_call_id].append(type(each).__name__)
+        assert list(calls.values()) == [["ToolExecutionStart", "ToolExecutionEnd"]] * 2

@@ -22,6 +22,7 @@ from sessiontree import (
     ToolResult,
     call,
 )
+from sessiontree.contracts.capabilities import CAPABILITIES
 from sessiontree.contracts.session_facts import CallHeld, CallResolved
 from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.contracts.tree_facts import ChannelSaid
@@ -47,13 +48,13 @@ class Nothing(BaseModel):
 
 
 class Handles(Tool[Nothing]):
-    """Tells which handles its context holds."""
+    """Declares every handle there is, and tells which of them its context holds."""
 
     name = "handles"
     description = "Tell which handles there are."
     Params: ClassVar[type[BaseModel]] = Nothing
-    tier = PermissionTier.READ_ONLY
-    kinds = frozenset(SessionKind)
+    tier = PermissionTier.ELEVATED
+    capabilities = frozenset(CAPABILITIES)
 
     async def execute(self, params: Nothing, ctx: ToolContext) -> ToolResult:
         return ToolResult([name for name in CHANGING if getattr(ctx, name) is not None])
@@ -67,7 +68,9 @@ async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
     """REL-P11: no configuration gives a Worker a writer, shell, channel, memory writer or children."""
     agent = AgentSpec(config=AgentConfig(system_tier=system_tier), tools=tools)
     script: list[Answer] = [call("handles"), "done"]
-    tree = open_tree(ScriptedModel(script), tools=[Handles()], agents={"default": agent, "other": agent})
+    agents = {"default": agent, "other": agent}
+    tree = open_tree(ScriptedModel(script), tools=[Handles()], agents=agents, approvals="auto")
+    force_register(tree, "handles", SessionKind.WORKER)
     async with tree:
         worker = await tree.main.spawn("worker", "look", agent="other")
         await worker.result()

@@ -64,7 +64,23 @@ def test_property_notices_planted_bugs(broken: Named) -> None:
     assert find(st.tuples(MIXED, HONEST), fails, settings=SEARCH)
 
 
-@pytest.mark.parametrize("word", ["ｌｓ", "𝐥𝐬", "p\u0430ypal", "\u0440y", "Ɑ\u03b1"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(
+            "ｌｓ",
+            "𝐥𝐬",
+            "p\u0430ypal",
+            "\u0440y",
+            "Ɑ\u03b1",
+            "\ua4d0pple",
+            "p\u0251ypal",
+            "\u0261it",
+            "\u017ftatus",
+        ),
+        *("\u2102url", "\u2110nstall", "app\u217ce", "ba\u217dkup", "\U000118a0pple", "\u2d4fs", "gi\u1d1b"),
+    ],
+)
 def test_a_prompt_warns_of_it(word: str) -> None:
     """On a line of its own, behind the arguments."""
     lines = prompt_of(replace(REQUEST, arguments={"command": f"echo {word}"})).splitlines()

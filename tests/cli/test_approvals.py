@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -11,6 +12,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from sessiontree.cli.approvals import check_nonces
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.journal.journal import Journal
 from tests.cli.errand_runner import errands
 from tests.cli.program import COMMAND, Done, Program
 
@@ -260,6 +264,34 @@ def test_a_tree_of_another_program_is_told_apart(program: Program, tmp_path: Pat
                 )
             )
             assert "TreeNotFound" in line
+
+
+def test_a_copied_id_never_means_another_trees_request(program: Program, tmp_path: Path) -> None:
+    """Two trees ask for the same thing at the same step; what was copied from the first is unknown now."""
+    with errands(tmp_path, "sweep hall") as first:
+        (copied,) = first.waiting()
+        first.kill()
+    with errands(tmp_path, "sweep hall") as second:
+        (request,) = second.waiting()
+        assert (request.digest, request.session_id) == (copied.digest, copied.session_id)
+        for option in ("--approve", "--deny"):
+            line = refused(
+                program.call("approvals", "--state-dir", second.state_dir, option, copied.request_id)
+            )
+            assert f"ApprovalClosed: approval {copied.request_id} is already unknown" in line
+        assert second.waiting() == [request]
+
+
+async def test_a_tree_of_an_earlier_release_is_named(tmp_path: Path) -> None:
+    """Its ids are the same in every tree, so that an id alone does not say which request was shown."""
+    journal = Journal.open(tmp_path)
+    journal.start(asyncio.get_running_loop())
+    await journal.create_tree("t0", {"tree_id": "t0"})
+    await journal.create_tree("t1", {"tree_id": "t1", "nonce": "ab" * 16})
+    check_nonces(tmp_path, ["t1"])
+    with pytest.raises(ConfigError, match=r"tree t0 was made by an earlier release.* name it with --tree"):
+        check_nonces(tmp_path, ["t1", "t0"])
+    await journal.close()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -168,17 +167,16 @@ def test_question_out_of_bounds_is_refused(
     assert said in done.err
 
 
-def test_state_that_is_in_use_is_named(program: Program, surveyed: Path) -> None:
-    """While another program has the journal, it is said who."""
+def test_another_program_at_work_does_not_stand_in_the_way(program: Program, surveyed: Path) -> None:
+    """While another program writes the journal, the question has one of its own, and the same memory."""
     (state,) = program.state_home.joinpath("sessiontree").iterdir()
     journal = Journal.open(state)
     try:
         done = program.call("ask", "where is retry handled?", surveyed)
     finally:
         journal.release()
-    assert done.code == 2
-    assert done.err.startswith("sessiontree: JournalLocked: ")
-    assert f"process {os.getpid()} writes it" in done.err
+    assert done.code == program.call("ask", "where is retry handled?", surveyed).code
+    assert "JournalLocked" not in done.err
 
 
 @pytest.mark.slow

@@ -31,7 +31,9 @@ def test_cancel_gives_the_receipt_and_the_program_sees_it(program: Program, tmp_
             ("main", "cancelled"),
             ("main/b1", "cancelled"),
         ]
-        assert set(shown["receipt"][0]) == {"session", "kind", "status", "forced", "summary"}
+        assert set(shown["receipt"][0]) == {
+            *("session", "kind", "status", "forced", "leftovers", "usage", "summary"),
+        }
         assert "ended cancelled" in running.end()
         done = program.call("cancel", "--state-dir", running.state_dir)
         assert (done.code, done.out) == (2, "")
@@ -53,6 +55,21 @@ def test_a_branch_ends_alone(program: Program, tmp_path: Path) -> None:
         missing = program.call("cancel", "--state-dir", running.state_dir, "--session", "main/b9")
         assert (missing.code, missing.out) == (2, "")
         assert "SessionNotFound: session 'main/b9'" in missing.err
+
+
+def test_an_interrupt_drops_what_waits_and_the_session_lives_on(program: Program, tmp_path: Path) -> None:
+    """What waited is withdrawn; the next message is answered."""
+    with errands(tmp_path, "sweep hall") as running:
+        running.waiting()
+        done = program.run("interrupt", "--state-dir", running.state_dir, "--json", "--reason", "not now")
+        assert (done.code, done.err) == (0, "")
+        assert [(line["session"], line["status"]) for line in json.loads(done.out)["receipt"]] == [
+            ("main", "suspended")
+        ]
+        assert running.waiting(0) == []
+        assert "not now" in running.hear("no reply: ")
+        again = program.call("chat", "--state-dir", running.state_dir, given="still there\n")
+        assert again.lines[-1] == "heard: still there"
 
 
 def test_a_tree_nobody_has_open_is_not_cancelled(program: Program, tmp_path: Path) -> None:

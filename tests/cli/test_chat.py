@@ -41,6 +41,12 @@ def test_a_person_talks_approves_and_leaves(program: Program, tmp_path: Path) ->
         person.wait_for("allow?")
         person.type("n not today\n")
         person.wait_for("not today")
+        person.type("sweep cellar\n")
+        person.wait_for("allow?")
+        person.type("/stop not now\n")
+        person.wait_for("(no reply: the session was interrupted: not now)")
+        person.wait_for("(main has stopped")
+        assert running.waiting(0) == []
         person.type("/dance\n")
         person.wait_for("(/dance is no command: ")
         person.type("/steer listen\n")

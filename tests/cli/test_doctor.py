@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -60,6 +61,29 @@ RAY = exactly(
     nodes=NUMBER,
     listening=listed(exactly(address=TEXT, port=NUMBER, process=TEXT, pid=NUMBER)),
 )
+STATE = exactly(
+    directory=TEXT,
+    mode=MAYBE,
+    journal_mode=MAYBE,
+    usable={"type": "boolean"},
+    journal_bytes=NUMBER,
+    trees={"type": ["integer", "null"]},
+    damaged_trees=TEXTS,
+    failure=MAYBE,
+    writer={"type": ["integer", "null"]},
+)
+RUNTIME = {
+    "anyOf": [
+        {"type": "null"},
+        exactly(
+            release=TEXT,
+            backend={"enum": ["ray", "local"]},
+            trees=TEXTS,
+            actors=listed(ACTOR),
+            ray={"anyOf": [{"type": "null"}, RAY]},
+        ),
+    ]
+}
 TOLD = exactly(
     installation=exactly(
         version=TEXT, python=TEXT, executable=TEXT, ray=MAYBE, system=TEXT, kernel=TEXT, machine=TEXT
@@ -77,29 +101,9 @@ TOLD = exactly(
         leaves=TEXTS,
     ),
     commands=exactly(bubblewrap=MAYBE, kernel=TEXT, failure=MAYBE),
-    state=exactly(
-        directory=TEXT,
-        mode=MAYBE,
-        journal_mode=MAYBE,
-        usable={"type": "boolean"},
-        journal_bytes=NUMBER,
-        trees={"type": ["integer", "null"]},
-        damaged_trees=TEXTS,
-        failure=MAYBE,
-        writer={"type": ["integer", "null"]},
-    ),
-    runtime={
-        "anyOf": [
-            {"type": "null"},
-            exactly(
-                release=TEXT,
-                backend={"enum": ["ray", "local"]},
-                trees=TEXTS,
-                actors=listed(ACTOR),
-                ray={"anyOf": [{"type": "null"}, RAY]},
-            ),
-        ]
-    },
+    state=STATE,
+    runtime=RUNTIME,
+    others=listed(exactly(state=STATE, runtime=RUNTIME)),
     findings=listed(exactly(mark={"enum": ["wrong", "beware"]}, what=TEXT, do=TEXT)),
     fine={"type": "boolean"},
 )
@@ -214,7 +218,7 @@ def lose(database: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "what", "do"),
     [
-        (cut, "its header is damaged", "restore it from an export"),
+        (cut, "its header is damaged", "restore it from a backup"),
         (renew, "it has schema 99, this release knows 1", "use a later release"),
         (lose, "the file is gone but its log remains", "restore both"),
     ],
@@ -283,6 +287,20 @@ def test_a_directory_open_to_others_is_told(program: Program, state_dir: Path) -
     assert (finding["mark"], finding["do"]) == ("beware", f"chmod 700 {link}")
     state_dir.chmod(0o700)
     assert told_of(program, link)["findings"] == []
+
+
+def test_journals_of_other_programs_are_told_too(program: Program, state_dir: Path) -> None:
+    """Each as the first one is; trees of all are listed."""
+    other = state_dir / "journals" / "2"
+    other.mkdir(parents=True, mode=0o700)
+    shutil.copy(state_dir / "journal.db", other)
+    told = told_of(program, state_dir)
+    assert [each["state"]["directory"] for each in told["others"]] == [str(other)]
+    assert told["others"][0]["state"]["trees"] == told["state"]["trees"]
+    assert told["others"][0]["runtime"] is None
+    assert f"state: {other}" in program.call("doctor", "--state-dir", state_dir).lines
+    listed = json.loads(program.call("tree", "--list", "--state-dir", state_dir, "--json").out)["trees"]
+    assert len(listed) == 2 * told["state"]["trees"]
 
 
 def test_a_lock_without_a_door_is_seen_and_left_alone(program: Program, state_dir: Path) -> None:

@@ -168,9 +168,9 @@ def test_a_directory_nobody_can_use_is_wrong() -> None:
 
 def test_damage_is_wrong_and_a_damaged_tree_is_not() -> None:
     """A journal that can't be read keeps everybody from running; one tree of it only itself."""
-    error = JournalCorrupt("journal.db", "its header is damaged; restore it from an export")
+    error = JournalCorrupt("journal.db", "its header is damaged; restore it from a backup")
     finding = only(findings.of_state(state(failure=error, trees=None)), "wrong")
-    assert finding.do == "restore it from an export"
+    assert finding.do == "restore it from a backup"
     names = tuple(f"t{number}" for number in range(7))
     finding = only(findings.of_state(state(damaged_trees=names)), "beware")
     assert finding.what.endswith("t0, t1, t2, t3, t4 and 2 more")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from sessiontree.policy.catalog import CATALOG
 from sessiontree_tools import builtin_tools
-from tests.cli.program import Program
+from tests.cli.program import LONGEST_S, Done, Program
 
 TEXT, MAYBE, YES_NO = {"type": "string"}, {"type": ["string", "null"]}, {"type": "boolean"}
 TEXTS = {"type": "array", "items": TEXT}
@@ -27,16 +29,20 @@ def exactly(**members: Any) -> dict[str, Any]:
     }
 
 
-WHO = {"kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "policy": MAYBE, "warnings": TEXTS}
+WHO = {
+    "kind": TEXT, "agent": TEXT, "model": TEXT, "group": TEXT, "has_channel": YES_NO, "is_tainted": YES_NO,
+    "policy": MAYBE, "warnings": TEXTS,
+}  # fmt: skip
 ROW = exactly(
-    name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS, profiles=TEXTS,
+    name=TEXT, label=TEXT, section=TEXT, tier=TEXT, kinds=TEXTS, capabilities=TEXTS,
+    optional_capabilities=TEXTS, profiles=TEXTS,
     flags=TEXTS, aliases=TEXTS, plugin=TEXT, in_openclaw=YES_NO, is_ready=YES_NO,
     distribution=TEXT, source=TEXT, held=YES_NO,
 )  # fmt: skip
 TABLE = exactly(**WHO, tools={"type": "array", "items": ROW})
 EXPLANATION = exactly(
     **WHO, tool=TEXT, kept=YES_NO, step=MAYBE, number={"type": ["integer", "null"]}, by=MAYBE, pattern=MAYBE,
-    why=MAYBE, is_ready=YES_NO,
+    why=MAYBE, note=TEXT, is_ready=YES_NO,
 )  # fmt: skip
 
 
@@ -158,19 +164,33 @@ def install(folder: Path, second: str) -> None:
     (folder / "radio_tools.py").write_text(PLUGIN.format(second=second))
 
 
+def tools_beside(program: Program, place: Path, *arguments: str | Path) -> Done:
+    """Run ``tools`` with what is installed in a place; the command itself knows its own environment alone."""
+    environment = {**program.environment, "PYTHONPATH": str(place)}
+    code = "from sessiontree.cli.app import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "tools", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.mark.slow
 def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -> None:
     """In the table with the plugin's name; judged by its own lists; optional ones wait to be named."""
     install(tmp_path, "stations")
-    program.environment["PYTHONPATH"] = str(tmp_path)
     lists = tmp_path / "lists.json"
     lists.write_text('{"plugins": {"radio": {"tools": {"deny": ["tune"], "allow": ["*", "stations"]}}}}')
-    plain = json.loads(program.run("tools", "--json").out)["tools"]
+    plain = json.loads(tools_beside(program, tmp_path, "--json").out)["tools"]
     assert {each["name"]: each["held"] for each in plain if each["plugin"] == "radio"} == {
         "stations": False,
         "tune": True,
     }
-    judged = json.loads(program.run("tools", "--policy", lists, "--json").out)
+    judged = json.loads(tools_beside(program, tmp_path, "--policy", lists, "--json").out)
     assert judged["warnings"] == []
     assert {each["name"]: each["held"] for each in judged["tools"] if each["plugin"]} == {
         "stations": True,
@@ -179,10 +199,10 @@ def test_a_plugin_s_tools_stand_under_its_id(program: Program, tmp_path: Path) -
     assert {(each["distribution"], each["source"]) for each in judged["tools"] if each["plugin"]} == {
         ("radio 1.0", "radio_tools:tools")
     }
-    assert "radio (radio 1.0)" in program.run("tools").out
+    assert "radio (radio 1.0)" in tools_beside(program, tmp_path).out
     settings = tmp_path / "plugins.toml"
     settings.write_text("[radio]\nenabled = false\n")
-    without = json.loads(program.run("tools", "--plugins", settings, "--json").out)["tools"]
+    without = json.loads(tools_beside(program, tmp_path, "--plugins", settings, "--json").out)["tools"]
     assert not [each for each in without if each["plugin"]]
     assert sum(each["held"] for each in judged["tools"]) == len(builtin_tools()) + 1
 
@@ -193,14 +213,12 @@ def test_a_plugin_that_takes_a_name_is_refused_and_one_to_come_may_be_taken(
 ) -> None:
     """A tool of this house is never replaced behind an owner's back; a name still to come is free."""
     install(tmp_path, "read")
-    program.environment["PYTHONPATH"] = str(tmp_path)
-    done = program.run("tools")
+    done = tools_beside(program, tmp_path)
     assert (done.code, "two tools are called 'read'" in done.err) == (2, True)
     other = tmp_path / "again"
     other.mkdir()
     install(other, "browser")
-    program.environment["PYTHONPATH"] = str(other)
-    table = json.loads(program.run("tools", "--json").out)["tools"]
+    table = json.loads(tools_beside(program, other, "--json").out)["tools"]
     assert [(each["plugin"], each["is_ready"]) for each in table if each["name"] == "browser"] == [
         ("radio", True)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ from sessiontree.contracts.tiers import PermissionTier
 
 ALL: tuple[Capability[Any], ...] = (READER, MEMORY, WEB, WRITER, SHELL, CHANNEL, MEMORY_WRITER, SESSIONS)
 Require = Callable[[ToolContext, Capability[Any]], Any]
+Narrow = Callable[[SessionRights, str, set[str]], SessionRights]
 held_names = st.sets(st.sampled_from(CAPABILITIES))
 
 
@@ -102,6 +104,61 @@ def test_rights_property_notices_planted_bugs(broken: Require) -> None:
         return False
 
     assert find(held_names, fails, settings=settings(derandomize=True, database=None)) is not None
+
+
+def narrows(narrowed: Narrow, held: set[str], declared: set[str]) -> None:
+    """Property: a tool holds what its session holds and it declares; each denial says which of them lacks."""
+    whole = context(*held)._rights
+    ctx = ToolContext(narrowed(whole, "look", declared), "main/b1#1.0", CallSignals(0.0))
+    for capability in ALL:
+        name = capability.name
+        got = getattr(ctx, name)
+        assert got is (getattr(whole, name) if name in declared else None)
+        if got is not None:
+            assert ctx.require(capability) is got
+            continue
+        with pytest.raises(PermissionDenied) as denied:
+            ctx.require(capability)
+        assert denied.value.tier is capability.tier
+        assert denied.value.reason == (
+            f"session 'main/b1' is a branch and holds no {name}"
+            if name in declared
+            else f"tool 'look' does not declare capability {name!r}; add it to capabilities"
+        )
+    assert (ctx.session_id, ctx.agent_id, ctx.kind) == (whole.session_id, whole.agent_id, whole.kind)
+    assert (ctx.workspace_root, ctx.config, ctx.status) == (whole.workspace_root, whole.config, whole.status)
+
+
+@given(held=held_names, declared=held_names)
+def test_a_tool_s_rights_are_what_it_declares_of_the_session_s(held: set[str], declared: set[str]) -> None:
+    """Seed 004: tools receive only what they need."""
+    narrows(SessionRights.narrowed, held, declared)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda rights, tool, declared: rights,
+        lambda rights, tool, declared: rights.narrowed(tool, {*declared, "channel"}),
+        lambda rights, tool, declared: rights.narrowed(tool, set(declared) - {"reader"}),
+        lambda rights, tool, declared: rights.narrowed("other", declared),
+        lambda rights, tool, declared: replace(rights.narrowed(tool, declared), agent_id="default"),
+        lambda rights, tool, declared: replace(rights.narrowed(tool, declared), writer=rights.writer),
+        lambda rights, tool, declared: replace(rights, tool=tool, declared=frozenset(declared)),
+    ],
+    ids=["all", "one-more", "one-less", "another-tool", "another-agent", "a-handle", "by-name-alone"],
+)
+def test_narrowing_property_notices_planted_bugs(broken: Narrow) -> None:
+    """The property fails on rights that hold too much, too little, or of somebody else."""
+
+    def fails(sets: tuple[set[str], set[str]]) -> bool:
+        try:
+            narrows(broken, *sets)
+        except (AssertionError, pytest.fail.Exception):
+            return True
+        return False
+
+    assert find(st.tuples(held_names, held_names), fails, settings=settings(derandomize=True, database=None))
 
 
 def test_context_tells_who_calls_and_where() -> None:

@@ -22,6 +22,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.params import Trimmed
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.schema_tool import schema_tool
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH
 from sessiontree.schema.compiled import compile_tool
@@ -240,7 +241,7 @@ def test_text_annotations_are_read_where_the_function_stands() -> None:
 
     limit = Field(ge=1)
 
-    def declare() -> FunctionTool:
+    def declare() -> FunctionTool[..., Any]:
         @tool(tier=PermissionTier.READ_ONLY)
         def collect(items: list[Item], count: Annotated[int, limit] = 1) -> int:
             """Collect items."""
@@ -276,7 +277,7 @@ def test_a_callers_locals_are_not_the_functions() -> None:
         """Take an item."""
         return str(item)
 
-    def declare() -> FunctionTool:
+    def declare() -> FunctionTool[..., Any]:
         Item = int  # noqa: N806, F841 - a class in the caller's own names
         return tool(plain)
 
@@ -454,3 +455,47 @@ async def test_a_tool_is_made_again_from_its_function_and_settings(ctx: ToolCont
     assert compile_tool(again).digest == compile_tool(count_items).digest
     params, _ = compile_tool(again).validate({"items": [{"name": "a"}]})
     assert (await again.execute(params, ctx)).output == 1
+
+
+@tool
+def triple(number: int, *, note: str = "") -> str:
+    """Triple a number."""
+    return f"{3 * number}{note}"
+
+
+@tool(tier=PermissionTier.READ_ONLY)
+async def triple_later(number: int, ctx: ToolContext) -> int:
+    """Triple a number in a while."""
+    await asyncio.sleep(0)
+    return 3 * number + len(ctx.session_id)
+
+
+@schema_tool({"type": "object"})
+def count(arguments: dict[str, Any]) -> int:
+    """Count the arguments."""
+    return len(arguments)
+
+
+async def test_a_tool_is_still_the_function(ctx: ToolContext) -> None:
+    """Who wrote it can test it, and other code may use it: as it was written, here and after a journey."""
+    make, plan = triple.__reduce__()
+    again: Any = make(*plan)
+    for each in (triple, again):
+        assert each(2) == "6"
+        assert each(number=2, note="!") == "6!"
+    with pytest.raises(TypeError):
+        again("a", "b", "c")
+    assert await triple_later(2, ctx) == 6 + len(ctx.session_id)
+    assert count({"a": 1}) == 1
+
+
+async def test_an_error_of_a_called_tool_is_the_functions_own() -> None:
+    """Nothing wraps it: that is for calls of sessions."""
+
+    @tool
+    def breaks() -> None:
+        """Break."""
+        raise KeyError("own")
+
+    with pytest.raises(KeyError, match="own"):
+        breaks()

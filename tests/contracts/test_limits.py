@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.limits import Budget, Limits
 
 NUMBERS = ["max_children", "max_depth", "max_live", "max_total", "max_turns"]
@@ -96,7 +97,7 @@ def test_counts_are_whole_numbers(name: str, value: Any) -> None:
 def test_deepest_tree_is_sixty_four() -> None:
     """Paths stay short."""
     assert Limits(max_depth=64).max_depth == 64
-    with pytest.raises(ValidationError, match="max_depth"):
+    with pytest.raises(ConfigError, match="max_depth"):
         Limits(max_depth=65)
 
 
@@ -111,7 +112,7 @@ def test_budget_may_be_nothing_but_not_less(name: str) -> None:
 
 def test_budget_of_no_time_is_refused() -> None:
     """A session with no time could not even say so."""
-    with pytest.raises(ValidationError, match="wall_s"):
+    with pytest.raises(ConfigError, match="wall_s"):
         Budget(wall_s=0)
 
 

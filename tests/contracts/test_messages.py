@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -324,3 +325,13 @@ def test_a_users_message_names_its_origin_and_is_a_persons_where_it_does_not() -
     assert UserMessage((TextContent("a"), TextContent("b")), 1, "child").to_wire()["origin"] == "child"
     message = message_from_wire({"role": "user", "content": [{"type": "text", "text": "a"}], "timestamp": 1})
     assert message == UserMessage((TextContent("a"),), 1, "user")
+
+
+@pytest.mark.covers("I29")
+def test_a_result_without_content_gets_a_block_however_it_is_made() -> None:
+    """Made, replaced, or read from a journal of before."""
+    made = ToolResultMessage("c", "look", ())
+    assert [block.to_json() for block in made.content] == ['{"type":"text","text":"(no content)"}']
+    full = ToolResultMessage("c", "look", (TextContent("x"),))
+    assert replace(full, content=()).content == made.content
+    assert message_from_wire({**full.to_wire(), "content": []}) == made

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel
 
+from sessiontree.contracts.capabilities import WRITER
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
@@ -161,6 +163,59 @@ def test_worker_tool_that_needs_what_workers_lack_is_refused(capability: str) ->
     settings = {"kinds": ALL_KINDS, "tier": PermissionTier.READ_ONLY}
     with pytest.raises(ConfigError, match=f"and needs {capability}; a Worker only observes"):
         check_tool(changed(**settings, capabilities=frozenset({"reader", capability})))
+
+
+@pytest.mark.parametrize("member", ["capabilities", "optional_capabilities"])
+@pytest.mark.parametrize(
+    ("capability", "least"),
+    [
+        ("reader", "READ_ONLY"),
+        ("memory", "READ_ONLY"),
+        ("web", "READ_ONLY"),
+        ("writer", "WORKSPACE"),
+        ("memory_writer", "WORKSPACE"),
+        ("sessions", "WORKSPACE"),
+        ("shell", "SYSTEM"),
+        ("channel", "SYSTEM"),
+    ],
+)
+def test_a_tier_below_that_of_its_capabilities_is_refused(capability: str, least: str, member: str) -> None:
+    """It would do their work without an intent, or without the question that tier needs; others pass."""
+    needed = PermissionTier[least]
+    for tier in PermissionTier:
+        tool = changed(tier=tier, **{member: frozenset({"reader", capability})})
+        if tier >= needed:
+            check_tool(tool)
+            continue
+        said = (
+            f"its tier is {tier.label}, but it declares capability {capability!r}, whose work is "
+            f"{needed.label}; declare tier {needed.label} (PermissionTier.{least}), or drop the capability"
+        )
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            check_tool(tool)
+
+
+@pytest.mark.parametrize("member", ["capabilities", "optional_capabilities"])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (frozenset({"wirter"}), "no capability is called 'wirter'; there are reader, memory, web, writer"),
+        ("writer", "give a set of names"),
+        (frozenset({WRITER}), "give a set of names"),
+        (None, "give a set of names"),
+    ],
+)
+def test_capabilities_that_are_none_are_refused_with_the_fix(member: str, given: Any, said: str) -> None:
+    """A name that stands for nothing would leave the tool without its handle, at its first call."""
+    with pytest.raises(ConfigError, match=f"{member}.*{said}"):
+        check_tool(changed(**{member: given}))
+
+
+def test_a_worker_tool_has_no_optional_writer_either() -> None:
+    """What a Worker lacks it can't use if it is there."""
+    settings = {"kinds": ALL_KINDS, "tier": PermissionTier.READ_ONLY}
+    with pytest.raises(ConfigError, match="and needs writer; a Worker only observes"):
+        check_tool(changed(**settings, optional_capabilities=frozenset({"writer"})))
 
 
 def test_worker_tool_that_observes_passes() -> None:

@@ -82,6 +82,8 @@ async def main(workspace: str, state_dir: str, *messages: str) -> None:
         say(f"open {tree.tree_id}")
         for message in messages:
             sending.create_task(send(message))
+        async for _ in tree.events():
+            pass  # until Main has ended
         result = await tree.main.result()
         say(f"ended {SessionStatus(result.status)}")
 

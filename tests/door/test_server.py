@@ -228,7 +228,7 @@ async def test_close_gives_what_is_under_way_its_answer(tmp_path: Path, state_di
     tree = await errands(tmp_path, state_dir).start()
     async with await DoorClient.connect(state_dir) as client:
         await client.send(tree.tree_id, "main", "x", "follow_up", "m1")
-        ended = asyncio.create_task(tree.main.result())
+        ended = asyncio.create_task(tree._backend.owner.result(tree.tree_id, "main"))
         stopping = asyncio.create_task(client.stop(tree.tree_id, "main", "enough"))
         await ended
         await tree.close()

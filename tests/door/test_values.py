@@ -17,6 +17,7 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import UserMessage
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.usage import Usage
 from sessiontree.door import values
 from sessiontree.journal.record import Record
 from sessiontree.kernel.owner import SessionRecord
@@ -31,7 +32,14 @@ REPORTS = instances_of(SessionReport).flatmap(
     )
 )
 LINES = st.builds(
-    ReceiptLine, texts, st.sampled_from(SessionKind), st.sampled_from(SessionStatus), st.booleans(), texts
+    ReceiptLine,
+    texts,
+    st.sampled_from(SessionKind),
+    st.sampled_from(SessionStatus),
+    st.booleans(),
+    texts,
+    st.integers(0),
+    instances_of(Usage),
 )
 CASES: list[tuple[SearchStrategy[Any], Callable[[Any], Any], Callable[[Any], Any]]] = [
     (REPORTS, values.report_to_wire, values.report_from_wire),

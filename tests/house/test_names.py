@@ -13,6 +13,8 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "mis
 LAZY_DOORS = {
     "sessiontree/__init__.py",
     "sessiontree/runtime.py",
+    "sessiontree/interpreter/import_guard.py",
+    "sessiontree/cli/__main__.py",
     "sessiontree/cli/app.py",
     "sessiontree/kernel/approver_function.py",
     "sessiontree/kernel/memory_opening.py",

@@ -21,9 +21,10 @@ class FaultyRuntime(Runtime):
     """A runtime whose way between supervisor and hosts is as bad as its faults make it."""
 
     def __init__(self, state_dir: Path, faults: Faults | None = None, slots: int = DEFAULT_SLOTS) -> None:
-        self.state_dir = state_dir
-        self.local = LocalBackend(state_dir, slots=slots, faults=faults)
-        self.backend = self.local
+        super().__init__(state_dir, backend="local", slots=slots)
+        assert isinstance(self.backend, LocalBackend)
+        self.local = self.backend
+        self.local._faults = faults
 
 
 def faults_of(seed: int, *, deaths: int) -> Faults:

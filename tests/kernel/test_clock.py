@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.events import TextDelta
-from sessiontree.kernel.clock import KernelClock
+from sessiontree.kernel.clock import KernelClock, machine_ms
 from sessiontree.kernel.progress import ProgressHub
 
 
-@given(st.lists(st.integers(0, 10**6), min_size=1), st.lists(st.integers(0, 10**6)))
-def test_time_never_steps_back(read: list[int], noted: list[int]) -> None:
-    """Whatever the machine's clock says, and whatever a journal had seen."""
-    values = iter(read)
-    clock = KernelClock(lambda: next(values))
-    seen: list[int] = []
-    for number in range(len(read)):
+@given(
+    st.integers(-(10**13), 10**13),
+    st.lists(st.integers(0, 10**6), min_size=1),
+    st.lists(st.integers(-(10**13), 10**13)),
+)
+def test_time_passes_evenly(offset_ms: int, passed: list[int], noted: list[int]) -> None:
+    """It never steps back, whatever a journal had seen, and from then on it is what passes."""
+    now = [0]
+    clock = KernelClock(offset_ms, lambda: now[0])
+    for number, step in enumerate(passed):
+        before = clock.now_ms()
         if number < len(noted):
-            clock.note(noted[number])
-        seen.append(clock.now_ms())
-        assert seen[-1] >= read[number]
-        assert number >= len(noted) or seen[-1] >= noted[number]
-    assert all(later >= earlier for earlier, later in pairwise(seen))
+            clock = clock.not_before(noted[number])
+            assert clock.now_ms() == max(before, noted[number])
+            before = clock.now_ms()
+        now[0] += step
+        assert clock.now_ms() == before + step
+
+
+def test_a_clock_begins_at_the_machines_time() -> None:
+    """And another one on the machine, given how far it is ahead, shows the same."""
+    before, clock = machine_ms(), KernelClock()
+    other = KernelClock(clock.offset_ms)
+    assert before - 1 <= clock.now_ms() <= other.now_ms() <= clock.now_ms() <= machine_ms() + 1
 
 
 async def test_a_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:

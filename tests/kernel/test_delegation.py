@@ -15,6 +15,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.session_ids import SessionIds, session_key
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome
 from sessiontree.dispatch.tool_table import ToolTable
@@ -41,10 +42,14 @@ STRANGER = Asker("bob", "Bob", "the door", "", is_owner=False)
 OWNER = Asker("ada", "Ada", "the door", "", is_owner=True)
 
 
-def handed(tool: str, digest: str, asked_by: tuple[Asker, ...] = ()) -> tuple[list[Any], list[Any]]:
+def handed(
+    tool: str, digest: str, asked_by: tuple[Asker, ...] = (), nonce: str = ""
+) -> tuple[list[Any], list[Any]]:
     """Hand a call over that this host did not prepare; return what the session hears, and what is over."""
     table = ToolTable(TOOLS)
-    policy = session_policy(compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted")
+    policy = session_policy(
+        compiled(table.rows, PolicyConfig()), "", spec(SessionKind.MAIN), "scripted", has_channel=True
+    )
     kind = SessionKind.MAIN
     rights = SessionRights("main", "default", kind, Path("/"), AgentConfig(), FixedStatus(fresh_report(kind)))
     dispatcher = Dispatcher(
@@ -58,7 +63,8 @@ def handed(tool: str, digest: str, asked_by: tuple[Asker, ...] = ()) -> tuple[li
     )
     due: deque[Any] = deque()
     over: list[ImmediateOutcome] = []
-    delegation = Delegation(dispatcher, lambda: 5, due, [], over.append)
+    ids = SessionIds("main", session_key(nonce, "main"))
+    delegation = Delegation(dispatcher, lambda: 5, due, [], over.append, ids)
     call = CallState("1.0", ToolCall("c1", tool, {"text": "x"}), asked_by=asked_by)
     delegation.hand_over(todo.ExecuteCall("1.0", "main#1.0", tool, {"text": "x"}, digest), None, call)
     return [stimulus for _, stimulus in due], over
@@ -70,13 +76,20 @@ def allowed(tool: str) -> str:
 
 
 def test_a_call_is_handed_over_as_it_was_allowed() -> None:
-    """With fresh unguessable ids, the final arguments and the time the program has."""
-    (heard,), over = handed("ask", allowed("ask"))
+    """With the id that the tree has for it, the final arguments and the time the program has."""
+    (heard,), over = handed("ask", allowed("ask"), nonce="ab" * 16)
     assert over == []
     assert isinstance(heard, stimuli.CallDelegated)
     assert (heard.tool, heard.arguments, heard.expires_at_ms) == ("ask", {"text": "x"}, 60_005)
-    ((again,), _) = handed("ask", allowed("ask"))
+    ((again,), _) = handed("ask", allowed("ask"), nonce="ab" * 16)
     assert len(heard.client_id) == 32
+    assert again.client_id == heard.client_id
+
+
+def test_a_tree_of_an_earlier_release_gives_fresh_ids() -> None:
+    """It has no nonce to make them of: chance makes them, as it did then."""
+    ((heard,), _), ((again,), _) = handed("ask", allowed("ask")), handed("ask", allowed("ask"))
+    assert len(heard.client_id) == len(again.client_id) == 32
     assert again.client_id != heard.client_id
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from sessiontree import CallbackChannel, Limits, SessionTree, Tool
 from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.session_ids import session_key
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.supervisor import load_tree
 from sessiontree.local.transport import Faults
@@ -77,13 +78,14 @@ async def check_replay(runtime: FaultyRuntime, tree: SessionTree) -> None:
     await backend.supervisor.tree(tree.tree_id).caught_up()
     found = await records(tree)
     assert [record.seq for record in found] == list(range(1, len(found) + 1))
-    _, replayed, _ = load_tree(backend._journal, tree.tree_id)
+    assert all(earlier.at_ms <= later.at_ms for earlier, later in pairwise(found))
+    config, replayed, _ = load_tree(backend._journal, tree.tree_id)
     assert snapshot(replayed) == snapshot(backend.supervisor.tree(tree.tree_id).state)
     for transport in backend.transports:
         runner = transport.host._runner
         if runner is not None and runner.session in replayed.sessions:
             spec = replayed.sessions[runner.session].spec
-            state = initial(spec, replayed.limits)
+            state = initial(spec, replayed.limits, session_key(config.nonce, runner.session))
             for record in backend._journal.read_session(tree.tree_id, runner.session):
                 evolve(state, fact_of(record.text))
             assert state == runner.state

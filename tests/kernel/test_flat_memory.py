@@ -12,6 +12,7 @@ import pytest
 
 from sessiontree import SessionClosed, SessionKind
 from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.untrusted import wrapped
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, RejectedCall
 from sessiontree.kernel.grants import Grants
@@ -19,7 +20,6 @@ from sessiontree.kernel.host import HostEquipment, tooling_of
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing
-from sessiontree_tools.untrusted import wrapped
 from tests.kernel.test_policing import TABLE, adopt, now_ms, rights_of
 
 Attack: TypeAlias = Callable[[int], None]

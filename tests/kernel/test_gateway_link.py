@@ -51,6 +51,10 @@ class GatewayTransport:
         """End."""
         self._mailbox.close()
 
+    async def ended(self) -> int:
+        """Nothing is left behind."""
+        return 0
+
     def _take(self, frame: Any) -> None:
         if isinstance(frame, Ask) and frame.tree_id == DEADLY:
             asyncio.get_running_loop().call_soon(self._mailbox.close)

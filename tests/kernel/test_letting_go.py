@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ from sessiontree.kernel.host import HostCore
 from sessiontree.local.backend import LocalBackend
 from sessiontree.local.transport import LocalTransport
 from sessiontree.models.answers import call
+from sessiontree.sandbox.process_tree import ProcessIdentity
 from tests.behaviours.reading import results
 from tests.behaviours.waiting import Nothing
 from tests.kernel.faulty import FaultyRuntime
@@ -39,6 +41,10 @@ class Threadless:
     def is_busy(self) -> bool:
         """No thread is at work."""
         return False
+
+    def end_leftovers(self, ending: Collection[ProcessIdentity]) -> int:
+        """Commands end by themselves, and nothing else was started."""
+        return 0
 
 
 class OwnProcesses(LocalBackend):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree
-from sessiontree.contracts.errors import JournalCorrupt
+from sessiontree.contracts.errors import ApprovalClosed, JournalCorrupt
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.kernel.frames import Adopt, Outcome, Unfit
 from sessiontree.kernel.host import HostCore
@@ -110,14 +112,15 @@ async def test_a_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -
         journal = runtime.local.supervisor.journal
         whole = journal.read_session
 
-        def damaged(tree_id: str, session: str, *, after_seq: int = 0) -> object:
+        def damaged(tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None) -> object:
             if session == child.session_id:
                 raise JournalCorrupt(tree_id, "a record of it is damaged")
-            return whole(tree_id, session, after_seq=after_seq)
+            return whole(tree_id, session, after_seq=after_seq, max_n=max_n)
 
         journal.read_session = damaged  # type: ignore[method-assign, assignment]
         (pending,) = tree.approvals.pending()
-        await pending.approve()
+        with pytest.raises(ApprovalClosed):  # who asked is gone: nothing runs
+            await pending.approve()
         result = await child.result()
         assert "damaged" in result.summary
         assert await other.main.send("hello") == "here"

@@ -60,12 +60,17 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
     """Return an open supervisor without hosts."""
     settings = Settings(
         state_dir=state_dir,
+        journal_dir=state_dir,
         program_pid=os.getpid(),
         python=None,
         node_id="node",
         logs_dir=state_dir,
         token_path=None,
         scratch=state_dir,
+        reports=state_dir,
+        program=state_dir,
+        program_started=0,
+        pass_env=(),
         pool=PoolSize(most=1, usual=1),
         warm=0,
         host_bytes=2**30,

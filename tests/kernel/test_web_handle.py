@@ -37,6 +37,7 @@ class Keep(Tool[Nothing]):
     Params: ClassVar[type[BaseModel]] = Nothing
     tier = PermissionTier.READ_ONLY
     kinds = frozenset(SessionKind)
+    capabilities = frozenset({"web"})
 
     def __init__(self, url: str) -> None:
         self.url = url

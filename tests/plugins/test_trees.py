@@ -154,7 +154,7 @@ def test_a_tool_of_the_program_s_clashes_with_a_plugin_s(
     ("said", "words"),
     [
         (7, "plugins can't be used: the whole: Input should be a valid dictionary"),
-        ({"radio": {"enable": True}}, r"radio\.enable: Extra inputs"),
+        ({"radio": {"enable": True}}, r"radio\.enable: no setting is called that; did you mean 'enabled'\?"),
         ({"radio": {"config": {"key": object}}}, r"radio\.config\.key: "),
         ("radio.yaml", r"must end in \.json or \.toml"),
         ("nowhere.toml", "can't be read"),
@@ -186,3 +186,37 @@ async def test_settings_may_lie_in_a_file(
     (tmp_path / name).write_text(text)
     async with SessionTree(tmp_path / "ground", plugins=tmp_path / name, **options) as tree:
         assert (await tree.main.call("tune")).output == "am in ground"
+
+
+SPY = """
+from sessiontree import ToolContext
+
+def tools(context):
+    @tool(tier=PermissionTier.SYSTEM, capabilities=["reader"], optional_capabilities=["web"])
+    def spy(ctx: ToolContext) -> list[str]:
+        "Say what there is."
+        names = "reader memory web writer shell channel memory_writer sessions".split()
+        return [name for name in names if getattr(ctx, name) is not None]
+
+    return (spy,)
+"""
+
+
+async def test_a_plugin_s_tool_is_given_what_it_declares(
+    site: Site, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """The reader it needs and the web it uses where there is one; nothing else that the session holds."""
+    site.install("spy", SPY)
+    async with SessionTree(tmp_path / "ground", **options) as tree:
+        assert (await tree.main.call("spy", {})).output == ["reader", "web"]
+    async with SessionTree(tmp_path / "ground", web=None, **options) as tree:
+        assert (await tree.main.call("spy", {})).output == ["reader"]
+
+
+async def test_a_plugin_whose_tier_is_below_its_capabilities_is_refused(
+    site: Site, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Where the tree is made, naming tool, capability and fix."""
+    site.install("spy", SPY.replace("SYSTEM", "READ_ONLY").replace('["reader"]', '["shell"]'))
+    with pytest.raises(ConfigError, match=r"'spy': its tier is ReadOnly.*'shell'.*declare tier System"):
+        SessionTree(tmp_path / "ground", **options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
+from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of, highest_of
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tiers import PermissionTier
@@ -55,6 +55,7 @@ def test_every_built_in_tool_is_its_row(tool: Tool[Any]) -> None:
         {"tier": PermissionTier.READ_ONLY},
         {"kinds": frozenset(SessionKind)},
         {"capabilities": frozenset({"reader"})},
+        {"optional_capabilities": frozenset({"reader"})},
         {"profiles": frozenset()},
         {"flags": frozenset({ToolFlag.OWNER_ONLY})},
         {"aliases": ()},
@@ -88,7 +89,14 @@ def test_a_worker_only_observes() -> None:
     for name in observing:
         assert ROWS[name].tier is PermissionTier.READ_ONLY
         assert ROWS[name].capabilities <= capabilities_of(SessionKind.WORKER)
-    assert all(row.capabilities <= set(CAPABILITIES) for row in CATALOG)
+    assert all(row.declared <= set(CAPABILITIES) for row in CATALOG)
+
+
+def test_no_row_is_below_the_tier_of_its_capabilities() -> None:
+    """The table keeps the rule its tools are registered by, those to come included."""
+    for row in CATALOG:
+        highest = highest_of(row.declared)
+        assert highest is None or row.tier >= highest.tier, row.name
 
 
 def test_a_plugin_puts_its_tools_into_no_profile() -> None:

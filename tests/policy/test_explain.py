@@ -215,6 +215,7 @@ def test_an_explanation_names_list_and_entry() -> None:
         "by": "deny",
         "pattern": "group:runtime",
         "why": "its deny list holds 'group:runtime'",
+        "note": "",
     }
     by_profile = removal_of("cron", MAIN, tools=ToolPolicy(profile="coding"))
     assert (by_profile["by"], by_profile["pattern"]) == ("profile", "coding")
@@ -233,6 +234,10 @@ def test_what_comes_before_the_nine_is_named_first() -> None:
     denied = ToolPolicy(deny=("*",))
     worker = Standing(SessionKind.WORKER, is_owner=False)
     assert removal_of("write", worker, tools=denied)["step"] == "kind worker"
+    mute = removal_of("message", replace(MAIN, has_channel=False), tools=denied)
+    assert (mute["step"], mute["number"]) == ("channel", 0)
+    assert "no session at or above this one has one; give the tree channel=" in mute["why"]
+    assert removal_of("write", replace(MAIN, has_channel=False))["kept"] is True
     by_plugin = removal_of("tune", MAIN, tools=denied, plugins={"radio": ToolLists(allow=("stations",))})
     assert (by_plugin["step"], by_plugin["number"], by_plugin["by"]) == ("plugin radio", 0, "allow")
     assert removal_of("stations", MAIN, tools=denied)["step"] == "optional"

@@ -58,13 +58,13 @@ def test_both_forms_and_both_spellings_say_the_same() -> None:
         ("{", "policy p is no JSON"),
         ("[" * 100_000, "policy p is no JSON"),
         ("[]", "policy p can't be used: the whole"),
-        ('{"tool": {}}', "tool: Extra inputs"),
-        ('{"tools": {"alow": []}}', "tools.alow: Extra inputs"),
+        ('{"tool": {}}', "tool: no setting is called that; did you mean 'tools'?"),
+        ('{"tools": {"alow": []}}', "tools.alow: no setting is called that; did you mean 'allow'?"),
         ('{"tools": {"allow": "read"}}', "tools.allow"),
         ('{"tools": {"deny": [""]}}', "tools.deny.0"),
         ('{"tools": {"profile": "everything"}}', "tools.profile"),
-        ('{"agents": {"a": {"tools": {}, "allow": []}}}', "agents.a.tools: Extra inputs"),
-        ('{"groups": {"g": {"profile": "full"}}}', "groups.g.profile: Extra inputs"),
+        ('{"agents": {"a": {"tools": {}, "allow": []}}}', "agents.a.tools: no setting is called that"),
+        ('{"groups": {"g": {"profile": "full"}}}', "groups.g.profile: no setting is called that"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused(text: str, words: str) -> None:
@@ -81,8 +81,14 @@ def test_a_settled_policy_cannot_change() -> None:
 
 
 SLIPS = [
-    (PolicyConfig(tools=ToolPolicy(deny=("exce",))), "tools.deny: 'exce' stands for no tool"),
-    (PolicyConfig(tools=ToolPolicy(allow=("group:fz",))), "tools.allow: 'group:fz' stands for no tool"),
+    (
+        PolicyConfig(tools=ToolPolicy(deny=("exce",))),
+        "tools.deny: 'exce' stands for no tool; did you mean 'exec'?",
+    ),
+    (
+        PolicyConfig(tools=ToolPolicy(allow=("group:fz",))),
+        "tools.allow: 'group:fz' stands for no tool; did you mean 'group:fs'?",
+    ),
     (
         PolicyConfig(agents={"a": ToolPolicy(by_provider={"x": ProfiledTools(deny=("no_*_such",))})}),
         "agents.a.tools.byProvider.x.deny: 'no_*_such' stands for no tool",

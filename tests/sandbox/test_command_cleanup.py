@@ -15,7 +15,7 @@ import pytest
 from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
 from sessiontree.sandbox.bounds import MIB
-from sessiontree.sandbox.descendants import descendants
+from sessiontree.sandbox.process_tree import descendants
 
 LONG_S = 60.0
 """Longer than anything here takes; a window that is as long is not waited for."""
@@ -163,7 +163,7 @@ async def test_who_can_not_wait_does_not(tmp_path: Path, how: str) -> None:
     try:
         async with begun(shell, command) as heard:
             if how == "in a hurry":
-                shell.hurry()
+                assert shell.end()
             heard.task.cancel()
             if how == "cancelled again":
                 await heard.until("asked\n")

@@ -87,6 +87,19 @@ CARELESS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
     ),
     ("processes", {"words": planting.with_the_processes}, ("see_processes_outside",)),
     ("covers", {"words": planting.without_covers}, ("read_hidden_file", "list_hidden_directory")),
+    (
+        "protected places",
+        {},
+        (
+            "plant_a_hook",
+            "change_git_settings",
+            "replace_git_settings",
+            "name_git_settings_anew",
+            "open_git_settings_by_descriptor",
+            "swap_the_hooks",
+            "swap_the_repository",
+        ),
+    ),
     ("pins", {"words": planting.without_pins}, ("uncover_hidden_directory",)),
 ]
 
@@ -101,7 +114,7 @@ def test_each_part_left_out_opens_a_way(careless: dict[str, Any], names: tuple[s
     expected = set(names) if IS_ROOT else set(names) - {"write_a_setting", "write_what_runs_on_a_crash"}
     assert {name for name, outcome in told.items() if outcome == SUCCEEDED} == expected
     speaking = {"connect_to_loopback", "send_a_datagram", "make_a_program_of_its_owner"}
-    if speaking & set(names) or "uncover_hidden_directory" in names:
+    if speaking & set(names) or {"uncover_hidden_directory", "plant_a_hook"} & set(names):
         assert changes
 
 

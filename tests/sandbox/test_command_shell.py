@@ -23,8 +23,8 @@ from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell, command_confinement
 from sessiontree.sandbox.bounds import MIB
 from sessiontree.sandbox.command_kernel import bubblewrap
-from sessiontree.sandbox.descendants import descendants
 from sessiontree.sandbox.environment import LOADERS
+from sessiontree.sandbox.process_tree import descendants
 
 LONG_S = 60.0
 """Longer than any command here takes; none may be ended by it."""
@@ -415,6 +415,7 @@ signal.pause()
         ("python -c 'bytearray(400 << 20)'", "memory_bytes", "exited"),
         (HOGS, "memory_bytes", "limit"),
         (FORKS, "processes", "limit"),
+        (FORKS.replace("sleep", "setsid sleep").replace("200", "40"), "sessions", "limit"),
         ("for i in $(seq 100); do head -c 2000000 /dev/zero >f$i; done; sleep 100", "disk_bytes", "limit"),
         ("for i in $(seq 5000); do : >f$i; done; sleep 100", "disk_files", "limit"),
         ("for i in $(seq 9); do head -c 2000000 /dev/zero >/tmp/f$i; done; false", "scratch_bytes", "exited"),
@@ -429,7 +430,9 @@ def test_limit_that_was_reached_is_named(
 ) -> None:
     """Bombs of every kind end, the machine goes on, and the result says which limit it was."""
     with nothing_left():
-        bounds = replace(SMALL, disk_files=1000) if limit == "disk_files" else SMALL
+        # Others must not be reached in the same moment.
+        apart = {"disk_files": {"disk_files": 1_000}, "sessions": {"processes": 100}}
+        bounds = replace(SMALL, **apart.get(limit, {}))
         finished = run(tmp_path, command, bounds=bounds)
     assert (finished.limit, finished.allowed) == (limit, getattr(bounds, limit)), finished
     assert reason in {None, finished.reason}

@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 from hypothesis import strategies as st
 
 NAMES = ("a", "b", "format", "pattern", "items", "type", "$ref", "anyOf", "properties", "required", "enum")
 """Names of properties; most look like keywords."""
+REFERENCES = {
+    "#/$defs/A": "A",
+    "#/$defs/B": "B",
+    "#/$defs/List%5Bint%5D": "List[int]",
+    "#/$defs/q%7E1%25r": "q/%r",
+}
+"""References to definitions, percent-encoded as URIs are, to the definitions' names."""
+LITERALS = st.sampled_from(
+    [
+        *(
+            {"type": "string", "enum": ["x", "y"]},
+            {"type": "integer", "enum": [1, 2]},
+            {"type": "boolean"},
+            False,
+        ),
+        *(
+            {"const": "a"},
+            {"enum": [None, "a"]},
+            {"type": "null"},
+            {"enum": [0.5, 1]},
+            {"type": "number", "enum": [0.5]},
+        ),
+    ]
+)
 TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b", "abc", 0.5])
 VALUES = st.recursive(
@@ -51,7 +76,7 @@ def holders(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
     """Return keywords that hold schemas, to what they may hold."""
     whole = inner | st.booleans()
     named = st.dictionaries(st.sampled_from(NAMES), whole, max_size=3)
-    several = st.lists(whole, min_size=1, max_size=3)
+    several = st.lists(whole, min_size=1, max_size=3) | st.lists(LITERALS, min_size=1, max_size=3)
     return {
         "properties": named,
         "patternProperties": st.dictionaries(st.sampled_from(["^a", "t$"]), whole, max_size=1),
@@ -77,11 +102,8 @@ def holders(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
 def schemas(draw: st.DrawFn, depth: int = 3, *, refs: bool = True) -> dict[str, Any]:
     """Draw a schema; references lead to the definitions of :func:`roots`."""
     if refs and draw(st.integers(0, 9)) == 0:
-        reference = {"$ref": draw(st.sampled_from(["#/$defs/A", "#/$defs/B", "#"]))}
-        return {
-            **reference,
-            **(draw(st.fixed_dictionaries({"description": st.just("Mine.")})) if depth else {}),
-        }
+        beside = draw(schemas(depth - 1, refs=refs) | st.just({"description": "Mine."})) if depth > 0 else {}
+        return {**beside, "$ref": draw(st.sampled_from([*REFERENCES, "#"]))}
     usual = draw(st.sampled_from(["object", "array", "union", "scalar", "any"]))
     schema: dict[str, Any] = {}
     if usual in {"object", "array"}:
@@ -107,7 +129,7 @@ def roots(draw: st.DrawFn, *, refs: bool = True) -> dict[str, Any]:
         if draw(st.integers(0, 3)):
             root.pop(keyword, None)
     if refs:
-        root["$defs"] = {"A": draw(schemas(2)), "B": draw(schemas(2))}
+        root["$defs"] = {name: draw(schemas(2)) for name in REFERENCES.values()}
     return root
 
 
@@ -117,7 +139,8 @@ def fitting(schema: Any, root: Any, draw: st.DrawFn, depth: int = 4) -> Any:
         return draw(SCALARS)
     if "$ref" in schema:
         ref = schema["$ref"]
-        return fitting(root if ref == "#" else root["$defs"][ref[8:]], root, draw, depth - 1)
+        name = unquote(ref.removeprefix("#/$defs/")).replace("~1", "/")
+        return fitting(root if ref == "#" else root["$defs"][name], root, draw, depth - 1)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:

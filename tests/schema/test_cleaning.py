@@ -329,3 +329,82 @@ def test_a_schema_that_grows_too_large_is_refused() -> None:
         doubling = {"items": doubling, "anyOf": [{"minItems": 1}, {"maxItems": 3}]}
     with pytest.raises(ConfigError, match="makes more than"):
         clean({"properties": {"x": doubling}}, DIALECTS["gemini"])
+
+
+D7 = "http://json-schema.org/draft-07/schema#"
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+@pytest.mark.parametrize(
+    "variants",
+    [
+        [{"type": "string", "enum": ["x"]}, {"type": "integer", "enum": [1]}, {"type": "boolean"}],
+        [{"type": "null", "enum": [None]}, {"enum": [1, 10]}, {"enum": ["", ""]}],
+        [{"const": 0.5}, {"enum": [0]}, {"type": "array"}],
+        [{"enum": ["b", True]}, {"type": "number"}, {"type": "integer", "enum": [2]}],
+        [{"enum": [0, "abc"]}, {"type": "integer", "enum": [2]}, {"enum": [None]}],
+        [False, False],
+        [False, {"const": 1}],
+        [{"type": "number", "enum": [0.5]}, {"const": 0.5}],
+    ],
+)
+@pytest.mark.parametrize("union", ["anyOf", "oneOf"])
+def test_values_listed_in_variants_are_cleaned_once(dialect: str, variants: list[Any], union: str) -> None:
+    """Of several types, of one, of none: a second pass changes nothing, and no variant lacks a type."""
+    others: list[dict[str, Any]] = [{}, {"type": "integer"}, {"description": "U"}]
+    for beside in others:
+        schema: dict[str, Any] = {"type": "object", "properties": {"v": {union: variants, **beside}}}
+        once = clean(schema, DIALECTS[dialect])
+        assert clean(once.schema, DIALECTS[dialect]).schema == once.schema
+        shown: Any = once.schema["properties"]
+        if dialect == "openai-strict":
+            assert all("type" in variant for variant in shown["v"].get("anyOf", [shown["v"]]))
+
+
+@pytest.mark.parametrize(
+    ("part", "keyword", "dialects"),
+    [
+        ({"anyOf": [False, False]}, "anyOf", ["gemini", "gemini-openapi", "openai-strict"]),
+        ({"type": "array", "prefixItems": [{"type": "string"}, False]}, "prefixItems", ["gemini"]),
+        ({"type": "integer", "enum": [0.5, 1]}, "", []),
+        ({"type": "integer", "enum": [0.5]}, "enum", ["gemini", "openai-strict"]),
+    ],
+)
+def test_what_nothing_fits_is_not_lost_without_a_word(
+    part: dict[str, Any], keyword: str, dialects: list[str]
+) -> None:
+    """A schema that takes nothing becomes one that takes anything, and the report says so."""
+    schema: dict[str, Any] = {"type": "object", "properties": {"v": part}}
+    for name in dialects:
+        losses = clean(schema, DIALECTS[name]).losses
+        assert (keyword, "wider") in {(loss.keyword, loss.effect) for loss in losses}, name
+    for name in ("gemini", "openai-strict"):
+        shown: Any = clean(schema, DIALECTS[name]).schema["properties"]
+        assert 0.5 not in shown["v"].get("enum", [])
+
+
+@pytest.mark.parametrize("keyword", ["contentEncoding", "contentMediaType", "format"])
+@pytest.mark.parametrize("dialect", ["anthropic", "openai", "mistral"])
+def test_what_an_older_draft_asks_and_today_s_only_notes_is_said(keyword: str, dialect: str) -> None:
+    """The checker asks it by the draft that was named; what is shown is read as 2020-12."""
+    value = {"contentEncoding": "base64", "contentMediaType": "application/json", "format": "date"}[keyword]
+    part = {"type": "string", keyword: value}
+    asked: dict[str, Any] = {"$schema": D7, "type": "object", "properties": {"v": part}}
+    assert ("/properties/v", keyword, "wider") in {
+        (loss.pointer, loss.keyword, loss.effect) for loss in clean(asked, DIALECTS[dialect]).losses
+    }
+    negated: dict[str, Any] = {"$schema": D7, "type": "object", "properties": {"v": {"not": part}}}
+    assert "narrower" in {loss.effect for loss in clean(negated, DIALECTS[dialect]).losses}
+    today: dict[str, Any] = {"type": "object", "properties": {"v": part}}
+    assert clean(today, DIALECTS[dialect]).losses == ()
+
+
+def test_a_lone_variant_that_closes_the_object_is_said_to_change_it() -> None:
+    """Merged with what stands beside it, it would be asked about other names."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"a": {}},
+        "oneOf": [{"additionalProperties": False}],
+    }
+    cleaned = clean(schema, DIALECTS["openai"])
+    assert ("oneOf", "wider") in {(loss.keyword, loss.effect) for loss in cleaned.losses}

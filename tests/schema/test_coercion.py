@@ -79,6 +79,7 @@ def coerced(value: Any, schema: Any) -> str:
         ),
         ({"type": "text", "text": " a\n"}, {"type": "string"}, " a\n"),
         ([{"type": "text", "text": "a"}, {"text": "b"}], {"type": "string"}, "ab"),
+        ([{"kind": "text", "value": "a"}], {"type": "string"}, "a"),
         ([{"content": [{"value": "a"}, {"parts": {"text": "b"}}]}], {"type": "string"}, "ab"),
         ([{"text": " a "}], TRIMMED, "a"),
         ([{"text": "a"}], STRINGS, ["a"]),

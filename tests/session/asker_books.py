@@ -7,8 +7,18 @@ them again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sessiontree.contracts.senders import Asker
-from sessiontree.contracts.session_facts import ActsFor, Heard, Rested, SessionFact, TurnReplied, TurnStarted
+from sessiontree.contracts.session_facts import (
+    ActsFor,
+    Heard,
+    Interrupted,
+    Rested,
+    SessionFact,
+    TurnReplied,
+    TurnStarted,
+)
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.session.instructions import PrepareCall
 from tests.session.judge import Judge
@@ -40,6 +50,8 @@ class AskerBooks:
         elif isinstance(fact, TurnReplied):
             for index in range(len(fact.message.tool_calls)):
                 self.calls[f"{fact.turn}.{index}"] = self.acting
+        elif isinstance(fact, Interrupted):
+            self.waiting = [replace(heard, wakes=False) for heard in self.waiting]
         elif isinstance(fact, Rested):
             self.unanswered.difference_update(fact.answers)
 

@@ -20,6 +20,7 @@ from sessiontree.contracts.session_facts import (
     CallParked,
     CallResolved,
     Heard,
+    Interrupted,
     SessionFact,
     TurnReplied,
 )
@@ -40,6 +41,8 @@ class CallBook:
     intended: CallIntended | None = None
     parked: ToolResultMessage | None = None
     resolved: CallResolved | None = None
+    cut: bool = False
+    """Whether its session was interrupted before it had a result."""
 
     @property
     def needs_approval(self) -> bool:
@@ -73,8 +76,8 @@ class CallBooks:
         """Know of no call."""
         self.judge = judge
         self.calls: dict[str, CallBook] = {}
-        self.untold: dict[str, str] = {}
-        """Id of the notice that is still missing to the call id it must cite."""
+        self.untold: dict[str, CallBook] = {}
+        """Id of the notice that is still missing to the call it must cite."""
         self.artifacts: list[Artifact] = []
 
     def unresolved(self) -> list[CallBook]:
@@ -94,8 +97,11 @@ class CallBooks:
         elif isinstance(fact, Heard):
             cited = self.untold.pop(fact.message_id, None)
             if cited is not None:
-                told = fact.wakes and f" {cited} " in fact.message.text
-                self.judge.require(told, "NOTICE", f"{fact.message_id} does not tell of {cited}")
+                told = fact.wakes is not cited.cut and f" {cited.asked.id} " in fact.message.text
+                self.judge.require(told, "NOTICE", f"{fact.message_id} does not tell of {cited.key}")
+        elif isinstance(fact, Interrupted):
+            for each in self.unresolved():
+                each.cut = True
         elif isinstance(
             fact, CallHeld | ApprovalWanted | ApprovalSettled | CallIntended | CallParked | CallResolved
         ):
@@ -163,6 +169,6 @@ class CallBooks:
             ]
             self.judge.require(bool(joined), "NOTICE", f"{call.key} joins a call that does not wait")
         if call.parked is not None:
-            self.untold[f"{call.key}:outcome"] = call.asked.id
+            self.untold[f"{call.key}:outcome"] = call
         self.artifacts += fact.artifacts
         call.resolved = fact

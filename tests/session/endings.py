@@ -26,6 +26,9 @@ def judge_ending(
 ) -> None:
     """Judge what a step offers; one in which nothing happened need not say it again."""
     offers = [each.result for each in told if isinstance(each, OfferResult)]
+    stays = turns.interrupted and turns.stopping is None and turns.spec.kind is not SessionKind.MAIN
+    right = all(each.stays is stays for each in told if isinstance(each, OfferResult))
+    judge.require(right, "CUT", f"a result is offered that stands for {stays=}")
     stops = turns.stopping is not None
     pending = [call.key for call in calls.unresolved() if stops or not call.is_asking]
     rule = "STOP" if stops else "OFFER"

@@ -13,7 +13,7 @@ from sessiontree.contracts.senders import joined
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.session import calls, turns
+from sessiontree.session import calls, delegating, turns
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide, react
@@ -235,8 +235,10 @@ def _join_silently(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
         yield one
 
 
-def _rush(state: SessionState, at_ms: int, advance: Advance) -> Decision | None:
-    return advance(state, at_ms + 10**9)
+def _rush(state: SessionState, stimulus: stimuli.Rang) -> Decision:
+    decision = delegating.expire(state, stimulus.at_ms)
+    turns.lose_patience(state, stimulus.at_ms + 10**9, decision)
+    return decision
 
 
 def _forget_who_spoke_before(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
@@ -265,22 +267,16 @@ def _skip_a_number(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
     yield replace(one, turn=one.turn + 1) if isinstance(one, facts.TurnStarted | todo.CallModel) else one
 
 
-def _ask_again(state: SessionState, stimulus: stimuli.Rang) -> Decision:
-    return decided(told=[todo.CallModel(state.turn)] if state.asking else [])
+def _ask_again(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
+    decision = decide(state, stimulus)
+    if state.asking:
+        decision.instructions.append(todo.CallModel(state.turn))
+    return decision
 
 
 def _endless(state: SessionState, at_ms: int, advance: Advance) -> Decision | None:
     state.run_turns = min(state.run_turns, 1)
     return advance(state, at_ms)
-
-
-def _run_overtaken(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
-    decision = decide(state, stimulus)
-    if not any(isinstance(fact, facts.CallResolved) for fact in decision.facts):
-        return decision
-    asked = enumerate(stimulus.message.tool_calls)
-    told = [todo.PrepareCall(f"{stimulus.turn}.{index}", call) for index, call in asked]
-    return decided(decision.facts[:1], told)
 
 
 def _newest_first(state: SessionState, fact: facts.Heard) -> None:
@@ -332,6 +328,28 @@ def _always_cancelled(state: SessionState, cause: Any, one: Any) -> Iterator[Any
 def _stop_nothing(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
     if not (isinstance(one, todo.AbortCalls) and isinstance(cause, stimuli.CancelAsked)):
         yield one
+
+
+def _interrupt_nothing(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    if not (isinstance(one, todo.AbortCalls) and isinstance(cause, stimuli.WorkInterrupted)):
+        yield one
+
+
+def _owe_a_turn(state: SessionState, fact: facts.CallResolved) -> None:
+    state.owes_turn = state.owes_turn or (state.interrupted and not state.reply_keys)
+
+
+def _wake(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    yield replace(one, wakes=True) if isinstance(one, facts.Heard) else one
+
+
+def _leave_unanswered(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    if not (isinstance(one, todo.AnswerMessages) and one.interrupted):
+        yield one
+
+
+def _end_for_good(state: SessionState, cause: Any, one: Any) -> Iterator[Any]:
+    yield replace(one, stays=False) if isinstance(one, todo.OfferResult) else one
 
 
 def _recover_as_ever(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
@@ -386,7 +404,7 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "held calls are never let go": ("HELD", advancing(_never_release)),
     "the program gets no answer": ("HELD", without(todo.AnswerCall)),
     "the model waits for approvals for ever": ("S20", advancing(_never_park)),
-    "approvals are not waited for": ("S20", advancing(_rush)),
+    "approvals are not waited for": ("S20", instead(stimuli.Rang, _rush)),
     "nobody wakes the session": ("S20", without(todo.WakeAt)),
     "expiry leaves the call waiting": ("S20", instead(stimuli.ApprovalAnswered, _ignore_expiry)),
     "a late outcome is not told": ("NOTICE", changed(_join_silently)),
@@ -396,11 +414,11 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "a call forgets whom it is for": ("ASKER", evolving(facts.TurnReplied, _lose_who_asked)),
     "a late outcome is nobody's": ("ASKER", _for_nobody(facts.Heard)),
     "a turn's number is skipped": ("TURN", changed(_skip_a_number)),
-    "the model is asked twice": ("TURN", instead(stimuli.Rang, _ask_again)),
+    "the model is asked twice": ("TURN", instead(stimuli.Incoming, _ask_again)),
     "a new host does not ask the model": ("TURN", deaf(stimuli.Recovered)),
     "turns are not limited": ("MAX", advancing(_endless)),
     "steering stops nothing": ("STEER", without(todo.AbortCalls)),
-    "a reply that was overtaken runs": ("STEER", instead(stimuli.ModelAnswered, _run_overtaken)),
+    "steering waits for the model": ("STEER", without(facts.TurnCut)),
     "the newest message comes first": ("S45", evolving(facts.Heard, _newest_first)),
     "a message counts as often as it comes": ("S46", instead(stimuli.Incoming, _hear_again)),
     "a typed result may be tried for ever": ("RESULT", evolving(facts.ResultRejected, _strict)),
@@ -409,6 +427,13 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "a result is offered while calls run": ("OFFER", advancing(_hasty)),
     "every stop is a cancel": ("STOP", changed(_always_cancelled)),
     "a stop lets calls run on": ("STOP", changed(_stop_nothing)),
+    "an interrupt lets calls run on": ("CUT", changed(_interrupt_nothing)),
+    "an interrupt asks on": ("CUT", without(facts.TurnCut)),
+    "an interrupt lets the model go on": ("CUT", without(todo.WithdrawQuestion)),
+    "aborted calls begin a turn": ("CUT", evolving(facts.CallResolved, _owe_a_turn)),
+    "a child's report ends the rest": ("CUT", changed(_wake)),
+    "who waits is not told of an interrupt": ("ANSWER", changed(_leave_unanswered)),
+    "an interrupt ends the session": ("CUT", changed(_end_for_good)),
     "a new host goes on though it is to stop": ("STOP", instead(stimuli.Recovered, _recover_as_ever)),
     "deciding remembers": ("S38", instead(stimuli.Incoming, _remember_by_heart)),
     "something changes beside the facts": ("S38", Machine(react=_beside_the_facts)),

@@ -272,6 +272,16 @@ class SessionRules(RuleBasedStateMachine):
         else:
             self.world.lose_host()
 
+    @rule(loses=st.booleans(), before=moves)
+    def interrupt(self, loses: bool, before: Moves) -> None:
+        """The session is told to drop what it does; its host may be lost then."""
+        self.go_on(before)
+        self.said += 1
+        self.world.interrupts(f"p{self.said}")
+        if loses:
+            self.world.report()
+            self.lose()
+
     @rule(
         status=st.sampled_from(["completed", "cancelled", "expired", "failed"]),
         stops=seldom,

@@ -326,6 +326,7 @@ def test_a_parked_call_survives_a_steering_message() -> None:
     desk = Desk(patience_s=0.0)
     desk.replies("note")
     (client_id,) = desk.open
+    desk.give(stimuli.Rang(desk.at_ms))
     message = desk.state.transcript[-1]
     assert isinstance(message, ToolResultMessage)
     assert json.loads(message.text) == {

@@ -32,8 +32,31 @@ def test_no_patience_means_the_model_goes_on_at_once() -> None:
     world.runs(call("wipe"), call("look"))
     assert not world.live.asking
     world.finish("1.1")
+    assert not world.live.asking
+    world.report()
     assert world.live.asking
     assert world.shown()[-1] == "result: look 1.1: ok"
+
+
+def test_what_is_answered_at_once_is_not_pending() -> None:
+    """However short the patience: what the owner always allows has its own result, before any bell rings."""
+    world = opened(patience_s=0.0)
+    world.replies(call("wipe"), call("look"))
+    world.prepare("1.0")
+    world.prepare("1.1")
+    world.at_ms += 5_000
+    world.finish("1.1")
+    (asked,) = [each for each in world.held_back if isinstance(each, AskApproval)]
+    (bell,) = [each for each in world.held_back if isinstance(each, WakeAt)]
+    assert world.held_back.index(asked) < world.held_back.index(bell)
+    assert bell.at_ms <= world.at_ms
+    world.requests.append(asked.request_id)
+    world.decide(asked.request_id, "approved", by="always")
+    world.report()
+    assert not world.live.asking
+    world.work()
+    assert world.result_of("1.0") == "ok"
+    assert world.shown()[-2:] == ["result: wipe 1.0: ok", "result: look 1.1: ok"]
 
 
 def test_endless_patience_sets_no_alarm() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sessiontree.session.instructions import AbortCalls, CallModel, ExecuteCall, PrepareCall
-from tests.session.words import call
+from tests.session.words import call, reply
 from tests.session.world import opened
 
 
@@ -31,15 +31,18 @@ def test_calls_not_begun_are_skipped() -> None:
     assert not world.running
 
 
-def test_message_during_the_models_turn_overtakes_its_reply() -> None:
-    """What the model asks for without having read the message is not begun."""
+def test_message_during_the_models_turn_cuts_it_short() -> None:
+    """The model is asked anew at once; what it said without having read the message counts nothing."""
     world = opened()
+    world.report()
     world.hear("m1", "not that", "steer")
-    world.replies(call("look"), call("wipe"), text="I will")
+    assert world.found(CallModel) == [CallModel(2)]
+    world.answer(reply(call("look"), call("wipe"), text="I will"), 0)
     assert not world.found(PrepareCall)
-    assert (world.result_of("1.0"), world.result_of("1.1")) == ("skipped", "skipped")
-    assert world.shown()[-1] == "user: not that"
-    assert "a new message came in before the call began" in world.shown()[-2]
+    world.replies(text="then not")
+    world.report()
+    assert world.shown() == ["user: compare the two", "user: not that", "model: then not"]
+    assert world.words == {"task": "then not", "m1": "then not"}
 
 
 def test_call_that_waits_for_approval_is_parked_at_once() -> None:
@@ -97,4 +100,4 @@ def test_messages_stand_in_the_order_heard_each_once() -> None:
     world.hear("m1", "one again")
     world.hear("m3", "three")
     world.replies(text="done")
-    assert world.shown()[1:] == ["model: done", "user: one", "user: two", "user: three"]
+    assert world.shown()[1:] == ["user: one", "user: two", "model: done", "user: three"]

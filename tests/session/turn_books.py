@@ -2,9 +2,12 @@
 
 TURN: numbers are dense and a turn begins when the one before is through. MAX: ``max_turns`` holds. S45, S46:
 messages in the order heard, each once. RESULT: three attempts at a typed result. STOP: nothing new begins.
+CUT: an interrupted session begins nothing before the next message.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
@@ -17,10 +20,12 @@ from sessiontree.contracts.session_facts import (
     CallParked,
     CallResolved,
     Heard,
+    Interrupted,
     Rested,
     ResultRejected,
     SessionFact,
     Stopping,
+    TurnCut,
     TurnFailed,
     TurnReplied,
     TurnStarted,
@@ -57,6 +62,8 @@ class TurnBooks:
         self.rested: Rested | None = None
         """The last word that stands."""
         self.stopping: Stopping | None = None
+        self.interrupted = False
+        """Whether it was interrupted, and nobody has said anything since."""
 
     @property
     def open_keys(self) -> list[str]:
@@ -86,8 +93,10 @@ class TurnBooks:
             self._hear(fact)
         elif isinstance(fact, TurnStarted):
             self._start(fact)
-        elif isinstance(fact, TurnReplied | TurnFailed):
+        elif isinstance(fact, TurnReplied | TurnFailed | TurnCut):
             self._reply(fact)
+        elif isinstance(fact, Interrupted):
+            self._interrupt()
         elif isinstance(fact, CallParked | CallResolved):
             self._place()
         elif isinstance(fact, ResultRejected):
@@ -104,10 +113,20 @@ class TurnBooks:
         self.judge.require(fact.message_id not in self.heard, "S46", f"{fact.message_id} is heard twice")
         self.heard.add(fact.message_id)
         self.waiting.append(fact)
+        if self.interrupted:
+            told = fact.message.origin in {"user", "parent"}
+            self.judge.require(fact.wakes is told, "CUT", f"{fact.message_id} says {fact.wakes=}")
         if fact.wakes:
             self.rested = None
+            self.interrupted = False
 
-    def _reply(self, fact: TurnReplied | TurnFailed) -> None:
+    def _interrupt(self) -> None:
+        self.judge.require(not self.is_asking, "CUT", "the model is still waited for")
+        self.interrupted = True
+        self.in_turn = self.reply is not None
+        self.waiting = [replace(heard, steer=False, wakes=False) for heard in self.waiting]
+
+    def _reply(self, fact: TurnReplied | TurnFailed | TurnCut) -> None:
         open_turn = self.is_asking and fact.turn == self.turn
         self.judge.require(open_turn, "TURN", f"a reply to turn {fact.turn}, which is not open")
         self.is_asking = False
@@ -117,6 +136,7 @@ class TurnBooks:
             self.reply = fact.message if fact.message.tool_calls else None
 
     def _start(self, fact: TurnStarted) -> None:
+        self.judge.require(not self.interrupted, "CUT", f"turn {fact.turn} begins, and nobody said anything")
         free = not self.is_asking and self.reply is None
         self.judge.require(free, "TURN", f"turn {fact.turn} begins before turn {self.turn} is through")
         self.judge.require(fact.turn == self.turn + 1, "TURN", f"turn {fact.turn} follows {self.turn}")
@@ -133,16 +153,18 @@ class TurnBooks:
             self.attempts = 0
         self.turn, self.is_asking, self.in_turn, self.rested = fact.turn, True, True, None
         self.transcript += [heard.message for heard in takes]
-        self.taken += [heard.message_id for heard in takes if heard.message.origin != "notice"]
+        others = [heard for heard in takes if heard.wakes and heard.message.origin != "notice"]
+        self.taken += [heard.message_id for heard in others]
 
     def _place(self) -> None:
         shown = [self.calls.calls[key].shown for key in self.open_keys]
         if self.reply is not None and all(message is not None for message in shown):
             self.transcript += [message for message in shown if message is not None]
             self.reply = None
+            self.in_turn = self.in_turn and not self.interrupted
 
     def _rest(self, fact: Rested) -> None:
-        right = not self.is_asking and self.reply is None
+        right = not self.is_asking and (self.reply is None or fact.interrupted)
         self.judge.require(right, "TURN", "a last word while a turn is open")
         missing = [each for each in self.taken if each not in fact.answers]
         self.judge.require(not missing, "ANSWER", f"a last word leaves {missing} without an answer")
@@ -152,7 +174,7 @@ class TurnBooks:
             good = fact.has_result and is_n(fact.result) and self.attempts < 3
             self.judge.require(good, "RESULT", f"{fact.result!r} is accepted")
         self.rested = fact
-        self.in_turn = False
+        self.in_turn = self.reply is not None
 
     def expected_offer(self) -> tuple[str, str, JsonValue]:
         """Return status, summary and output of the result that is to be offered."""

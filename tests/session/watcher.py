@@ -113,6 +113,7 @@ class Watcher:
         self._judge_check(stimulus, new_facts, told)
         self._judge_gaps(stimulus, new_facts, told)
         self._judge_parking(new_facts)
+        self._judge_interrupt(new_facts, told)
         self._judge_steering()
         self._judge_waiting(stimulus)
         judge_ending(
@@ -137,7 +138,7 @@ class Watcher:
             self.askers.prepared(instruction)
         elif isinstance(instruction, todo.AbortCalls):
             self.aborted.update(instruction.keys)
-            own = stopped or set(instruction.keys) <= set(self.turns.open_keys)
+            own = stopped or self.turns.interrupted or set(instruction.keys) <= set(self.turns.open_keys)
             self.judge.require(own, "STEER", f"{instruction.keys} are aborted and not of the open reply")
         elif isinstance(instruction, todo.CallModel):
             turn = instruction.turn
@@ -212,9 +213,24 @@ class Watcher:
         asked = not self.turns.is_asking or self.turns.turn in self._asked
         self.judge.require(asked, "TURN", f"nobody asks the model for turn {self.turns.turn}")
 
+    def _judge_interrupt(self, new_facts: list[SessionFact], told: list[SessionInstruction]) -> None:
+        """Of what was under way nothing goes on, and who waited for it hears so."""
+        if not any(isinstance(fact, facts.Interrupted) for fact in new_facts):
+            return
+        for call in self.calls.unresolved():
+            self.judge.require(call.key in self.aborted, "CUT", f"{call.key} goes on")
+        cut = [fact.turn for fact in new_facts if isinstance(fact, facts.TurnCut)]
+        withdrawn = [each.turn for each in told if isinstance(each, todo.WithdrawQuestion)]
+        self.judge.require(cut == withdrawn, "CUT", f"{withdrawn} are withdrawn, {cut} are cut")
+        words = [each for each in told if isinstance(each, todo.AnswerMessages)]
+        right = all(each.interrupted and each.error is not None for each in words)
+        self.judge.require(right and not self.turns.taken, "CUT", f"{words} answer {self.turns.taken}")
+
     def _judge_steering(self) -> None:
         if not self.turns.is_steered and self.turns.stopping is None:
             return
+        waits = self.turns.is_asking and self.turns.stopping is None
+        self.judge.require(not waits, "STEER", "the model is still waited for")
         keys = self.turns.open_keys if self.turns.stopping is None else list(self.calls.calls)
         rule = "STEER" if self.turns.stopping is None else "STOP"
         for key in keys:
@@ -234,7 +250,7 @@ class Watcher:
             self.judge.require(not asking, "S20", f"{asking} wait though they are decided")
         if self.turns.stopping is not None:
             return
-        self._judge_patience()
+        self._judge_patience(rang=isinstance(stimulus, stimuli.Rang))
         blocked = any(each.outside and each.intended is not None for each in self.calls.unresolved())
         spent = self.turns.run_turns >= self.limits.max_turns
         news = [each for each in self.turns.waiting if each.wakes]
@@ -243,8 +259,8 @@ class Watcher:
         held = [call.key for call in self.calls.unresolved() if call.is_held]
         self.judge.require(self.turns.in_turn or blocked or not held, "HELD", f"{held} wait for nothing")
 
-    def _judge_patience(self) -> None:
-        """When only approvals are out, the model goes on after a while, or when there is news."""
+    def _judge_patience(self, *, rang: bool) -> None:
+        """When only approvals are out, the model goes on by a bell after a while, or when there is news."""
         waits = [self.calls.calls[key] for key in self.turns.open_keys]
         waits = [call for call in waits if call.shown is None]
         asked_at = [call.wanted.at_ms for call in waits if call.is_asking and call.wanted is not None]
@@ -255,7 +271,8 @@ class Watcher:
         patience_s = self.limits.approval_patience_s
         if patience_s is not None:
             deadline_ms = max(asked_at) + int(patience_s * 1000)
-            self.judge.require(deadline_ms > self.at_ms, "S20", f"{keys} are waited for beyond patience")
+            in_time = deadline_ms > self.at_ms or not rang
+            self.judge.require(in_time, "S20", f"{keys} are waited for beyond patience")
             self.judge.require(
                 deadline_ms in self._alarms, "S20", f"nobody wakes the session that waits for {keys}"
             )

@@ -102,6 +102,7 @@ class World:
             todo.AwaitCommit: lambda each: self.committing.append(each.keys),
             todo.AskApproval: self._ask,
             todo.CallModel: lambda each: self.questions.append(each.turn),
+            todo.WithdrawQuestion: lambda each: None,
             todo.ReturnAnswer: lambda each: self.returned.update({each.request_id: each.answer}),
             todo.AnswerCall: lambda each: self.answers.update({each.call_id: each.outcome}),
             todo.AnswerMessages: self._last_word,
@@ -226,6 +227,8 @@ class World:
         self.watcher.effects.reported(self.durable)
         for instruction in held_back:
             self._supervise[type(instruction)](instruction)
+        if any(at_ms <= self.at_ms for at_ms in self.alarms):
+            self.ring()
 
     def lose_host(self) -> None:
         """Lose the host; another adopts the session and is brought what the first had not told to have."""
@@ -343,6 +346,10 @@ class World:
     def stops(self, status: Any = "cancelled", reason: str = "enough") -> None:
         """Tell the session to stop."""
         self.give(stimuli.CancelAsked(self.at_ms, reason, status))
+
+    def interrupts(self, name: str = "p1", reason: str = "enough") -> None:
+        """Tell the session to drop what it does."""
+        self.give(stimuli.WorkInterrupted(self.at_ms, name, reason))
 
     def found(self, kind: type[T]) -> list[T]:
         """Return the facts and instructions of a type that came last."""

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.untrusted import wrapped
 from sessiontree.survey.entry import text_of
 from sessiontree.survey.places import CheckedPlaces, CheckPlaces
 from sessiontree.survey.question import Question, queries_of, question_of
@@ -19,7 +20,6 @@ from sessiontree.survey.ranking import Found, ranked
 from sessiontree.survey.recalled import found_in
 from sessiontree.survey.stems import stem
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.untrusted import wrapped
 
 MakeTree = Callable[[Mapping[str, str | bytes]], Path]
 Ranked = Callable[[Iterable[Found], Question], list[tuple[float, Found]]]

@@ -31,7 +31,7 @@ RENAMED = {
     "__aiter__": "__iter__",
     "__await__": "result",
 }
-NOT_FOR_READERS = {"offer"}
+NOT_FOR_READERS = {"offer", "fail"}
 """What fills a progress reader, at the other end."""
 
 

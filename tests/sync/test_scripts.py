@@ -364,7 +364,7 @@ def test_a_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Pat
         if __name__ == "__main__":
             tree = opened(ScriptedModel([call("launch"), "done"]), tools=[launch], approver=breaks).start()
             main = tree.main
-            waiting = threading.Thread(target=tell, args=(main.result,))
+            waiting = threading.Thread(target=tell, args=(lambda: list(tree.events()),))
             waiting.start()
             tell(lambda: main.send("go"))
             waiting.join()

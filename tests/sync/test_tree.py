@@ -18,6 +18,7 @@ from sessiontree import (
     ScriptedModel,
     SessionClosed,
     SessionFailed,
+    SessionInterrupted,
     SessionKind,
     SessionStatus,
     SessionTreeError,
@@ -33,7 +34,7 @@ from sessiontree.kernel.replay import fact_of
 from sessiontree.models.answers import Answer, message_of
 from sessiontree.sync import QueueChannel, SessionTree
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.signals import Turnstile
+from tests.behaviours.signals import Flag, Turnstile
 from tests.behaviours.switchboard import Switchboard
 from tests.sync.opening import Caller, Opener
 
@@ -94,6 +95,25 @@ def test_cancelling_gives_the_receipt_of_what_was_cancelled(open_tree: Opener, b
         assert [line.session_id for line in tree.cancel()] == ["main", "main/b1"]
         with pytest.raises(SessionClosed):
             tree.main.send("still there?")
+
+
+def test_an_interrupted_session_is_heard_again(open_tree: Opener, board: Switchboard) -> None:
+    """Whoever waits for a reply gets the typed error; the next message is answered at once."""
+    gate, asked = Turnstile(board), Flag(board)
+
+    async def slow(request: ModelRequest) -> Answer:
+        if request.turn == 1:
+            asked.set()
+            await gate.acquire()
+        return f"turn {request.turn}"
+
+    with open_tree(AsyncFunctionModel(slow)) as tree:
+        reply = tree.main.stream("wait")
+        assert asked.wait_blocking(20)
+        assert [line.status for line in tree.main.interrupt("enough")] == [SessionStatus.SUSPENDED]
+        with pytest.raises(SessionInterrupted, match="enough"):
+            reply.result()
+        assert tree.main.send("go on") == "turn 2"
 
 
 def test_a_stream_yields_every_piece_and_then_has_the_whole(open_tree: Opener, board: Switchboard) -> None:
@@ -282,12 +302,12 @@ def test_a_tree_closed_by_one_thread_ends_the_calls_of_others(open_tree: Opener,
     main = tree.main
     calls = [
         Caller(lambda: main.send("hello")),
-        Caller(main.result),
+        Caller(main.spawn("branch", "wait").result),
         Caller(lambda: main.map("worker", ["x", "y"])),
         Caller(lambda: list(tree.events())),
         Caller(lambda: list(main.stream("and?"))),
     ]
-    for _ in range(3):
+    for _ in range(4):
         asyncio.run(begun.acquire())
     closing = [Caller(tree.close) for _ in range(2)]
     for each in closing:

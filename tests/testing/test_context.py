@@ -12,11 +12,13 @@ from pydantic import BaseModel
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.capabilities import CAPABILITIES, WRITER, capabilities_of
 from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.decorator import tool
 from sessiontree.contracts.errors import PermissionDenied, SpawnRefused, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import RawTool, Tool
 from sessiontree.testing.context import RecordingChannel, RecordingSessions, call_tool, make_context
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
@@ -78,6 +80,24 @@ def test_handle_may_be_taken_away(tmp_path: Path) -> None:
     ctx = make_context(tmp_path, reader=WorkspaceReader(tmp_path), writer=None)
     with pytest.raises(PermissionDenied):
         ctx.require(WRITER)
+
+
+async def test_a_tool_alone_is_given_what_it_declares(tmp_path: Path) -> None:
+    """A declaration that is missing shows in the tool's own test."""
+
+    @tool(tier=PermissionTier.WORKSPACE)
+    def careless(ctx: ToolContext) -> str:
+        """Write without having said so."""
+        return ctx.require(WRITER).write("a", b"").path
+
+    @tool(tier=PermissionTier.WORKSPACE, capabilities=[WRITER])
+    def careful(ctx: ToolContext) -> str:
+        """Write."""
+        return ctx.require(WRITER).write("a", b"").path
+
+    with pytest.raises(PermissionDenied, match="tool 'careless' does not declare capability 'writer'"):
+        await call_tool(careless, make_context(tmp_path))
+    assert (await call_tool(careful, make_context(tmp_path))).output == "a"
 
 
 async def test_names_and_standing_fit_together(tmp_path: Path) -> None:

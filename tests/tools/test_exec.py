@@ -92,6 +92,7 @@ async def test_output_is_the_result(tmp_path: Path) -> None:
         "reason": "exited",
         "limit": None,
         "allowed": None,
+        "put_back": [],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sessiontree.contracts.ports import Entry
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 from sessiontree_tools.find import Find
+from sessiontree_tools.walking import Walk
 
 FILES = ["a.py", "a/b.py", "a/test_c.py", "a-b/c.py", "z.md", ".git/config", "sub/.git/hooks/x.py", ".env"]
 
@@ -143,3 +145,16 @@ async def test_finding_ends_when_the_call_is_over(root: Path) -> None:
     """A walk goes no further once the deadline passed."""
     with pytest.raises(ExecutionError, match="cancelled"):
         await call_tool(Find(), make_context(root, signals=CallSignals(deadline=0.0)), pattern="*")
+
+
+def test_a_walk_that_takes_too_long_ends_and_says_so(root: Path) -> None:
+    """Many files keep no host for long; whoever asked is told how far it came, and what to do."""
+    quick = Walk(WorkspaceReader(root), lambda: False)
+    names = [found.below for found in quick.files(".")]
+    assert (quick.is_cut_short, quick.seen, quick.note("narrow path")) == (False, len(names), [])
+    slow = Walk(WorkspaceReader(root), lambda: False, most_s=0.05)
+    walking = slow.files(".")
+    assert next(walking).below == names[0]
+    time.sleep(0.06)  # noqa: TID251 - the walk's time passes
+    assert list(walking) == []
+    assert slow.note("narrow path") == ["stopped after 0.05 s and 1 files, there are more; narrow path"]

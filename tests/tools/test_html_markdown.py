@@ -167,6 +167,120 @@ def test_any_page_converts(parts: list[str]) -> None:
     assert text(html) == text(html)
 
 
+NINES = "9" * 5000
+SECTIONS = (
+    "<![",
+    "<![>",
+    "<![foo[x]]>",
+    "3 <![ 4",
+    "<code>a<![0]</code>",
+    '<![><img src="]>x',
+    "<![ if x]>",
+    "<![cdatax[y]]>",
+)
+ODD = (
+    *SECTIONS,
+    *(
+        "<![CDATA[",
+        "<![CDATA[x]]>",
+        "<![if !IE]>x<![endif]>",
+        "]]>",
+        "<!",
+        "<!doctype [",
+        "<?",
+        "<?xml",
+        "<!--",
+        "--!>",
+    ),
+    *(
+        "<a ",
+        '<a href="',
+        "'>",
+        "</",
+        "</ p>",
+        "<>",
+        "<script>",
+        "</script>",
+        "<textarea>",
+        "<plaintext>",
+        "<title>",
+        "<svg>",
+    ),
+    *(
+        f"&#{NINES};",
+        f"<p title='&#{NINES};'>",
+        f"&#x{'f' * 5000};",
+        "&#xD800;",
+        "&#0;",
+        "&amp",
+        "&bogus;",
+        "&#00000000065;",
+    ),
+    *(
+        "<ol start=½><li>x</ol>",
+        f"<ol start={NINES}><li>x</ol>",
+        "<table><tr><td colspan=²>x",
+        f"<h{NINES}>",
+        "<h²>",
+        "<h0>",
+    ),
+    *(
+        "<td colspan=999999999>",
+        "<base href=http://[>",
+        "<a href=//[x>y</a>",
+        "\0",
+        "\ud800",
+        "\ufeff",
+        "\x0b",
+        "http://x.y/z",
+        "/etc",
+    ),
+)
+PAGES = st.lists(
+    st.sampled_from(ODD) | st.text(st.characters(exclude_categories=[]), max_size=6), max_size=8
+).map("".join)
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("convert", [markdown, text])
+def test_nothing_odd_makes_a_page_unreadable(odd: str, convert: Callable[[str], str]) -> None:
+    """Marked sections, numbers of five thousand digits, tags that never end: what stands before is read."""
+    assert SHOWN in convert(f"<p>{SHOWN}</p>{odd}")
+
+
+@pytest.mark.parametrize("odd", SECTIONS)
+def test_what_is_no_marked_section_is_text(odd: str) -> None:
+    """Python's parser refuses a page for it; it hides nothing behind it."""
+    assert markdown(f"<p>{SHOWN}</p>{odd.partition('<img')[0]}<p>{SHOWN}</p>").count(SHOWN) == 2
+
+
+@settings(max_examples=300)
+@given(PAGES)
+def test_no_page_is_refused(page: str) -> None:
+    """Whatever the three libraries make of it."""
+    for mode in ("markdown", "text"):
+        found = html_markdown.converted(page, mode=mode, base=BASE, max_chars=1000)
+        assert isinstance(found["text"], str)
+
+
+def test_characters_by_long_numbers_are_read() -> None:
+    """Zeros before a number change nothing; a number of no character is none."""
+    assert markdown("<p>&#00000000065;&#x000000042;</p>") == "AB"
+    assert markdown(f"<p>a&#{NINES};b</p>") == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_markdown_that_fails_becomes_plain_text() -> None:
+    """Of what a reader sees, as always."""
+    page = f"<ol start=½><li>{SHOWN}</ol><p hidden>SECRET</p>"
+    assert markdown(page) == SHOWN
+
+
+def test_page_that_can_t_be_parsed_is_its_text() -> None:
+    """Without tags, scripts and comments."""
+    page = "<script>SECRET</script><!-- SECRET --><p title='>'>a &lt; b</p\n><b>c</b><style>SECRET"
+    assert html_markdown.bare(page).split() == ["'>a", "<", "b", "c"]
+
+
 def never() -> bool:
     """Nobody stops the work."""
     return False
@@ -238,6 +352,36 @@ def test_conversion_is_ended_at_its_limit(nothing_left: Leftovers) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import no_such_library", r"site-packages lack .*no_such_library"),
+        ("raise MemoryError", "takes too much memory"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "takes too much memory"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGALRM)", "takes too long"),
+        ("raise ValueError('a page that is odd')", "a page that is odd"),
+        ("print('no answer')", "ended with 0"),
+        ("import sys; sys.exit(3)", "ended with 3"),
+    ],
+)
+def test_an_error_names_the_true_reason(
+    program: str, reason: str, tmp_path: Path, nothing_left: Leftovers
+) -> None:
+    """A missing library is not too much memory, and the other way round."""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    with nothing_left(), pytest.raises(ExecutionError, match=reason):
+        html_process.converted("x", mode="text", base=BASE, max_chars=9, stop=never, program=path)
+
+
+def test_odd_page_is_converted_in_its_process(nothing_left: Leftovers) -> None:
+    """As a tool asks for it."""
+    with nothing_left():
+        page = "<p>Facts.</p><code>a<![0]</code>"
+        found = html_process.converted(page, mode="markdown", base=BASE, max_chars=1000, stop=never)
+    assert found.text == "Facts.\n\n`a<![0]`"
+
+
 def test_conversion_nobody_waits_for_is_ended(nothing_left: Leftovers) -> None:
     """A cancelled call takes its process with it."""
     asked = 0
@@ -254,7 +398,7 @@ def test_conversion_nobody_waits_for_is_ended(nothing_left: Leftovers) -> None:
 def test_process_sees_no_environment(nothing_left: Leftovers) -> None:
     """It is given pipes, and of the environment no more than the loader needs."""
     with nothing_left():
-        process = own_process.started(html_process.PROGRAM, "-I", "-B", purpose="to convert in")
+        process = own_process.started(html_process.PROGRAM, packages=True, purpose="to convert in")
         environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
         own_process.end(process)
     assert {entry.partition(b"=")[0] for entry in environment} <= {b"", b"LD_LIBRARY_PATH", b"LC_CTYPE"}

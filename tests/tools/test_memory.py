@@ -20,6 +20,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import MAX_TEXT_CHARS, MemoryRecord, NewRecord
 from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.untrusted import NOTICE
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.testing.memory import SCOPE, PlainMemory
@@ -28,7 +29,6 @@ from sessiontree_tools.memory_get import MemoryGet
 from sessiontree_tools.memory_search import MemorySearch
 from sessiontree_tools.memory_store import MemoryStore
 from sessiontree_tools.recalled import LEAST_CHARS, shown
-from sessiontree_tools.untrusted import NOTICE
 
 MARKS = re.compile(
     r'<<<EXTERNAL_UNTRUSTED_CONTENT id="([0-9a-f]{16})".*?>>>\n(.*?)\n'

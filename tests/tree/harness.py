@@ -22,7 +22,9 @@ from sessiontree.tree.stimuli import (
     ApprovalAsked,
     ClockRang,
     Decided,
+    InterruptAsked,
     ResultOffered,
+    SessionEmbodied,
     SpawnAsked,
     StopAsked,
     TreeOpened,
@@ -107,6 +109,10 @@ class Harness:
         self.feed(SpawnAsked(self.now_ms, parent, kind, task, via, **more))
         return self.one(AcceptSpawn).session
 
+    def embody(self, session: str) -> None:
+        """Give a session a host."""
+        self.feed(SessionEmbodied(self.now_ms, session))
+
     def refused(self, parent: str, kind: Any, via: Any = "handle", **more: Any) -> Any:
         """Spawn a child that must be refused and return the error."""
         self.feed(SpawnAsked(self.now_ms, parent, kind, "task", via, **more))
@@ -138,6 +144,10 @@ class Harness:
     def stop(self, session: str = "main", reason: str = "enough", **more: Any) -> None:
         """Ask a session to stop."""
         self.feed(StopAsked(self.now_ms, session, reason, **more))
+
+    def interrupt(self, session: str = "main", reason: str = "enough") -> None:
+        """Ask a session to drop what it does."""
+        self.feed(InterruptAsked(self.now_ms, session, reason))
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass and ring."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.stimuli import ApprovalAnswered
+from sessiontree.contracts.stimuli import ApprovalAnswered, WorkInterrupted
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
     ApprovalHopped,
@@ -27,15 +27,18 @@ from sessiontree.contracts.tree_facts import (
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import Deliver, HideApproval, TreeInstruction, WakeAt
-from sessiontree.tree.snapshot import restore
+from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
     ApprovalAsked,
     ApproverReturned,
     ClockRang,
     Decided,
+    InterruptAsked,
     ResultOffered,
+    SessionEmbodied,
     SpawnAsked,
+    StopAsked,
     TreeStimulus,
 )
 from tests.tree.harness import Machine
@@ -50,6 +53,23 @@ def changing(change: Callable[[TreeState, TreeStimulus, list[TreeFact]], list[Tr
     def broken(state: TreeState, stimulus: TreeStimulus) -> Answer:
         facts, told = decide(state, stimulus)
         return change(state, stimulus, facts), told
+
+    return Machine(decide=broken)
+
+
+def begun_again() -> Machine:
+    """Return a machine in which a passivated session gets its whole time to live again."""
+
+    def broken(state: TreeState, stimulus: TreeStimulus) -> Answer:
+        session = state.sessions.get(getattr(stimulus, "session", ""))
+        if (
+            isinstance(stimulus, SessionEmbodied)
+            and session is not None
+            and session.expires_at_ms is not None
+        ):
+            state = restore(snapshot(state))
+            state.sessions[stimulus.session].expires_at_ms = None
+        return decide(state, stimulus)
 
     return Machine(decide=broken)
 
@@ -342,6 +362,35 @@ def _forgetting_numbers(value: Mapping[str, Any]) -> TreeState:
     return restore({**value, "sessions": sessions})
 
 
+def _interrupting(kept: Callable[[TreeState, str], bool]) -> Machine:
+    """Return a machine whose interrupts are heard by some sessions alone."""
+
+    def decide_so(state: TreeState, stimulus: TreeStimulus) -> Answer:
+        facts, told = decide(state, stimulus)
+        if not isinstance(stimulus, InterruptAsked):
+            return facts, told
+        lost = {
+            fact.post_id
+            for fact in facts
+            if isinstance(fact, Posted)
+            and isinstance(fact.stimulus, WorkInterrupted)
+            and not kept(state, fact.session)
+        }
+        return (
+            [fact for fact in facts if not (isinstance(fact, Posted) and fact.post_id in lost)],
+            [one for one in told if not (isinstance(one, Deliver) and one.post_id in lost)],
+        )
+
+    return Machine(decide=decide_so)
+
+
+def _interrupt_is_a_stop(state: TreeState, stimulus: TreeStimulus) -> Answer:
+    if isinstance(stimulus, InterruptAsked):
+        below = list(state.children.members(stimulus.session))
+        return decide(state, StopAsked(stimulus.at_ms, (*below, stimulus.session)[0], stimulus.reason))
+    return decide(state, stimulus)
+
+
 def _time_runs_back(state: TreeState, stimulus: TreeStimulus) -> Answer:
     loose = state.layer()
     loose.alarms = state.alarms
@@ -360,6 +409,7 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "one session too many lives": (with_limits(max_live=1), "S13"),
     "one session too many in all": (with_limits(max_total=1), "S13"),
     "one level too deep": (with_limits(max_depth=1), "S13"),
+    "a life begins again with each host": (begun_again(), "S13"),
     "nothing expires": (deaf_to_time(), "S13|S16"),
     "the clock may step back": (Machine(decide=_time_runs_back), "S13|S16"),
     "children are not told that a parent stops": (each(_only_the_head), "S13"),
@@ -392,5 +442,7 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "any command is harmless": (Machine(decide=_taking_all_for_harmless), "S16"),
     "evolve knows more than the facts": (Machine(evolve=_Counting()), "S38"),
     "decide changes the state": (Machine(decide=_deciding_in_place), "pure"),
+    "an interrupt is heard by its head alone": (_interrupting(lambda _, name: "/" not in name), "CUT"),
+    "an interrupt stops what is below": (Machine(decide=_interrupt_is_a_stop), "CUT"),
 }
 """By what goes wrong: the machine, and the invariants that say so."""

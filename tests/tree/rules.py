@@ -16,9 +16,12 @@ from sessiontree.tree.stimuli import (
     ApproverReturned,
     ClockRang,
     Decided,
+    InterruptAsked,
     PostsConsumed,
+    ResultAsked,
     ResultOffered,
     SayAsked,
+    SessionEmbodied,
     SessionLost,
     SpawnAsked,
     Stirred,
@@ -129,6 +132,7 @@ class TreeRules(RuleBasedStateMachine):
             "rules": rules,
             "approver": "house:rules" if seat in {1, 2, 3} else None,
             "owns_channel": seat in {3, 4},
+            "stays_open": seat in {2, 4},
         }
         self.feed(tick, SpawnAsked, self.parent(parent), kind, "task", via, **more)
 
@@ -143,8 +147,12 @@ class TreeRules(RuleBasedStateMachine):
         self.feed(tick, ResultOffered, self.session(name), word, quiet)
 
     @rule(tick=ticks, name=picks)
-    def stir(self, tick: int, name: int) -> None:
-        self.feed(tick, Stirred, self.session(name))
+    def want_result(self, tick: int, name: int) -> None:
+        self.feed(tick, ResultAsked, self.session(name))
+
+    @rule(tick=ticks, name=picks, how=st.sampled_from([SessionEmbodied, Stirred]))
+    def stir(self, tick: int, name: int, how: type[SessionEmbodied | Stirred]) -> None:
+        self.feed(tick, how, self.session(name))
 
     @rule(tick=ticks, name=st.integers(0, 4))
     def lose(self, tick: int, name: int) -> None:
@@ -216,6 +224,10 @@ class TreeRules(RuleBasedStateMachine):
     def stop(self, tick: int, name: int, status: Any) -> None:
         if self.session(name) != "main":
             self.feed(tick, StopAsked, self.session(name), "enough", result(status).status)
+
+    @rule(tick=ticks, name=st.integers(0, 5))
+    def interrupt(self, tick: int, name: int) -> None:
+        self.feed(tick, InterruptAsked, self.session(name), "enough")
 
     @rule(tick=ticks, name=picks)
     def say(self, tick: int, name: int) -> None:

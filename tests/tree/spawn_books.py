@@ -11,6 +11,7 @@ from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import (
     CancelBegun,
+    SessionAdopted,
     SessionEnded,
     SessionSpawned,
     TreeCreated,
@@ -34,6 +35,7 @@ class SpawnBooks:
         self.live: list[str] = []
         self.stopping: set[str] = set()
         self.keys: dict[tuple[str, str], str] = {}
+        self.expires_at: dict[str, int] = {}
 
     @property
     def limits(self) -> Limits:
@@ -65,6 +67,14 @@ class SpawnBooks:
             if fact.spec.parent is not None and fact.spec.key is not None:
                 self.keys[fact.spec.parent, fact.spec.key] = fact.spec.session_id
             self._judge_numbers(fact.spec)
+        elif isinstance(fact, SessionAdopted):
+            assert fact.session in self.live, f"S15: {fact.session} is embodied after its end"
+            assert fact.session not in self.expires_at, f"S13: the life of {fact.session} begins again"
+            ttl_s = self.specs[fact.session].ttl_s
+            assert ttl_s is not None, f"S13: {fact.session} has no time to live"
+            right = fact.expires_at_ms == at_ms + round(ttl_s * 1000)
+            assert right, f"S13: the time to live of {fact.session} does not begin with its host"
+            self.expires_at[fact.session] = fact.expires_at_ms
         elif isinstance(fact, SessionEnded):
             self.live.remove(fact.session)
         elif isinstance(fact, CancelBegun):
@@ -119,18 +129,16 @@ class SpawnBooks:
             assert not answers, f"P10: {spec.session_id} was given an approver by a model"
 
     def _judge_time(self, spec: SessionSpec, stimulus: TreeStimulus, at_ms: int) -> None:
+        assert spec.expires_at_ms is None, f"S13: the time of {spec.session_id} begins with its spawn"
         if spec.parent is None:
             return
-        end_ms = self.specs[spec.parent].expires_at_ms
-        own_ms = spec.expires_at_ms
-        if end_ms is not None:
-            assert own_ms is not None and own_ms <= end_ms, f"S13: {spec.session_id} outlives its parent"
+        own_s = spec.ttl_s
         default_s = self.limits.branch_ttl_s if spec.kind is BRANCH else self.limits.worker_ttl_s
         if spec.via == "model" and default_s is not None:
-            assert own_ms is not None and own_ms <= at_ms + default_s * 1000, "P10: a model gained time"
+            assert own_s is not None and own_s <= default_s, "P10: a model gained time"
         asked_s = stimulus.ttl_s if isinstance(stimulus, SpawnAsked) else None
         if asked_s is not None:
-            assert own_ms is not None and own_ms <= at_ms + asked_s * 1000, "S13: the asked time is not kept"
+            assert own_s is not None and own_s <= asked_s, "S13: the asked time is not kept"
 
     def _judge_numbers(self, spec: SessionSpec) -> None:
         limits = self.limits

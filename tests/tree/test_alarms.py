@@ -12,7 +12,7 @@ from sessiontree.contracts.limits import Limits
 from sessiontree.tree.alarms import SLACK, Alarm, AlarmKind, Alarms
 from sessiontree.tree.decide import react
 from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import ApprovalAsked, ResultOffered, SpawnAsked, TreeOpened
+from sessiontree.tree.stimuli import ApprovalAsked, ResultOffered, SessionEmbodied, SpawnAsked, TreeOpened
 from tests.tree.words import WORKER, config, result
 
 alarms = st.builds(
@@ -64,8 +64,10 @@ def test_alarms_of_the_ended_do_not_pile_up() -> None:
     state = initial_tree()
     react(state, TreeOpened(0, config(limits=Limits(max_total=10**6))))
     react(state, SpawnAsked(0, "main", WORKER, "task", "handle", ttl_s=1))
+    react(state, SessionEmbodied(0, "main/w1"))
     for number in range(2, 10 * SLACK):
         react(state, SpawnAsked(1, "main", WORKER, "task", "handle"))
+        react(state, SessionEmbodied(1, f"main/w{number}"))
         react(state, ResultOffered(1, f"main/w{number}", result(), True))
         assert len(state.alarms) <= SLACK + 2 * 3 * state.live
     assert [alarm.ident for alarm in state.alarms if state.still_means(alarm)] == ["main/w1"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverAsked, ChildTroubled, Incoming
 from sessiontree.contracts.tree_facts import (
@@ -14,6 +16,7 @@ from sessiontree.contracts.tree_facts import (
     ChannelSaid,
     Posted,
     PostsTaken,
+    ResultAwaited,
     ResultHeld,
     SessionEnded,
     SessionStirred,
@@ -22,9 +25,11 @@ from sessiontree.contracts.usage import Usage
 from sessiontree.tree.instructions import Deliver, HideApproval, ReleaseSession
 from sessiontree.tree.stimuli import (
     PostsConsumed,
+    ResultAsked,
     ResultOffered,
     SessionLost,
     Stirred,
+    StopAsked,
     TroubleReported,
     UsageReported,
 )
@@ -350,3 +355,69 @@ def test_trouble_of_main_is_said_on_its_channel(owns_channel: bool) -> None:
     harness.feed(TroubleReported(4, "main", "read", 3, "/path", "is no text"))
     assert len(harness.found(ChannelSaid)) == owns_channel
     assert harness.found(Posted) == []
+
+
+def stays(harness: Harness, parent: str = "main", **given: Any) -> str:
+    """Spawn a Branch that stays open for the program."""
+    return harness.spawn(parent, BRANCH, via="handle", stays_open=True, **given)
+
+
+def test_what_stays_open_completes_when_its_result_is_asked_for() -> None:
+    """Its word is kept until then; asked first, it ends with the word."""
+    harness = Harness().open()
+    late, early = stays(harness), stays(harness)
+    harness.offer(late)
+    assert harness.facts == [ResultHeld(late, result())]
+    harness.feed(ResultAsked(0, late))
+    assert harness.facts[0] == ResultAwaited(late)
+    assert harness.one(SessionEnded).session == late
+    harness.feed(ResultAsked(0, early))
+    assert harness.facts == [ResultAwaited(early)]
+    harness.feed(ResultAsked(0, early))
+    assert harness.facts == []
+    harness.offer(early)
+    assert harness.one(SessionEnded).session == early
+
+
+def test_what_stays_open_below_is_released_from_above() -> None:
+    """One question for a result lets everything below it complete, leaves first."""
+    harness = Harness().open()
+    top = stays(harness)
+    inner = stays(harness, top)
+    leaf = stays(harness, inner)
+    for name in (leaf, inner, top):
+        harness.offer(name)
+    harness.feed(ResultAsked(0, top))
+    assert [fact.session for fact in harness.facts if isinstance(fact, SessionEnded)] == [leaf, inner, top]
+
+
+def test_nothing_stays_open_below_what_does_not() -> None:
+    """Nor for a model: it can't ask for that."""
+    harness = Harness().open()
+    branch = harness.spawn("main", BRANCH)
+    below = stays(harness, branch)
+    harness.offer(below)
+    assert harness.one(SessionEnded).session == below
+    spawned = harness.spawn("main", BRANCH, via="model", stays_open=True)
+    harness.offer(spawned)
+    assert harness.one(SessionEnded).session == spawned
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "expired"])
+def test_only_what_completes_stays_open(status: str) -> None:
+    """Any other word is the end."""
+    harness = Harness().open()
+    branch = stays(harness)
+    harness.offer(branch, word=result(status))
+    assert harness.one(SessionEnded).status == status
+
+
+def test_what_stayed_open_is_completed_by_any_stop() -> None:
+    """It had done its work; what had not is told to stop."""
+    harness = Harness().open()
+    done, busy = stays(harness), stays(harness)
+    harness.offer(done)
+    harness.feed(StopAsked(0, "main", "enough", SessionStatus.CANCELLED))
+    ended = harness.one(SessionEnded)
+    assert (ended.session, ended.status) == (done, "completed")
+    assert harness.one(CancelBegun).sessions == ("main", busy)

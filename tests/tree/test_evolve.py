@@ -21,13 +21,18 @@ from sessiontree.contracts.tree_facts import (
     ClientCallOpened,
     DecisionRefused,
     DigestDenied,
+    InterruptBegun,
+    LeftoversEnded,
     OutsideHookFailed,
     Posted,
     PostsTaken,
+    ResultAwaited,
     ResultHeld,
+    SessionAdopted,
     SessionEnded,
     SessionSpawned,
     SessionStirred,
+    SessionTainted,
     SpawnDenied,
     ToolAlwaysAllowed,
     TreeCreated,
@@ -42,10 +47,14 @@ from tests.tree.words import WORKER, config, result
 
 NOBODY = "main/b7"
 STRAY: list[typing.Any] = [
+    SessionTainted("main/w9", "web_fetch"),
     TreeCreated(config()),
+    SessionAdopted(NOBODY, 2, 5),
     SpawnDenied(NOBODY, WORKER, None, 0, 0, "no"),
     SessionStirred(NOBODY),
     ResultHeld(NOBODY, result()),
+    LeftoversEnded(NOBODY, 2),
+    ResultAwaited(NOBODY),
     SessionEnded(NOBODY, SessionStatus.FAILED, result("failed"), 3, True),
     ApprovalRequested("r", NOBODY, "k", "deploy", {}, "d", 3, 9),
     ApprovalHopped("r0", NOBODY, "deny", "rule", ""),
@@ -63,6 +72,7 @@ STRAY: list[typing.Any] = [
     ChannelSaid(NOBODY, "main", "hello"),
     OutsideHookFailed(NOBODY, "hook", "session_start", "it raised OSError"),
     CancelBegun((NOBODY,), "", SessionStatus.CANCELLED, 9),
+    InterruptBegun((NOBODY,), ""),
 ]
 
 

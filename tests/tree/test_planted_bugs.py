@@ -12,7 +12,7 @@ from tests.tree.rules import rules_for
 from tests.tree.stories import STORIES
 
 SEARCH = settings(
-    max_examples=60,
+    max_examples=240,
     stateful_step_count=40,
     derandomize=True,
     database=None,

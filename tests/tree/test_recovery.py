@@ -22,6 +22,7 @@ def busy() -> Harness:
     harness = Harness().open(budget=Budget(tokens=100))
     wise = harness.spawn("main", BRANCH, approver="house:rules", ttl_s=50)
     asker = harness.spawn(wise, BRANCH, label="asker", key="k", budget=Budget(tokens=9, wall_s=9))
+    harness.embody(wise)
     harness.ask(asker, "consulted", digest="d0")
     harness.ask(wise, "shown", digest="d1")
     harness.ask("main", "refused", digest="d2")

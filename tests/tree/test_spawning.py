@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
+from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.tree_facts import SessionSpawned, SpawnDenied, TreeCreated
+from sessiontree.contracts.tree_facts import (
+    CancelBegun,
+    SessionAdopted,
+    SessionSpawned,
+    SpawnDenied,
+    TreeCreated,
+)
+from sessiontree.tree.ceiling import end_of_life_ms
 from sessiontree.tree.decide import react
+from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
 from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import SpawnAsked, TreeOpened
+from sessiontree.tree.stimuli import ClockRang, SessionEmbodied, SpawnAsked, TreeOpened
 from tests.tree.harness import Harness
 from tests.tree.words import BRANCH, MAIN, WORKER, config
 
@@ -279,7 +289,9 @@ def test_a_model_only_shortens_a_time_to_live(kind: Any, via: str, ttl_s: float 
     harness = Harness().open()
     harness.now_ms = 7
     name = harness.spawn("main", kind, via=via, ttl_s=ttl_s)
-    assert harness.session(name).spec.expires_at_ms == 7 + lives_s * 1000
+    assert harness.session(name).spec.ttl_s == lives_s
+    harness.embody(name)
+    assert harness.session(name).expires_at_ms == 7 + lives_s * 1000
     assert harness.one(WakeAt).at_ms == 7 + lives_s * 1000
 
 
@@ -287,9 +299,49 @@ def test_nobody_outlives_its_parent() -> None:
     """A child's end comes with its parent's at the latest, even where its kind has none of its own."""
     harness = Harness().open(limits=Limits(worker_ttl_s=None))
     branch = harness.spawn("main", BRANCH, ttl_s=5)
-    assert harness.session(harness.spawn(branch, WORKER, ttl_s=60)).spec.expires_at_ms == 5000
-    assert harness.session(harness.spawn(branch, WORKER)).spec.expires_at_ms == 5000
-    assert harness.session(harness.spawn("main", WORKER)).spec.expires_at_ms is None
+    long, endless, apart = (
+        harness.spawn(branch, WORKER, ttl_s=60),
+        harness.spawn(branch, WORKER),
+        harness.spawn("main", WORKER),
+    )
+    for name in (long, endless, apart, branch):
+        harness.embody(name)
+    ends_ms = [end_of_life_ms(harness.state, name) for name in (branch, long, endless, apart)]
+    assert ends_ms == [5000, 5000, 5000, None]
+    harness.pass_s(5)
+    assert harness.one(CancelBegun).sessions == (branch, long, endless)
+
+
+def test_waiting_for_a_host_costs_no_life() -> None:
+    """A time to live begins with the first host; letting go of it and coming back changes nothing."""
+    harness = Harness().open()
+    worker = harness.spawn("main", WORKER, ttl_s=3)
+    harness.pass_s(1000)
+    assert harness.facts == []
+    harness.embody(worker)
+    assert harness.one(SessionAdopted) == SessionAdopted(worker, 1_000_000, 1_003_000)
+    harness.pass_s(2)
+    harness.crash()
+    harness.embody(worker)
+    assert (harness.facts, harness.told) == ([], [])
+    harness.pass_s(1)
+    assert harness.one(CancelBegun).status == "expired"
+    harness.embody(worker)
+    harness.embody("main")
+    harness.embody("main/w9")
+    assert SessionAdopted not in map(type, harness.facts)
+
+
+def test_a_time_to_live_of_an_earlier_release_goes_on_as_it_was() -> None:
+    """It was counted from the spawn; no host begins it again."""
+    state = Harness().open().state
+    spec = replace(Harness().open().session("main").spec, session_id="main/w1", kind=WORKER, parent="main")
+    evolve(state, SessionSpawned(replace(spec, expires_at_ms=7000), "main", 1, 2000))
+    assert react(state, SessionEmbodied(3000, "main/w1")) == ([], [])
+    assert react(state, ClockRang(6999))[0] == []
+    assert react(state, ClockRang(7000))[0][0] == CancelBegun(
+        ("main/w1",), "the time to live of 'main/w1' is over", SessionStatus.EXPIRED, 37_000
+    )
 
 
 def test_a_model_that_always_spawns_stops_at_the_caps() -> None:

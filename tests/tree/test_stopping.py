@@ -9,11 +9,19 @@ import pytest
 from sessiontree.contracts.errors import SessionNotFound
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Limits
-from sessiontree.contracts.stimuli import CancelAsked
-from sessiontree.contracts.tree_facts import CancelBegun, Posted, ResultHeld, SessionEnded
+from sessiontree.contracts.stimuli import CancelAsked, WorkInterrupted
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    CancelBegun,
+    InterruptBegun,
+    LeftoversEnded,
+    Posted,
+    ResultHeld,
+    SessionEnded,
+)
 from sessiontree.tree.instructions import Deliver, ReleaseSession, WakeAt
 from sessiontree.tree.receipt import receipt
-from sessiontree.tree.stimuli import ClockRang, SessionLost, Stirred
+from sessiontree.tree.stimuli import ClockRang, LeftoversFound, ResultAsked, SessionLost, Stirred
 from tests.tree.harness import Harness
 from tests.tree.words import BRANCH, WORKER, result
 
@@ -163,6 +171,9 @@ def test_time_to_live_ends_a_session_like_a_stop() -> None:
     """With its own word for it, and the same grace."""
     harness = Harness().open(limits=Limits(worker_ttl_s=10, cancel_grace_s=5))
     worker = harness.spawn("main", WORKER)
+    harness.pass_s(100)
+    assert harness.facts == []
+    harness.embody(worker)
     harness.pass_s(9.999)
     assert harness.facts == []
     harness.pass_s(0.001)
@@ -176,7 +187,9 @@ def test_a_parent_and_child_whose_time_ends_together_are_told_together() -> None
     """The upper one's stop covers the lower one's."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, ttl_s=5)
-    worker = harness.spawn(branch, WORKER)
+    worker = harness.spawn(branch, WORKER, ttl_s=5)
+    harness.embody(worker)
+    harness.embody(branch)
     harness.pass_s(5)
     assert harness.one(CancelBegun).sessions == (branch, worker)
 
@@ -185,6 +198,7 @@ def test_whatever_is_due_happens_before_a_late_stimulus() -> None:
     """A word that comes after the time to live ended finds the session stopping."""
     harness = Harness().open()
     worker = harness.spawn("main", WORKER, ttl_s=1)
+    harness.embody(worker)
     harness.now_ms = 1000
     harness.offer(worker)
     assert [type(fact) for fact in harness.facts] == [CancelBegun, Posted, SessionEnded]
@@ -199,7 +213,8 @@ def test_clocks_may_step_back() -> None:
     harness.spawn("main", WORKER)
     harness.now_ms = 10
     late = harness.spawn("main", WORKER)
-    assert harness.session(late).spec.expires_at_ms == 350_000
+    harness.embody(late)
+    assert harness.session(late).expires_at_ms == 350_000
     harness.stop("main")
     assert harness.one(CancelBegun).force_at_ms == 80_000
 
@@ -207,7 +222,7 @@ def test_clocks_may_step_back() -> None:
 def test_every_bell_asks_for_the_next_time() -> None:
     """One that rings early, because the clock stepped back, is not the last."""
     harness = Harness().open()
-    harness.spawn("main", WORKER, ttl_s=10)
+    harness.embody(harness.spawn("main", WORKER, ttl_s=10))
     harness.feed(ClockRang(3))
     assert harness.told == [WakeAt(10_000)]
     harness.offer("main/w1")
@@ -301,12 +316,69 @@ def test_a_receipt_lists_every_descendant_in_path_order() -> None:
     lines = receipt(harness.state, "main")
     names = [line.session_id for line in lines]
     assert names == ["main", "main/b1", "main/b1/w1", *(f"main/w{number}" for number in range(1, 11))]
-    assert lines[4] == ("main/w2", WORKER, SessionStatus.COMPLETED, False, "two")
-    assert lines[0] == ("main", "main", SessionStatus.ACTIVE, False, "")
+    assert lines[4][:6] == ("main/w2", WORKER, SessionStatus.COMPLETED, False, "two", 0)
+    assert lines[0][:6] == ("main", "main", SessionStatus.ACTIVE, False, "", 0)
     assert [line.session_id for line in receipt(harness.state, "main/b1")] == ["main/b1", "main/b1/w1"]
+
+
+def test_a_receipt_counts_what_was_left_behind() -> None:
+    """Also what is found after a session's end, and each time it leaves a host."""
+    harness = Harness().open()
+    worker = harness.spawn("main", WORKER)
+    harness.feed(LeftoversFound(harness.now_ms, worker, 2))
+    harness.offer(worker)
+    harness.feed(LeftoversFound(harness.now_ms, worker, 3))
+    assert harness.facts == [LeftoversEnded(worker, 3)]
+    assert {line.session_id: line.leftovers for line in receipt(harness.state, "main")} == {
+        "main": 0,
+        worker: 5,
+    }
+    for session, count in ((worker, 0), ("main/w9", 1)):
+        harness.feed(LeftoversFound(harness.now_ms, session, count))
+        assert harness.facts == []
 
 
 def test_there_is_no_receipt_for_nobody() -> None:
     """An unknown session is an error, not an empty answer."""
     with pytest.raises(SessionNotFound, match="main/b4"):
         receipt(Harness().open().state, "main/b4")
+
+
+def test_an_interrupt_keeps_what_the_program_spawned_and_ends_what_a_model_did() -> None:
+    """Each hears it once, parents first; nothing ends by it but what was told to stop."""
+    harness = Harness().open(limits=Limits(cancel_grace_s=30))
+    harness.spawn("main", BRANCH)
+    harness.spawn("main", WORKER, via="model")
+    harness.spawn("main/b1", WORKER, via="model")
+    harness.spawn("main/b1", WORKER)
+    harness.interrupt("main", "enough")
+    assert harness.one(InterruptBegun).sessions == ("main", "main/b1", "main/b1/w2")
+    told = {each.session: each.stimulus for each in harness.found(Deliver)}
+    assert told["main/b1"] == WorkInterrupted(0, "main/b1#1", "enough")
+    assert harness.one(CancelBegun).sessions == ("main/w1", "main/b1/w1")
+    harness.offer("main/b1", quiet=False)
+    assert harness.session("main/b1").status == "suspended"
+
+
+def test_an_interrupt_leaves_what_rests_alone() -> None:
+    """It has nothing to drop: its result is there for who asks for it."""
+    harness = Harness().open(limits=Limits(cancel_grace_s=30))
+    harness.spawn("main", BRANCH, stays_open=True)
+    harness.offer("main/b1", word=result("completed", "done"))
+    harness.interrupt("main")
+    assert harness.one(InterruptBegun).sessions == ("main",)
+    harness.feed(ResultAsked(harness.now_ms, "main/b1"))
+    assert ended(harness) == ["main/b1"]
+
+
+def test_an_interrupt_withdraws_requests_and_passes_over_what_stops() -> None:
+    """Nobody can approve any more what was wanted before; a session that stops goes on stopping."""
+    harness = family()
+    harness.stop("main/w1")
+    harness.ask("main/b1")
+    harness.interrupt("main")
+    assert harness.one(InterruptBegun).sessions == ("main", "main/b1", "main/b1/w1")
+    assert (harness.one(ApprovalDecided).decision, harness.one(ApprovalDecided).by) == ("cancelled", "stop")
+    harness.stop("main")
+    harness.interrupt("main")
+    assert not harness.found(InterruptBegun)

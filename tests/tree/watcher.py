@@ -9,20 +9,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sessiontree.contracts.stimuli import WorkInterrupted
 from sessiontree.contracts.tree_facts import (
     CancelBegun,
+    InterruptBegun,
     Posted,
     PostsTaken,
     ResultHeld,
+    SessionAdopted,
     SessionEnded,
-    SessionSpawned,
     SessionStirred,
     TreeCreated,
     TreeFact,
 )
 from sessiontree.tree.instructions import Deliver, ReleaseSession, TreeInstruction, WakeAt
 from sessiontree.tree.state import TreeState
-from sessiontree.tree.stimuli import ResultOffered, SessionLost, SpawnAsked, TreeStimulus
+from sessiontree.tree.stimuli import InterruptAsked, ResultOffered, SessionLost, SpawnAsked, TreeStimulus
 from tests.tree.approval_books import ApprovalBooks
 from tests.tree.budget_books import BudgetBooks
 from tests.tree.spawn_books import SpawnBooks
@@ -66,6 +68,8 @@ class Watcher:
             self.spawns.judge_answer(stimulus, told, self.budgets)
         self.budgets.judge(state, self.stopping(), facts)
         self.approvals.judge(facts, told, self.spawns.live)
+        if isinstance(stimulus, InterruptAsked):
+            self._judge_interrupt(stimulus.session, facts, state)
         self._judge_state(state)
 
     def stopping(self) -> set[str]:
@@ -106,12 +110,33 @@ class Watcher:
             for post_id in [post for post, session in self.owed.items() if session == fact.session]:
                 del self.owed[post_id]
 
+    def _judge_interrupt(self, head: str, facts: Sequence[TreeFact], state: TreeState) -> None:
+        """Everybody below hears of it, but who rests alone; only what a model spawned is told to stop."""
+        kept = [name for fact in facts if isinstance(fact, InterruptBegun) for name in fact.sessions]
+        told = [
+            fact.session
+            for fact in facts
+            if isinstance(fact, Posted) and isinstance(fact.stimulus, WorkInterrupted)
+        ]
+        assert told == kept, f"CUT: {kept} are interrupted, {told} are told"
+        for name in self.spawns.live:
+            session = state.sessions[name]
+            is_alone = not any(each.startswith(f"{name}/") for each in self.spawns.live)
+            rests = session.held is not None and is_alone and name != "main"
+            reached = name in kept or name in self.force_at or rests
+            assert reached or not f"{name}/".startswith(f"{head}/"), f"CUT: {name} is not reached"
+        for fact in facts:
+            if isinstance(fact, CancelBegun) and head in kept:
+                tops = [name for name in fact.sessions if self.spawns.specs[name].parent in kept]
+                wrong = [name for name in tops if self.spawns.specs[name].via != "model"]
+                assert not wrong, f"CUT: {wrong} are the program's and told to stop"
+
     def _judge_time(self, at_ms: int, facts: Sequence[TreeFact]) -> None:
         # What this step itself told is forced at the next one, even without any grace.
         told = {name for fact in facts if isinstance(fact, CancelBegun) for name in fact.sessions}
         for name in self.spawns.live:
             force_at_ms = self.force_at.get(name)
-            end_ms = self.spawns.specs[name].expires_at_ms
+            end_ms = self.spawns.expires_at.get(name)
             if force_at_ms is not None:
                 assert force_at_ms > at_ms or name in told, f"S13: {name} lives after its grace"
             elif end_ms is not None:
@@ -137,8 +162,8 @@ class Watcher:
 
     def _new_times(self, facts: Iterable[TreeFact]) -> Iterable[int]:
         for fact in facts:
-            if isinstance(fact, SessionSpawned) and fact.spec.expires_at_ms is not None:
-                yield fact.spec.expires_at_ms
+            if isinstance(fact, SessionAdopted):
+                yield fact.expires_at_ms
             elif isinstance(fact, CancelBegun):
                 yield fact.force_at_ms
 

@@ -22,6 +22,7 @@ from sessiontree import (
     ToolContext,
     ToolResult,
     call,
+    schema_tool,
     tool,
 )
 from sessiontree.contracts.ports import Reader, Writer
@@ -57,6 +58,29 @@ def double(number: int) -> int:
         number: Any number.
     """
     return 2 * number
+
+
+@tool
+async def halve(number: int, ctx: ToolContext) -> float:
+    """Halve a number."""
+    return number / 2
+
+
+@schema_tool({"type": "object"})
+def count_members(arguments: dict[str, Any]) -> int:
+    """Count members."""
+    return len(arguments)
+
+
+async def use_as_functions(ctx: ToolContext) -> None:
+    """A tool is still the function it was made of."""
+    assert_type(double(2), int)
+    assert_type(double(number=2), int)
+    assert_type(await halve(3, ctx), float)
+    assert_type(count_members({}), int)
+    double("two")  # type: ignore[arg-type]
+    double()  # type: ignore[call-arg]
+    SessionTree(".", model=FunctionModel(answer), tools=[double, halve, count_members])
 
 
 def answer(request: ModelRequest) -> str:

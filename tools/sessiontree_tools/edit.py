@@ -59,6 +59,7 @@ class Edit(Tool[EditParams]):
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"reader", "writer"})
     sequential = True
+    changes: ClassVar[tuple[str, ...]] = ("path",)
 
     async def execute(self, params: EditParams, ctx: ToolContext) -> ToolResult:
         """Change the file; the output is ``{path, replaced_at_line, tolerant}``, details add the diff.

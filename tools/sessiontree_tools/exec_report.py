@@ -14,6 +14,7 @@ EXIT_CODES = {
 LIMITS = {
     "memory_bytes": "memory",
     "processes": "processes and threads at a time",
+    "sessions": "sessions at a time",
     "file_bytes": "the size of a file",
     "disk_bytes": "room on the disk",
     "disk_files": "files on the disk",
@@ -37,6 +38,9 @@ def report_of(finished: Finished, timeout_s: float, *, bounded: bool) -> str:
     if finished.dropped_bytes:
         output += f"\n… {finished.dropped_bytes:,} bytes of output are left out here …\n{finished.tail}"
     note = _ending(finished, timeout_s, bounded=bounded)
+    if finished.put_back:
+        said = f"protected and put back as it was: {', '.join(finished.put_back)}"
+        note = f"{note}; {said}" if note else said
     if not note:
         return output or "(no output)"
     return f"{output.rstrip()}\n({note})" if output.strip() else f"({note})"
@@ -87,4 +91,5 @@ def details_of(finished: Finished) -> JsonValue:
         "reason": finished.reason,
         "limit": finished.limit,
         "allowed": finished.allowed,
+        "put_back": list(finished.put_back),
     }

@@ -60,7 +60,7 @@ class Find(Tool[FindParams]):
     capabilities = frozenset({"reader"})
 
     async def execute(self, params: FindParams, ctx: ToolContext) -> ToolResult:
-        """Return the paths as lines; details are ``{path, count, limited, unreadable}``.
+        """Return the paths as lines; details are ``{path, count, limited, exhausted, unreadable}``.
 
         Raises:
             ExecutionError: the directory does not exist or cannot be listed.
@@ -77,7 +77,7 @@ def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> Too
     paths = list(islice(fitting, params.limit + 1))
     limited = len(paths) > params.limit
     paths = paths[: params.limit]
-    notes: list[str] = []
+    notes = walk.note("narrow path")
     if not paths:
         notes.append("no file fits the pattern")
     if limited:
@@ -93,6 +93,7 @@ def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> Too
             "path": params.path,
             "count": len(paths),
             "limited": limited,
+            "exhausted": walk.is_cut_short,
             "unreadable": walk.unreadable,
         },
     )

@@ -95,14 +95,14 @@ def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> Too
         lines = search.lines(files, breaks=params.context > 0)
     unreadable = walk.unreadable + search.unreadable
     return ToolResult(
-        output=listing(lines, _notes(params, search, matcher, unreadable), max_chars=max_chars),
+        output=listing(lines, _notes(params, search, matcher, walk, unreadable), max_chars=max_chars),
         display=f"{search.matches}{'+' * matcher.more} lines match {params.pattern}",
         details={
             "path": params.path,
             "matches": search.matches,
             "files": search.files,
             "limited": matcher.more,
-            "exhausted": search.exhausted,
+            "exhausted": search.exhausted or walk.is_cut_short,
             "binary": search.binary,
             "unreadable": unreadable,
         },
@@ -137,8 +137,8 @@ def _matcher(params: GrepParams, stop: Stop) -> AbstractContextManager[Matcher]:
     )
 
 
-def _notes(params: GrepParams, search: Search, matcher: Matcher, unreadable: int) -> list[str]:
-    notes: list[str] = []
+def _notes(params: GrepParams, search: Search, matcher: Matcher, walk: Walk, unreadable: int) -> list[str]:
+    notes = walk.note("narrow path or glob")
     if not search.matches:
         skipped = f" ({search.binary} binary skipped)" if search.binary else ""
         notes.append(f"no line of {search.files} files matches{skipped}")

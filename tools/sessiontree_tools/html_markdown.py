@@ -8,17 +8,19 @@ Not here: starting and ending the program (html_process.py), bytes to characters
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import resource
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Literal
 from urllib.parse import urljoin
 
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, Tag
 from bs4.element import NavigableString, PageElement, PreformattedString
 from markdownify import ATX, MarkdownConverter
 
@@ -62,6 +64,20 @@ LOOKED_AT = 12
 """Open elements looked at for one whose end was left out."""
 
 
+NO_SECTION = re.compile(
+    r"<!\[(?!(?:cdata|if|else|endif|temp|include|ignore|rcdata)(?![-_.a-z0-9]))", re.IGNORECASE
+)
+"""What begins like a marked section and is none that Python's parser knows: it would refuse the page."""
+CHARACTER = re.compile(r"&#([0-9]{8,});?")
+"""Numbers with more digits than a character's has; Python refuses to read thousands of them."""
+BARE = re.compile(
+    r"<!--.*?(?:-->|$)|<(script|style|noscript|template|svg|textarea|title|iframe)\b.*?(?:</\1\s*>|$)"
+    r"|<[a-z/!?][^>]*(?:>|$)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What is no text of a page that can't be parsed."""
+
+
 class LenientSoup(BeautifulSoup):
     """A page in which the end tags that HTML lets writers leave out are put in.
 
@@ -82,29 +98,61 @@ class LenientSoup(BeautifulSoup):
 
 
 def converted(
-    html: str, *, mode: Literal["markdown", "text"], base: str, max_chars: int
+    page: str, *, mode: Literal["markdown", "text"], base: str, max_chars: int
 ) -> dict[str, str | bool]:
     """Return ``{title, text, more}``: what the page says, and whether that went on beyond ``max_chars``.
 
     Args:
-        html: The page.
-        mode: Plain text is also what a page becomes whose elements are too deep for Markdown.
+        page: Its HTML.
+        mode: Plain text is also what a page becomes that is too deep or too odd for Markdown.
         base: Address that relative links start from.
         max_chars: Longest text.
+
+    Contract: total; a page that can't be parsed becomes its text without tags.
     """
-    soup = LenientSoup(html, "html.parser")
+    page = mended(page)
+    try:
+        title, text = _read(page, mode, base)
+    except Exception:  # noqa: BLE001 - three libraries may raise anything for what nobody thought of
+        title, text = "", bare(page)
+    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+$", "", text, flags=re.MULTILINE)).strip()
+    return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars}
+
+
+def mended(page: str) -> str:
+    """Return a page without what the parser refuses a whole page for; it is shown as what it is."""
+    page = page.encode("utf-8", "replace").decode("utf-8")
+    return NO_SECTION.sub("&lt;![", CHARACTER.sub(_short, page))
+
+
+def _short(character: re.Match[str]) -> str:
+    digits = character[1].lstrip("0")
+    return f"&#{digits or '0'};" if len(digits) < 8 else "\N{REPLACEMENT CHARACTER}"
+
+
+def bare(page: str) -> str:
+    """Return the text of a page that can't be parsed: what is left without tags, one line for each."""
+    lines = (" ".join(line.split()) for line in html.unescape(BARE.sub("\n", page)).split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str, str]:
+    """Return title and text of a page."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MarkupResemblesLocatorWarning)
+        soup = LenientSoup(page, "html.parser")
     title = _title(soup)
     base = _base(soup, base)
     prune(soup)
     root = _main(soup)
-    if mode == "markdown" and not _is_deep(root):
-        _mend_links(root, base)
-        converter = MarkdownConverter(heading_style=ATX, bullets="-", escape_underscores=False)
-        text = str(converter.convert_soup(root))
-    else:
-        text = plain(root)
-    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+$", "", text, flags=re.MULTILINE)).strip()
-    return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars}
+    if mode == "text" or _is_deep(root):
+        return title, plain(root)
+    _mend_links(root, base)
+    converter = MarkdownConverter(heading_style=ATX, bullets="-", escape_underscores=False)
+    try:
+        return title, str(converter.convert_soup(root))
+    except Exception:  # noqa: BLE001 - numbers that are none, in attributes; and what memory has no room for
+        return title, plain(root)
 
 
 def prune(soup: Tag) -> None:
@@ -220,8 +268,7 @@ def main() -> None:
     with suppress(OSError, ValueError):  # a lower limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(RECURSION)
-    html = sys.stdin.buffer.read().decode("utf-8", "replace")
-    answer = converted(html, **order)
+    answer = converted(sys.stdin.buffer.read().decode("utf-8", "replace"), **order)
     sys.stdout.buffer.write(json.dumps(answer).encode())
     sys.stdout.buffer.flush()
 

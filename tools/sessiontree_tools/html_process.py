@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import time
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from sessiontree_tools.threads import Stop, end_if
 
 LIMIT_S = 20.0
 """Longest conversion, the start of the interpreter included."""
+ENDING_S = 1.0
+"""How long a process whose pipes have ended may take to end itself."""
+MAX_SAID_BYTES = 4_096
+MAX_SAID_CHARS = 200
 TICK_S = 0.05
 """How often a waiting thread looks whether it should stop."""
 PROGRAM = Path(__file__).resolve().with_name("html_markdown.py")
@@ -43,6 +48,7 @@ def converted(
     max_chars: int,
     stop: Stop,
     limit_s: float = LIMIT_S,
+    program: Path = PROGRAM,
 ) -> Converted:
     """Return what a page says. Blocks: call it from a thread.
 
@@ -53,33 +59,64 @@ def converted(
         max_chars: Longest text.
         stop: Asked while waiting.
         limit_s: Longest conversion.
+        program: What does it; any other than ours is for tests.
 
     Raises:
-        ExecutionError: it takes too long or too much memory, or the work was stopped.
+        ExecutionError: it takes too long or too much memory, the program can't run, or the work was stopped;
+            says which.
     """
     order = {"mode": mode, "base": base, "max_chars": max_chars, "limit_s": limit_s * 2}
     request = json.dumps(order).encode() + b"\n" + html.encode("utf-8", "replace")
-    process = started(PROGRAM, "-I", "-B", purpose="to convert the page in")
+    process = started(program, packages=True, purpose="to convert the page in")
     try:
-        answer = _talk(process, request, stop, limit_s)
-        found = json.loads(answer)
-    except ValueError as error:
-        raise ExecutionError(
-            "the page could not be converted: it takes too much memory, or this interpreter's site-packages "
-            "lack markdownify"
-        ) from error
+        answer, said = _talk(process, request, stop, limit_s)
+        try:
+            found = json.loads(answer)
+        except ValueError as error:
+            raise ExecutionError(f"the page could not be converted: {_reason(process, said)}") from error
     finally:
         end(process)
     return Converted(found["title"], found["text"], found["more"])
 
 
-def _talk(process: subprocess.Popen[bytes], request: bytes, stop: Stop, limit_s: float) -> bytes:
-    """Return what the process answers, while it is given the request."""
+def _reason(process: subprocess.Popen[bytes], said: bytes) -> str:
+    """Return why a process that answered nothing ended; its pipes have ended, so it is about to."""
+    status = _status(process)
+    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if "ModuleNotFoundError" in last or "ImportError" in last:
+        return f"this interpreter's site-packages lack what converts it ({last}); install markdownify"
+    if "MemoryError" in last or status in {-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS}:
+        return "it takes too much memory"
+    if status == -signal.SIGALRM:
+        return "it takes too long"
+    return f"its process ended with {status} ({last[:MAX_SAID_CHARS] or 'and said nothing'})"
+
+
+def _status(process: subprocess.Popen[bytes]) -> int | None:
+    """Return how a process ended; it is not waited for, so that its id stays its own until it is ended."""
+    handle = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.poll(ENDING_S * 1000)
+    finally:
+        os.close(handle)
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
+def _talk(
+    process: subprocess.Popen[bytes], request: bytes, stop: Stop, limit_s: float
+) -> tuple[bytes, bytes]:
+    """Return what the process answers, while it is given the request, and what it complained of last."""
     # By hand: a communicate that is asked again after its time-out sends no more of what it was given.
     streams = (process.stdin, process.stdout, process.stderr)
     to, answering, complaining = (_unblocked(stream) for stream in streams)
     deadline = time.monotonic() + limit_s
-    unsent, received = memoryview(request), bytearray()
+    unsent, received, said = memoryview(request), bytearray(), b""
+    reading = 2
     poll = select.poll()
     poll.register(to, select.POLLOUT)
     for pipe in (answering, complaining):
@@ -94,11 +131,14 @@ def _talk(process: subprocess.Popen[bytes], request: bytes, stop: Stop, limit_s:
             else:
                 data = os.read(pipe, 2**16)
                 if not data:
-                    if pipe == answering:
-                        return bytes(received)
                     poll.unregister(pipe)
+                    reading -= 1
+                    if not reading or (pipe == answering and received):
+                        return bytes(received), said
                 elif pipe == answering:
                     received += data
+                else:
+                    said = (said + data)[-MAX_SAID_BYTES:]
         end_if(stop)
         if time.monotonic() > deadline:
             raise ExecutionError(f"the page could not be converted within {limit_s:g} s")

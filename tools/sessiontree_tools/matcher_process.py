@@ -174,7 +174,7 @@ class MatcherProcess:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    process = started(PROGRAM, "-I", "-S", purpose="to search in")
+    process = started(PROGRAM, packages=False, purpose="to search in")
     os.set_blocking(pipe_of(process.stdin), False)
     os.set_blocking(pipe_of(process.stdout), False)
     return process

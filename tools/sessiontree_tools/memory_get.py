@@ -92,6 +92,7 @@ class MemoryGet(Tool[MemoryGetParams]):
             output=text,
             display=f"{len(records)} records of {params.id or params.path}",
             details={"records": [row_of(record) for record in records]},
+            untrusted=False if all(record.is_trusted for record in records) else "marked",
         )
 
 

@@ -78,6 +78,7 @@ class MemorySearch(Tool[MemorySearchParams]):
             output=_told(hits, ctx.config.max_result_chars),
             display=f"{len(hits)} records for {params.query}",
             details={"query": params.query, "hits": [row_of(hit.record, hit.score) for hit in hits]},
+            untrusted=False if all(hit.record.is_trusted for hit in hits) else "marked",
         )
 
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.own_program import program_words
 
 
-def started(program: Path, *flags: str, purpose: str) -> subprocess.Popen[bytes]:
+def started(program: Path, *, purpose: str, packages: bool) -> subprocess.Popen[bytes]:
     """Start a file with the interpreter that runs us: three unbuffered pipes, next to no environment.
 
     Args:
         program: Absolute path of the file.
-        flags: The interpreter's own.
+        packages: Whether it may import what is installed, beside the standard library.
         purpose: What it is for, such as ``to search in``.
 
     Raises:
@@ -29,12 +29,13 @@ def started(program: Path, *flags: str, purpose: str) -> subprocess.Popen[bytes]
     """
     try:
         return subprocess.Popen(  # noqa: S603 - the interpreter that runs us, and our own file
-            [sys.executable, *flags, program],
+            program_words(program, packages=packages),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,  # a read-only process may not open the null device for writing
             env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+            cwd="/",
             start_new_session=True,
         )
     except OSError as error:

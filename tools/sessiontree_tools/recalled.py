@@ -7,7 +7,7 @@ from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.memory import MemoryRecord
-from sessiontree_tools.untrusted import plain_source, wrapped
+from sessiontree.contracts.untrusted import plain_source, wrapped
 
 FRAME_CHARS: Final = 700
 """Room for what stands around one text: its line, the marks, a note that it was cut."""

@@ -27,7 +27,8 @@ class SessionStatusTool(Tool[SessionStatusParams]):
     description = (
         "Show how this session stands: id, kind, depth, model, turns, what it used, what budget is left, "
         "until when it lives, its live children and open approval requests, the confinement in force, how "
-        "approvals are answered, and which System calls and commands it may make."
+        "approvals are answered, which System calls and commands it may make, and whether it has taken in "
+        "untrusted text."
     )
     Params: ClassVar[type[BaseModel]] = SessionStatusParams
     label = "Session status"
@@ -66,4 +67,6 @@ def _object(report: SessionReport) -> JsonValue:
         "approval_mode": report.approval_mode,
         "system_tier": report.system_tier,
         "exec_security": report.exec_security,
+        "taint": report.taint,
+        "after_untrusted": report.after_untrusted,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from sessiontree.contracts.ports import Entry, Reader
 from sessiontree_tools.threads import Stop, end_if
 
 GIT_DIRECTORY = ".git"
+MOST_S = 10.0
+"""How long a walk goes on, with what is done to each file: a host has other sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +27,26 @@ class Found:
 class Walk:
     """A walk over files and links; links are not entered, nor is the inside of ``.git`` unless asked for.
 
-    Directories that cannot be listed are left out and counted.
+    Directories that cannot be listed are left out and counted. What takes longer than ``most_s`` is left.
     """
 
-    __slots__ = ("_into_git", "_reader", "_stop", "unreadable")
+    __slots__ = ("_into_git", "_most_s", "_reader", "_stop", "is_cut_short", "seen", "unreadable")
 
-    def __init__(self, reader: Reader, stop: Stop, *, into_git: bool = False) -> None:
-        """Keep what is walked with; ``unreadable`` counts directories left out."""
+    def __init__(self, reader: Reader, stop: Stop, *, into_git: bool = False, most_s: float = MOST_S) -> None:
+        """Keep what is walked with; ``unreadable`` counts directories left out, ``seen`` files."""
         self._reader = reader
         self._stop = stop
         self._into_git = into_git
-        self.unreadable = 0
+        self._most_s = most_s
+        self.unreadable = self.seen = 0
+        self.is_cut_short = False
+        """Whether there was more than there was time for."""
+
+    def note(self, advice: str) -> list[str]:
+        """Return what is to be said of a walk that was cut short: nothing where it was not."""
+        if not self.is_cut_short:
+            return []
+        return [f"stopped after {self._most_s:g} s and {self.seen:,} files, there are more; {advice}"]
 
     def files(self, path: str) -> Iterator[Found]:
         """Yield what stands below a directory, sorted by path as text.
@@ -42,14 +54,19 @@ class Walk:
         Raises:
             ToolError: the directory itself cannot be listed, or the work was stopped.
         """
+        until = time.monotonic() + self._most_s
         waiting = self._listed(path, "")
         while waiting:
             end_if(self._stop)
+            self.is_cut_short = time.monotonic() > until
+            if self.is_cut_short:
+                return
             found = waiting.pop()
             if found.entry.type == "directory":
                 if self._into_git or _name(found.below) != GIT_DIRECTORY:
                     waiting += self._inside(found)
             elif found.entry.type in {"file", "link"}:
+                self.seen += 1
                 yield found
 
     def _inside(self, directory: Found) -> list[Found]:

@@ -13,13 +13,13 @@ from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError, ToolError
 from sessiontree.contracts.params import Trimmed
 from sessiontree.contracts.ports import Page
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
+from sessiontree.contracts.untrusted import wrapped
 from sessiontree_tools.html_process import Converted, converted
 from sessiontree_tools.threads import Stop, in_thread
-from sessiontree_tools.untrusted import wrapped
 from sessiontree_tools.web_decoding import decoded, sort_of
 
 MIN_CHARS = 100
@@ -64,6 +64,7 @@ class WebFetch(Tool[WebFetchParams]):
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"web"})
+    untrusted: ClassVar[Untrusted] = "marked"
     retry: ClassVar[Retry | None] = Retry(attempts=2)
 
     async def execute(self, params: WebFetchParams, ctx: ToolContext) -> ToolResult:

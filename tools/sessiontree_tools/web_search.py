@@ -11,11 +11,11 @@ from sessiontree.contracts.capabilities import WEB
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.params import Trimmed
 from sessiontree.contracts.ports import Freshness, SearchHit, SearchQuery
-from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.results import ToolResult, Untrusted
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.untrusted import wrapped
+from sessiontree.contracts.untrusted import wrapped
 
 MAX_COUNT = 10
 FRAME_CHARS = 1000
@@ -60,6 +60,7 @@ class WebSearch(Tool[WebSearchParams]):
     tier = PermissionTier.READ_ONLY
     kinds = ALL_KINDS
     capabilities = frozenset({"web"})
+    untrusted: ClassVar[Untrusted] = "marked"
     retry: ClassVar[Retry | None] = Retry(attempts=2)
     param_aliases: ClassVar[Mapping[str, str]] = {"searchLang": "language"}
 

@@ -46,6 +46,7 @@ class Write(Tool[WriteParams]):
     kinds = MAIN_AND_BRANCH
     capabilities = frozenset({"writer"})
     sequential = True
+    changes: ClassVar[tuple[str, ...]] = ("path",)
 
     async def execute(self, params: WriteParams, ctx: ToolContext) -> ToolResult:
         """Write the file; the output is ``{path, bytes, created}``.

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sessiontree_tools import untrusted
-from sessiontree_tools.untrusted import BEGIN, END, NOTICE, defused, plain_source, wrapped
+from sessiontree.contracts import untrusted
+from sessiontree.contracts.untrusted import BEGIN, END, NOTICE, defused, plain_source, wrapped
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u034f\ufe0f\u202e\U000e0041 \t_-/."
 LOOKS = {
-    "<": "<\uff1c\ufe64\u2039\u3008\u27e8\u226e",
-    ">": ">\uff1e\ufe65\u203a\u3009\u27e9\u226f",
+    "<": "\u27ec\u27ee\u3014\u3018<\uff1c\ufe64\u2039\u3008\u27e8\u226e",
+    ">": "\u27ed\u27ef\u3015\u3019>\uff1e\ufe65\u203a\u3009\u27e9\u226f",
     "U": "Uu\uff35\u057d\u1d1c\U0001d414\U0001f144\U0001f1fa\u00fc",
     "N": "Nn\uff2e\u0578\u0274\u039d\U0001d40d\U0001f15d\u00f1",
     "T": "Tt\uff34\u0422\u0442\u03a4\u1d1b\U0001d413\u0167",

@@ -24,12 +24,18 @@ ID_BYTES: Final = 8
 MAX_SOURCE_CHARS: Final = 500
 
 _LEFT = "\u02c2\u1438\u16b2\u2039\u276c\u276e\u2770\u27e8\u2991\u29fc\u3008\U0001d236"
+_LEFT_SHELLS = "\u276a\u2772\u27ec\u27ee\u2987\u2989\u2993\u2997\u3010\u3014\u3016\u3018"
 _LEFT_TWICE = "\u00ab\u226a\u27ea\u300a\u2aa1"
 _LEFT_THRICE = "\u22d8\u2af7"
 _RIGHT = "\u02c3\u1433\u203a\u276d\u276f\u2771\u27e9\u2992\u29fd\u3009\U0001d237"
+_RIGHT_SHELLS = "\u276b\u2773\u27ed\u27ef\u2988\u298a\u2994\u2998\u3011\u3015\u3017\u3019"
+"""Other brackets of some width: a reader takes three of them for the beginning or the end of a mark."""
 _RIGHT_TWICE = "\u00bb\u226b\u27eb\u300b\u2aa2"
 _RIGHT_THRICE = "\u22d9\u2af8"
-_BY_DECOMPOSITION = "\u226e\u2329\ufe3d\ufe3f\ufe64\uff1c"
+_BY_DECOMPOSITION = (
+    "\u226e\u2329\ufe17\ufe39\ufe3b\ufe3d\ufe3f\ufe5d\ufe64\uff1c\U0001f12a"
+    "\U0001f240\U0001f241\U0001f242\U0001f243\U0001f244\U0001f245\U0001f246\U0001f247\U0001f248"
+)
 _LETTERS = {
     "c": "\u0441\u03f2\u1d04\u2ca5\u13df\u03c2",
     "d": "\u0501\u0111\u1d05\u13e7\u146f\ua4d2\u13a0",
@@ -43,17 +49,17 @@ _LETTERS = {
 }
 """Confusable small letters, for those of ``untrusted content``."""
 _ALIKE: dict[str, str] = {
-    **dict.fromkeys(_LEFT, "<"),
+    **dict.fromkeys(_LEFT + _LEFT_SHELLS, "<"),
     **dict.fromkeys(_LEFT_TWICE, "<<"),
     **dict.fromkeys(_LEFT_THRICE, "<<<"),
-    **dict.fromkeys(_RIGHT, ">"),
+    **dict.fromkeys(_RIGHT + _RIGHT_SHELLS, ">"),
     **dict.fromkeys(_RIGHT_TWICE, ">>"),
     **dict.fromkeys(_RIGHT_THRICE, ">>>"),
     **{look: letter for letter, looks in _LETTERS.items() for look in looks},
     # Letters in a disc, in a square, and of flags have no compatibility form.
     **{chr(first + at): chr(97 + at) for first in (0x1F150, 0x1F170, 0x1F1E6) for at in range(26)},
 }
-_OPENING = re.compile(f"[<{_LEFT}{_LEFT_TWICE}{_LEFT_THRICE}{_BY_DECOMPOSITION}]")
+_OPENING = re.compile(f"[<{_LEFT}{_LEFT_SHELLS}{_LEFT_TWICE}{_LEFT_THRICE}{_BY_DECOMPOSITION}]")
 _WORDS = re.compile("\n*".join("untrustedcontent"))
 _LINE = re.compile("^(?P<open><{3,}+)[^\n]*>>>$", re.MULTILINE)
 _BETWEEN = 24

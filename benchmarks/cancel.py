@@ -1,0 +1,197 @@
+"""What is left, and how long it takes, when a tree of stubborn sessions on Ray is cancelled.
+
+Every session has its tools start processes that do what they can to stay (``stubborn.py``: daemons by double
+fork in a session of their own with an empty environment, processes that ignore every signal, that fork on and
+on, that are started as somebody else's children). Some sessions hold their hosts meanwhile: by a coroutine
+that ignores its cancellation, by a thread, or by a command of `exec` that does not heed its end and forks
+into sessions of its own. The others wait for an approval that nobody gives.
+
+The clock starts in ``tree.cancel()`` and stops when it returns; processes are counted right after, before
+the tree is closed, by a mark that each carries as the name it was started by.
+
+- `survivors`: processes of tools that were still there; must be 0.
+- `forced`: sessions that did not wrap up within the grace; `ended_leftovers`: processes that receipts count.
+- `wall_s`: the whole; `after_grace_s`: what of it lay behind the grace of `grace_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+from benchmarks import stubborn
+from benchmarks.places import places
+from benchmarks.report import Options, read_options, show
+from sessiontree import (
+    AssistantMessage,
+    FunctionModel,
+    Limits,
+    ModelRequest,
+    PermissionTier,
+    Runtime,
+    SessionHandle,
+    SessionKind,
+    SessionTree,
+    call,
+    tool,
+)
+from sessiontree.contracts.messages import ToolResultMessage, UserMessage
+from sessiontree.models.answers import Answer
+
+ARRIVE_S = 300.0
+HOLD_S = 120.0
+HOLDS = ("coroutine", "thread", "exec")
+COMMAND = "trap '' TERM; setsid sh -c '({python} -c \"{deaf}\" {mark} &) &'; {python} -c \"{deaf}\" {mark}"
+DEAF = "import signal; signal.signal(15, 1); signal.pause()"
+
+
+@tool(tier=PermissionTier.WORKSPACE)
+def leave(program: str, kind: str, mark: str) -> str:
+    """Leave stubborn processes running.
+
+    Args:
+        program: What starts them.
+        kind: Which.
+        mark: What they carry.
+    """
+    subprocess.Popen([sys.executable, "-I", "-S", program, kind, mark])
+    return "left"
+
+
+@tool(tier=PermissionTier.WORKSPACE)
+async def hold_a_coroutine(seconds: float) -> str:
+    """Go on, whoever says stop.
+
+    Args:
+        seconds: How long.
+    """
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1.0)
+    return "held"
+
+
+@tool(tier=PermissionTier.WORKSPACE)
+def hold_a_thread(seconds: float) -> str:
+    """Sleep in a thread.
+
+    Args:
+        seconds: How long.
+    """
+    subprocess.run(["/bin/sleep", str(seconds)], check=False)
+    return "held"
+
+
+@tool(tier=PermissionTier.ELEVATED)
+def permitted() -> str:
+    """Do what nobody permits."""
+    return "done"
+
+
+def reply(request: ModelRequest) -> Answer:
+    """Leave processes first, then hold the host or wait for a person, as the task says."""
+    task = next(each for each in request.messages if isinstance(each, UserMessage)).text.split()
+    if request.kind is SessionKind.MAIN:
+        return "here"
+    program, kind, mark, hold = task
+    if not any(isinstance(each, ToolResultMessage) for each in request.messages):
+        return call("leave", program=program, kind=kind, mark=mark)
+    match hold:
+        case "coroutine":
+            return call("hold_a_coroutine", seconds=HOLD_S)
+        case "thread":
+            return call("hold_a_thread", seconds=HOLD_S)
+        case "exec":
+            return call("exec", command=COMMAND.format(python="python3", deaf=DEAF, mark=mark))
+        case _:
+            return call("permitted")
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes that were started under a name that begins with a mark."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if any(word.startswith(mark.encode()) for word in words):
+                found.append(int(folder.name))
+    return found
+
+
+async def measure(options: Options) -> dict[str, float]:
+    """Return the figures."""
+    sessions, slots, grace_s = (10, 4, 2.0) if options.quick else (100, 16, 8.0)
+    holding = slots * 3 // 4
+    mark = f"stubborn-{uuid.uuid4().hex}"
+    kinds = [kind for kind in stubborn.KINDS if kind not in stubborn.BUSY]
+    limits = Limits(max_children=sessions, cancel_grace_s=grace_s)
+    with places() as (workspace, state):
+        async with (
+            Runtime(state, backend="ray", slots=slots) as runtime,
+            SessionTree(
+                workspace,
+                model=FunctionModel(reply),
+                tools=(leave, hold_a_coroutine, hold_a_thread, permitted),
+                limits=limits,
+                runtime=runtime,
+            ) as tree,
+        ):
+            for number in range(sessions):
+                # Those who wait for a person come first: those who hold their hosts give none back.
+                waits = number < sessions - holding
+                hold = "person" if waits else HOLDS[number % len(HOLDS)]
+                task = f"{stubborn.__file__} {kinds[number % len(kinds)]} {mark}-{number}. {hold}"
+                await tree.main.spawn(SessionKind.BRANCH, task)
+                if waits and number == sessions - holding - 1:
+                    await _until_waiting(tree, number + 1)
+            await _until_held(tree, range(sessions - holding, sessions))
+            started = time.perf_counter()
+            receipt = await tree.cancel()
+            wall_s = time.perf_counter() - started
+            survivors = len(marked(mark))
+    return {
+        "sessions": len(receipt) - 1,
+        "survivors": survivors,
+        "forced": sum(line.forced for line in receipt),
+        "ended_leftovers": sum(line.leftovers for line in receipt),
+        "grace_s": grace_s,
+        "wall_s": wall_s,
+        "after_grace_s": max(0.0, wall_s - grace_s),
+    }
+
+
+async def _until_waiting(tree: SessionTree, count: int) -> None:
+    async with asyncio.timeout(ARRIVE_S):
+        while len(tree.approvals.pending()) < count:  # noqa: ASYNC110 - it is asked about from here alone
+            await asyncio.sleep(0.1)
+
+
+async def _until_held(tree: SessionTree, numbers: range) -> None:
+    """Wait until each of these sessions has made its second call."""
+    async with asyncio.timeout(ARRIVE_S):
+        for number in numbers:
+            session = tree.session(f"main/b{number + 1}")
+            while _turns(session) < 2:  # noqa: ASYNC110 - it is asked about from here alone
+                await asyncio.sleep(0.1)
+
+
+def _turns(session: SessionHandle) -> int:
+    return sum(isinstance(message, AssistantMessage) for message in session.history())
+
+
+def main() -> None:
+    """Measure and print; exit code 1 if anything survived."""
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    figures = asyncio.run(measure(options))
+    show(figures, options)
+    sys.exit(bool(figures["survivors"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""The command line's first step: it begins again where nothing of a workspace can be imported.
+
+Installers start a command by an interpreter that obeys ``PYTHONPATH`` and that adds what ``.pth`` files name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from sessiontree.interpreter.import_guard import is_closed, words_for
+
+
+def main() -> None:
+    """Run the command line in a closed interpreter: this very process, with the same arguments."""
+    if not is_closed():
+        words = words_for(os.path.abspath(sys.argv[0]), *sys.argv[1:])  # noqa: PTH100 - links stay as they are
+        os.execv(words[0], words)  # noqa: S606 - this interpreter, and our own file
+    importlib.import_module("sessiontree.cli.app").main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What git's settings say of programs in files: where its hooks are, and which further settings it reads.
+
+Only what is needed of the format: sections, keys and values of one line or of several. A file that can't be
+read, or is no such file, says nothing. Source: git-config(1), "CONFIGURATION FILE".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+MOST_BYTES: Final = 1 << 20
+MOST_FILES: Final = 64
+_SECTION: Final = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_KEY: Final = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?$", re.DOTALL)
+_ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b"}
+
+
+def hook_directories(git_directory: str, worktree: str) -> set[str]:
+    """Return where a repository's hooks may lie besides its own directory, and which files say so.
+
+    Args:
+        git_directory: The repository's own directory.
+        worktree: What relative places are relative to.
+    """
+    found: set[str] = set()
+    places = {git_directory, common_directory(git_directory)}
+    own = [os.path.join(place, name) for place in places for name in ("config", "config.worktree")]  # noqa: PTH118 - no path is touched
+    left = [*_everybodys(), *own]
+    for file in left:  # grows
+        for name, value in _settings(file):
+            if name == "core.hookspath" and value:
+                found.add(_place(worktree, value))
+            elif name in {"include.path", "includeif.path"} and value:
+                place = _place(os.path.dirname(file), value)  # noqa: PTH120 - as above
+                found.add(place)
+                if place not in left and len(left) < MOST_FILES:
+                    left.append(place)
+    return found
+
+
+def common_directory(git_directory: str) -> str:
+    """Return where a repository's settings are: another place, for a worktree that was added to it."""
+    try:
+        text = Path(git_directory, "commondir").read_text("utf-8", "surrogateescape").strip()
+    except OSError:
+        return git_directory
+    return _place(git_directory, text) if text else git_directory
+
+
+def _everybodys() -> Iterator[str]:
+    home = os.path.expanduser("~")  # noqa: PTH111 - as git does
+    yield "/etc/gitconfig"
+    yield os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git", "config")  # noqa: PTH118 - as above
+    yield os.path.join(home, ".gitconfig")  # noqa: PTH118 - as above
+
+
+def _place(folder: str, value: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))  # noqa: PTH111, PTH118 - as git does
+
+
+def _settings(file: str) -> tuple[tuple[str, str], ...]:
+    try:
+        status = os.stat(file)  # noqa: PTH116 - one call
+    except (OSError, ValueError):
+        return ()
+    return _read(file, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@lru_cache(maxsize=256)
+def _read(file: str, *version: int) -> tuple[tuple[str, str], ...]:
+    """Return ``section.key`` and value of each line; ``version`` tells contents of the file apart."""
+    try:
+        with Path(file).open("rb") as stream:
+            text = stream.read(MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    found: list[tuple[str, str]] = []
+    section = ""
+    for line in _lines(text):
+        rest = line.strip()
+        while (opened := _SECTION.match(rest)) is not None:
+            section = opened[1].lower().partition(".")[0]
+            rest = rest[opened.end() :].strip()
+        key = _KEY.match(rest) if rest and rest[0] not in "#;" else None
+        if key is not None:
+            found.append((f"{section}.{key[1].lower()}", _value(key[2] or "")))
+    return tuple(found)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield lines, those joined that end in a backslash."""
+    kept = ""
+    for line in text.replace("\r\n", "\n").split("\n"):
+        kept += line
+        if kept.endswith("\\") and not kept.endswith("\\\\"):
+            kept = kept[:-1]
+            continue
+        yield kept
+        kept = ""
+    if kept:
+        yield kept
+
+
+def _value(text: str) -> str:
+    """Return a value without quotes, escapes and comment."""
+    out: list[str] = []
+    end = 0
+    quoted = escaped = False
+    for char in text:
+        if escaped:
+            out.append(_ESCAPES.get(char, char))
+            escaped = False
+        elif char == "\\":
+            escaped = True
+            continue
+        elif char == '"':
+            quoted = not quoted
+        elif char in "#;" and not quoted:
+            break
+        else:
+            out.append(char)
+        if quoted or not char.isspace():
+            end = len(out)
+    return "".join(out[:end]).strip("\n")

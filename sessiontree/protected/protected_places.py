@@ -1,0 +1,362 @@
+"""The protected places of one workspace: whether a place is one, and which stand there now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import PurePath
+from typing import Final, TypeAlias
+
+from sessiontree.protected.git_places import (
+    DECIDING,
+    GIT,
+    MAKING,
+    NESTED,
+    RepositoryFinder,
+    folded,
+    is_repository,
+    pointed_to,
+    repository_of,
+    why_by_name,
+)
+from sessiontree.protected.git_settings import hook_directories
+from sessiontree.protected.own_places import OwnPlaces, is_installed, module_name
+
+Identity: TypeAlias = tuple[int, int]
+"""Device and inode."""
+RUNS: Final = "processes of the runtime import from it"
+LOADED: Final = "the program that opened the tree runs it"
+SHADOWS: Final = "the program that opened the tree would import it in place of what is installed"
+DECIDES: Final = "it decides which programs git runs"
+MAKES: Final = "it would make its directory a git repository"
+MADE_IF_MISSING: Final = ("hooks", "info", "config")
+"""What a whole repository has: where it is missing it is made, so that it can be kept as it is."""
+_STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ProtectedPlaces:
+    """The protected places beneath one directory. Safe to use from many threads.
+
+    Args:
+        root: The workspace.
+        own: What processes of ours import from.
+    """
+
+    def __init__(self, root: str, own: OwnPlaces) -> None:
+        """Find what of it lies in the workspace; what holds all of that is no concern of it."""
+        self._root = os.path.realpath(root)
+        self._why: dict[str, str] = {}
+        for places, why in ((own.trees, RUNS), (own.modules, LOADED)):
+            for place in places:
+                for path in (*self._links_to(place), os.path.realpath(place)):
+                    self._add(path, why)
+        folders = {self._relative(os.path.realpath(folder)): folder for folder in own.folders}
+        self._folders = {name: folder for name, folder in folders.items() if name is not None}
+        self._finder = RepositoryFinder()
+
+    def why(self, directory_fd: int, directory: str, names: Sequence[str]) -> str:
+        """Return why a place is protected; empty where it is not.
+
+        Args:
+            directory_fd: A directory beneath the root, held open.
+            directory: Its path beneath the root, links resolved; ``.`` for the root.
+            names: What is still to be stepped from it, missing directories included; empty = itself.
+
+        Raises:
+            OSError: the way back to the root can't be gone.
+        """
+        above = [] if directory == "." else directory.split("/")
+        whole = [*above, *names]
+        named = self._by_path(self._why, whole) or why_by_name(whole) or self._by_folder(whole)
+        return named or self._by_identity(directory_fd, len(above), whole)
+
+    def see(self) -> Seen:
+        """Return what stands there now; repositories are looked for in the whole workspace."""
+        kept = _Kept(self._root)
+        for name in self._why:
+            kept.take(f"{self._root}/{name}")
+        trees = {f"{self._root}/{name}" for name in self._why}
+        for found in self._finder.find(self._root, trees, time.time_ns()):
+            if found.is_repository:
+                kept.take_repository(found.path)
+            else:
+                kept.take_worktree(found.path)
+        for worktree in self._worktrees_above():
+            kept.take_hooks(worktree)
+        return kept.seen()
+
+    def _add(self, path: str, why: str) -> None:
+        name = self._relative(path)
+        if name is not None and name != ".":
+            self._why.setdefault(name, why)
+
+    def _relative(self, path: str) -> str | None:
+        if path == self._root:
+            return "."
+        prefix = self._root.rstrip("/") + "/"
+        return path[len(prefix) :] if path.startswith(prefix) else None
+
+    def _links_to(self, place: str) -> Iterator[str]:
+        """Yield the links on the way to a place: who changes one changes what is found there."""
+        here, left = "/", [part for part in PurePath(place).parts if part != "/"][::-1]
+        for _ in range(256):
+            if not left:
+                return
+            name = left.pop()
+            if name == "..":
+                here = os.path.dirname(here)  # noqa: PTH120 - no path is touched
+                continue
+            path = os.path.join(here, name)  # noqa: PTH118 - as above
+            if not os.path.islink(path):  # noqa: PTH114 - one call
+                here = path
+                continue
+            yield path
+            target = os.readlink(path)  # noqa: PTH115 - text
+            here = "/" if target.startswith("/") else here
+            left += [part for part in PurePath(target).parts if part != "/"][::-1]
+
+    @staticmethod
+    def _by_path(known: dict[str, str], whole: Sequence[str]) -> str:
+        ways = ("/".join(whole[: at + 1]) for at in range(len(whole)))
+        return next((known[way] for way in ways if way in known), "")
+
+    def _by_folder(self, whole: Sequence[str]) -> str:
+        """Return why a new module of the program's may not come between it and what is installed."""
+        for name in self._folders:
+            beneath = [] if name == "." else name.split("/")
+            rest = whole[len(beneath) :]
+            if list(whole[: len(beneath)]) != beneath or not rest:
+                continue
+            if "__pycache__" in rest:
+                return LOADED
+            module = module_name(rest[0])
+            is_package = len(rest) == 2 and module_name(rest[1]) == "__init__"
+            if (len(rest) == 1 and module != rest[0]) or is_package:
+                return SHADOWS if is_installed(module, self._folders.values()) else ""
+        return ""
+
+    def _by_identity(self, directory_fd: int, depth: int, whole: Sequence[str]) -> str:
+        passed: list[Identity] = []
+        for up in range(depth + 1):
+            before = "../" * up
+            passed.append(_identity(os.stat(before or ".", dir_fd=directory_fd)))
+            rest = whole[depth - up :]
+            if rest and (why := _in_repository(partial(_exists, directory_fd, before), rest[0])):
+                return why
+        if len(whole) == depth + 1:
+            with contextlib.suppress(OSError):
+                passed.append(_identity(os.stat(whole[-1], dir_fd=directory_fd, follow_symlinks=False)))
+        known = {identity: why for path, why in self._why.items() for identity in self._identities(path)}
+        hooks = dict.fromkeys(self._hooks_around(whole), DECIDES)
+        if named := self._by_path(hooks, whole):
+            return named
+        known |= {identity: DECIDES for name in hooks for identity in self._identities(name)}
+        return next((known[identity] for identity in passed if identity in known), "")
+
+    def _identities(self, name: str) -> Iterator[Identity]:
+        """Yield what stands at a path, and what it leads to where that is a link."""
+        for follows in (False, True):
+            with contextlib.suppress(OSError):
+                yield _identity(os.stat(f"{self._root}/{name}", follow_symlinks=follows))  # noqa: PTH116 - one call
+
+    def _hooks_around(self, whole: Sequence[str]) -> Iterator[str]:
+        """Yield the places beneath the root that repositories around a path say their hooks are in."""
+        ways = [self._root, *("/".join((self._root, *whole[: at + 1])) for at in range(len(whole) - 1))]
+        for worktree in (*ways, *self._worktrees_above()):
+            for place in _hooks_of(worktree):
+                name = self._relative(os.path.realpath(place))
+                if name is not None and name != ".":
+                    yield name
+
+    def _worktrees_above(self) -> Iterator[str]:
+        return (str(parent) for parent in PurePath(self._root).parents)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a command is to find, and leave, as it is. All paths are absolute and lie beneath the root."""
+
+    root: str
+    paths: tuple[str, ...] = ()
+    """Files and directories that stand there; none beneath another."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Links, each with its text: nothing can be mounted on one."""
+    absent: tuple[str, ...] = ()
+    """What must not come into being."""
+
+    def put_back(self) -> tuple[str, ...]:
+        """Make links and what was absent as they were; returns the paths of those that were not."""
+        came = [path for path in self.absent if os.path.lexists(path) and self._at(path, _remove)]
+        swapped = [
+            path
+            for path, text in self.links
+            if not _is_link(path, text) and self._at(path, partial(_link, text))
+        ]
+        return (*came, *swapped)
+
+    def _at(self, path: str, act: Callable[[int, str], None]) -> bool:
+        """Do something to a name in its directory, which is reached from the root without any link."""
+        *way, name = path[len(self.root.rstrip("/")) + 1 :].split("/")
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            fd = os.open(self.root, _STEP)
+            opened.callback(os.close, fd)
+            for step in way:
+                fd = os.open(step, _STEP, dir_fd=fd)
+                opened.callback(os.close, fd)
+            act(fd, name)
+            return True
+        return False
+
+
+class _Kept:
+    """Gathers what a command is to find as it is."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._paths: dict[str, None] = {}
+        self._links: dict[str, str] = {}
+        self._absent: dict[str, None] = {}
+
+    def take(self, path: str) -> bool:
+        """Take what stands at a path; a link and what it leads to. False where nothing stands."""
+        if not path.startswith(self._root.rstrip("/") + "/"):
+            return True
+        if os.path.islink(path):  # noqa: PTH114 - one call
+            self._links[path] = os.readlink(path)  # noqa: PTH115 - text
+            target = os.path.realpath(path)
+            if os.path.exists(target):  # noqa: PTH110 - as above
+                self.take(target)
+            return True
+        if not os.path.lexists(path):
+            return False
+        self._paths[path] = None
+        return True
+
+    def take_repository(self, path: str) -> None:
+        """Take what of a repository's own directory decides; a whole one is given what it lacks of it."""
+        is_whole = not os.path.lexists(f"{path}/commondir")
+        for name in sorted(DECIDING):
+            place = f"{path}/{name}"
+            if self.take(place):
+                continue
+            if is_whole and name in MADE_IF_MISSING and _made(place, is_file=name == "config"):
+                self._paths[place] = None
+            elif is_whole or name not in MADE_IF_MISSING:
+                self._absent[place] = None
+
+    def take_worktree(self, path: str) -> None:
+        """Take what says where a worktree's repository lies, and where that has its hooks."""
+        git = f"{path}/{GIT}"
+        if os.path.islink(git) or not os.path.isdir(git):  # noqa: PTH112, PTH114 - one call
+            self.take(git)
+        else:
+            for name in DECIDING:
+                self.take(f"{git}/{name}")
+        place = pointed_to(git) if os.path.isfile(git) else None  # noqa: PTH113 - as above
+        if place is not None and os.path.isdir(place):  # noqa: PTH112 - as above
+            for name in DECIDING:
+                self.take(f"{os.path.realpath(place)}/{name}")
+        self.take_hooks(path)
+
+    def take_hooks(self, worktree: str) -> None:
+        """Take the directories that a worktree's repository has hooks in, and the files that say so."""
+        for place in _hooks_of(worktree):
+            if not self.take(place):
+                self._absent[place] = None
+
+    def seen(self) -> Seen:
+        """Return it all, what lies beneath something else left out, other names of files added."""
+        paths = dict.fromkeys([*self._paths, *_other_names(self._root, self._paths)])
+
+        def is_outer(path: str) -> bool:
+            return not any(str(way) in paths for way in PurePath(path).parents)
+
+        links = tuple((path, text) for path, text in self._links.items() if is_outer(path))
+        outer = tuple(sorted(filter(is_outer, paths)))
+        return Seen(self._root, outer, links, tuple(filter(is_outer, self._absent)))
+
+
+@lru_cache(maxsize=64)
+def protected_places(root: str, own: OwnPlaces) -> ProtectedPlaces:
+    """Return the protected places of a workspace; the same object for the same ones."""
+    return ProtectedPlaces(root, own)
+
+
+def _in_repository(has: Callable[[str], bool], name: str) -> str:
+    """Return why a name is protected in a directory, asked whether others stand there."""
+    if folded(name) in DECIDING.union(NESTED) and is_repository(has):
+        return DECIDES
+    if name in MAKING and not is_repository(has) and is_repository(lambda other: other == name or has(other)):
+        return MAKES
+    return ""
+
+
+def _exists(directory_fd: int, before: str, name: str) -> bool:
+    try:
+        os.stat(f"{before}{name}", dir_fd=directory_fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino
+
+
+def _hooks_of(worktree: str) -> set[str]:
+    repository = repository_of(worktree)
+    return set() if repository is None else hook_directories(repository, worktree)
+
+
+def _other_names(root: str, paths: Iterable[str]) -> list[str]:
+    """Return other names beneath the root (hard links) of files that are among these."""
+    wanted = set()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                wanted.add(_identity(status))
+    if not wanted:
+        return []
+    found = []
+    for folder, _, files in os.walk(root):
+        for name in files:
+            path = os.path.join(folder, name)  # noqa: PTH118 - no path is touched
+            with contextlib.suppress(OSError):
+                if _identity(os.lstat(path)) in wanted:
+                    found.append(path)
+    return found
+
+
+def _made(path: str, *, is_file: bool) -> bool:
+    """Make an empty file or directory; False where that can't be done."""
+    with contextlib.suppress(OSError):
+        if is_file:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+        else:
+            os.mkdir(path)  # noqa: PTH102 - one call
+        return True
+    return False
+
+
+def _is_link(path: str, text: str) -> bool:
+    return os.path.islink(path) and os.readlink(path) == text  # noqa: PTH114, PTH115 - text
+
+
+def _remove(directory_fd: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=directory_fd)
+    except IsADirectoryError:
+        shutil.rmtree(name, dir_fd=directory_fd)
+
+
+def _link(text: str, directory_fd: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        _remove(directory_fd, name)
+    os.symlink(text, name, dir_fd=directory_fd)

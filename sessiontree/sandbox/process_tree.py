@@ -1,0 +1,196 @@
+"""The processes below another one: who they are, and their end, however they hide.
+
+Run by its path, this file is a host's *reaper*: the process above it, which adopts what its tools leave
+behind (``PR_SET_CHILD_SUBREAPER``, set by ``launcher.py`` before). A double fork, a session or group of its
+own, an empty environment: whatever a process does, it stays below. When the host has ended, however it did,
+the reaper ends everything else below itself, and writes down how many processes that were::
+
+    python -I -S process_tree.py HOST DIRECTORY
+
+It waits for any child, which nothing else in a host's process may do: tools wait for their own there.
+The standard library alone, and little of it: one such process stands beside each host.
+
+Source: prctl(2), proc_pid_stat(5), pidfd_open(2).
+"""
+
+# Paths are text here: a reaper stays as small as it starts.
+# ruff: noqa: PTH104, PTH118, PTH123, PTH208
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections import namedtuple
+
+# typing and its kin would double what a reaper holds; for readers and for mypy they are there.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+END_WITHIN_S = 5.0
+"""A killed process that is still there by then is the kernel's to explain."""
+LET_END_S = 0.2
+"""How long what a host started for itself may take to notice the host's end: trackers of shared memory do."""
+PAUSE_S = 0.005
+EAGER_ROUNDS = 200
+"""How often they are looked for without a pause, so that one that forks on and on is met all the same."""
+EMPTY_LISTS = 3
+REPORT = "ended-"
+"""How the name of a reaper's report begins; the host's process id follows."""
+
+
+class ProcessIdentity(namedtuple("ProcessIdentity", ("pid", "started"))):
+    """One process: its id alone may be given to another one later, together with its start it can't."""
+
+    __slots__ = ()
+    pid: int
+    started: int
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """Return the fields of a process's ``stat`` behind its name: state, parent, group and so on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b") ")[2].split()
+    except OSError:
+        return None
+
+
+def process_of(pid: int) -> ProcessIdentity | None:
+    """Return a process by its id; None where there is none, or it only waits to be collected."""
+    fields = _fields(pid)
+    if not fields or fields[0] in {b"Z", b"X"}:
+        return None
+    return ProcessIdentity(pid, int(fields[19]))
+
+
+def ancestors(pid: int) -> list[ProcessIdentity]:
+    """Return a process and those above it, nearest first, up to the first of this world of process ids.
+
+    Empty where there is no such process.
+    """
+    found: list[ProcessIdentity] = []
+    while pid > 0:
+        fields = _fields(pid)
+        if not fields:
+            return []  # it, or one above it, ended just now
+        found.append(ProcessIdentity(pid, int(fields[19])))
+        pid = int(fields[1])
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return a process's children; none where it is gone."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:  # it ended just now
+        return found
+    return found
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes below one, parents first."""
+    ahead = children(pid)
+    while ahead:
+        child = ahead.pop()
+        yield child
+        ahead += children(child)
+
+
+def living_below(root: int, spared: Collection[ProcessIdentity] = ()) -> list[ProcessIdentity]:
+    """Return the processes below one that run; what is below a spared one is found all the same."""
+    found = (process_of(pid) for pid in descendants(root))
+    return [process for process in found if process is not None and process not in spared]
+
+
+def end_below(root: int, spared: Collection[ProcessIdentity] = (), within_s: float = END_WITHIN_S) -> int:
+    """Kill every process below one, those too that are started meanwhile; return how many were killed.
+
+    It ends when none is left, or ``within_s`` have passed. Only where the root is the calling process is that
+    certain: then its children are waited for, and that it has none is the kernel's word. Elsewhere one that
+    passes from parent to parent while the processes are listed may be missed, so they are listed again.
+    """
+    killed: set[ProcessIdentity] = set()
+    deadline = time.monotonic() + within_s
+    is_own, rounds, empty = root == os.getpid(), 0, 0
+    while time.monotonic() < deadline:
+        found = living_below(root, spared)
+        killed.update(process for process in found if _kill(process, root))
+        empty = 0 if found else empty + 1
+        if not _has_children() if is_own else empty == EMPTY_LISTS:
+            break
+        rounds += 1
+        if rounds > EAGER_ROUNDS:
+            select.select((), (), (), PAUSE_S)
+    return len(killed)
+
+
+def _kill(process: ProcessIdentity, root: int) -> bool:
+    """Kill exactly this process, if it is still below the root; whether it could be."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        if not _is_below(process, root):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:  # it ended just now, or belongs to another user
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _is_below(process: ProcessIdentity, root: int) -> bool:
+    pid, fields = process.pid, _fields(process.pid)
+    if not fields or int(fields[19]) != process.started:
+        return False
+    while fields:
+        pid = int(fields[1])
+        if pid == root:
+            return True
+        fields = _fields(pid) if pid > 0 else None
+    return False
+
+
+def _has_children() -> bool:
+    """Wait for every child that has ended; return whether others are left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def reap(host: int, directory: str) -> None:
+    """Be the reaper of a host, this process's child, until nothing is left of it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    while os.waitpid(-1, 0)[0] != host:
+        pass
+    deadline = time.monotonic() + LET_END_S
+    while _has_children() and time.monotonic() < deadline:
+        select.select((), (), (), PAUSE_S)
+    _report(os.path.join(directory, f"{REPORT}{host}"), end_below(os.getpid()))
+
+
+def _report(path: str, ended: int) -> None:
+    try:
+        with open(f"{path}.new", "w", encoding="ascii") as file:
+            file.write(str(ended))
+        os.rename(f"{path}.new", path)
+    except OSError:  # the directory is gone, and with it whoever would have read it
+        return
+
+
+if __name__ == "__main__":
+    reap(int(sys.argv[1]), sys.argv[2])
