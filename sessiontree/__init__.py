@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.errors import SessionNotFound as SessionNotFound
     from sessiontree.contracts.errors import SessionTreeError as SessionTreeError
     from sessiontree.contracts.errors import SpawnRefused as SpawnRefused
+    from sessiontree.contracts.errors import StartFailed as StartFailed
     from sessiontree.contracts.errors import Timeout as Timeout
     from sessiontree.contracts.errors import ToolAuthorizationError as ToolAuthorizationError
     from sessiontree.contracts.errors import ToolError as ToolError
@@ -202,6 +203,7 @@ _ROOMS = {
         "SessionNotFound",
         "SessionTreeError",
         "SpawnRefused",
+        "StartFailed",
         "Timeout",
         "ToolAuthorizationError",
         "ToolError",

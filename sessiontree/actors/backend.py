@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 import secrets
+import select
 import shutil
 import tempfile
+import time
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -19,13 +21,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.actors.baggage import pack, with_program
 from sessiontree.actors.engine import Engine
-from sessiontree.actors.jail import level_of, started_as
+from sessiontree.actors.jail import failed_starts, level_of, note_for, started_as
 from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
 from sessiontree.actors.program_copy import ProgramCopies
 from sessiontree.actors.progress import Watches
+from sessiontree.actors.start_watch import RestartKeeper, StartWatch, end_started
 from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
-from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, words_of
+from sessiontree.actors.transport import REAPED_S
+from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.kernel.equipment import TreeSetup
 from sessiontree.kernel.progress import ProgressReader
@@ -41,6 +45,7 @@ GATEWAY_BYTES: Final = 4 * 2**30
 MEMORY_BYTES: Final = 4 * 2**30
 HOSTS_PER_CORE: Final = 4
 CLOSE_S: Final = 10.0
+REMOVE_AGAIN_S: Final = 0.05
 
 
 class RayBackend:
@@ -103,6 +108,7 @@ class RayBackend:
         self._owner: RemoteOwner | None = None
         self._scratch: Path | None = None
         self._copies = ProgramCopies(state_dir)
+        self._keeper: RestartKeeper | None = None
 
     @property
     def owner(self) -> RemoteOwner:
@@ -173,9 +179,13 @@ class RayBackend:
             line.closed()
             if self._watches is not None:
                 await self._watches.close()
+            if self._keeper is not None:
+                await asyncio.to_thread(self._keeper.stop)
             await _end(line)
         if self._scratch is not None:
-            await asyncio.to_thread(shutil.rmtree, self._scratch, True)
+            if line is not None and line.is_lost:
+                await asyncio.to_thread(end_started, self._scratch, CLOSE_S)
+            await asyncio.to_thread(_remove, self._scratch)
         if self._copies.is_used:
             await asyncio.to_thread(self._copies.close)
         await self._engine.close()
@@ -191,20 +201,31 @@ class RayBackend:
 
     async def _start(self) -> Line:
         await self._engine.start()
+        if self._scratch is not None:  # of a start that failed
+            await asyncio.to_thread(_remove, self._scratch)
         key = secrets.token_hex(16)
         # In a private Ray's own directory, which goes with it however the program ends.
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
         settings = self._settings(await asyncio.to_thread(self._copies.root))
         settings.reports.mkdir(mode=0o700)
-        actor: Any = actor_of(SupervisorShell).options(**self._options(settings)).remote(key, settings)
+        note = note_for("supervisor", settings)
+        actor: Any = actor_of(SupervisorShell).options(**self._options(settings, note)).remote(key, settings)
         line = Line(actor, key)
-        self._engine.lost.add_done_callback(partial(_lose, line))
+        keeper = self._keeper = RestartKeeper(
+            StartWatch(note, self._engine.raylet),
+            partial(ray.kill, actor, no_restart=False),
+            partial(failed_starts(settings).add, "supervisor"),
+            partial(_give_up, line),
+        )
+        self._engine.lost.add_done_callback(partial(_lose, line, keeper))
         try:
             await asyncio.to_thread(level_of, settings)
             await line.begin()
         except RayError as error:
+            await asyncio.to_thread(keeper.stop)
             raise SessionTreeError(f"the supervisor did not start: {words_of(error)}") from error
         except BaseException:
+            await asyncio.to_thread(keeper.stop)
             if not line.is_lost:
                 ray.kill(actor)
             raise
@@ -213,9 +234,9 @@ class RayBackend:
         self._line = line
         return line
 
-    def _options(self, settings: Settings) -> dict[str, Any]:
+    def _options(self, settings: Settings, note: Path) -> dict[str, Any]:
         return {
-            "runtime_env": started_as("supervisor", settings),
+            "runtime_env": started_as("supervisor", settings, note),
             "num_cpus": 0,
             "max_restarts": -1,
             "max_task_retries": 0,
@@ -268,6 +289,16 @@ def _check_apart(name: str, place: Path, workspace: Path) -> None:
         )
 
 
+def _remove(directory: Path) -> None:
+    """Remove a directory, also while a reaper that is about to end still writes there."""
+    deadline = time.monotonic() + REAPED_S
+    while directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        if time.monotonic() > deadline:
+            return
+        select.select([], [], [], REMOVE_AGAIN_S)
+
+
 async def _end(line: Line) -> None:
     """Let the supervisor end in order, and make sure that it ends."""
     try:
@@ -279,6 +310,11 @@ async def _end(line: Line) -> None:
         ray.kill(line.actor)
 
 
-def _lose(line: Line, lost: Future[EngineLost]) -> None:
+def _lose(line: Line, keeper: RestartKeeper, lost: Future[EngineLost]) -> None:
     if not lost.cancelled():
         line.lose(lost.result())
+        keeper.stop()
+
+
+def _give_up(line: Line, failures: int, reason: str) -> None:
+    line.lose(StartFailed("supervisor", failures, reason))

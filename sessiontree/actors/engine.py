@@ -20,6 +20,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.actors.engine_run import Place, Run, enter, find_place
 from sessiontree.actors.engine_security import listening, mode_of
+from sessiontree.actors.engine_servers import RAYLET, watched_servers
 from sessiontree.actors.engine_settings import Wishes, check_version
 from sessiontree.actors.engine_watch import JoinedWatch
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
@@ -69,6 +70,13 @@ class Engine:
         if is_private or not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
             return None
         return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+
+    @property
+    def raylet(self) -> int | None:
+        """Id of the process that starts actors' processes on this node; None where it can't be seen."""
+        joined = self._there().raylet
+        servers = watched_servers() if joined is None else [joined]
+        return next((server.pid for server in servers if server.name == RAYLET), None)
 
     @property
     def home(self) -> Path | None:

@@ -303,7 +303,7 @@ def find_place(home: Path | None) -> Place:
         logs_dir=Path(node.get_logs_dir_path()),
         home=home,
         webui_url=node.webui_url or "",
-        raylet=None if raylet is None else Server("raylet", raylet),
+        raylet=None if raylet is None else Server(engine_servers.RAYLET, raylet),
         gcs_address=str(node.gcs_address),
     )
 

@@ -11,7 +11,7 @@ import ctypes
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ray import _raylet
 from ray._private import node as ray_node
@@ -21,7 +21,8 @@ from ray._private import worker as ray_worker
 
 from sessiontree.actors.engine_watch import Server
 
-WATCHED = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
+RAYLET: Final[str] = ray_constants.PROCESS_TYPE_RAYLET
+WATCHED = (ray_constants.PROCESS_TYPE_GCS_SERVER, RAYLET)
 """A Ray without one of these is gone."""
 _SET_CHILD_SUBREAPER = 36
 _AGENT = "--dashboard_agent_command="

@@ -41,8 +41,6 @@ SYSTEM_CONFIG: Mapping[str, Any] = {
     # A process that died before Ray knew it counts as starting until its time to register is over. No other
     # is to wait for that: as many may start at once as anybody ever wants to.
     "worker_maximum_startup_concurrency": 1_000,
-    # A worker that was just starting when everything was stopped gets its time again.
-    "worker_register_timeout_seconds": 180,
     # Ray's 15 is for workers that compute. Ours answer: beside two busy programs on two CPUs a turn took
     # 1 s with it, and takes 0.1 s without.
     "worker_niceness": 0,

@@ -88,6 +88,8 @@ class Line:
     def lose(self, lost: EngineLost) -> None:
         """Fail whoever waits, and whoever asks from now on: the Ray is gone. From any thread, once."""
         with self._losing:
+            if self._lost.done():
+                return
             self._lost.set_result(lost)
             waiting = dict(self._waiting)
         for scope, loop in waiting.items():
@@ -243,7 +245,12 @@ class Line:
         Raises:
             JournalError: its state directory can't be used.
         """
-        opening = await self._told("open")
+        opening = None
+        while opening is None:
+            try:
+                opening = await self._told("open")
+            except ActorUnavailableError:  # its start failed, and it is started again
+                await asyncio.sleep(RESTART_S)
         self._know(opening.taken())
         self._note(opening.incarnation)
 
@@ -270,7 +277,8 @@ class Line:
     def _check_lost(self) -> None:
         """Raise that the Ray is gone: an error of its own for everybody, which keeps nobody's traceback."""
         if self._lost.done():
-            raise EngineLost(*self._lost.result().args)
+            lost = self._lost.result()
+            raise type(lost)(*lost.args)
 
     @staticmethod
     def _gone(name: str) -> SessionTreeError:

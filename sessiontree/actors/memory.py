@@ -13,6 +13,7 @@ from ray.exceptions import RayError
 
 from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.host import HostSettings
+from sessiontree.actors.start_watch import RestartKeeper
 from sessiontree.actors.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.kernel.host_process import OwnProcess
@@ -71,12 +72,14 @@ class RayMemory:
     Args:
         actor: Its actor; hosts get it too.
         key: What the supervisor shows.
+        keeper: Sees that it starts again.
     """
 
-    def __init__(self, actor: Any, key: str) -> None:
-        """Bind both."""
+    def __init__(self, actor: Any, key: str, keeper: RestartKeeper) -> None:
+        """Bind all of it."""
         self.way = actor
         self._key = key
+        self._keeper = keeper
 
     def tell(self, name: str, *given: Any) -> None:
         """Tell it something, without waiting."""
@@ -87,4 +90,5 @@ class RayMemory:
         with contextlib.suppress(RayError, TimeoutError):  # it is ended all the same
             async with asyncio.timeout(END_S):
                 await self.way.close.remote(self._key)
+        await asyncio.to_thread(self._keeper.stop)
         ray.kill(self.way)

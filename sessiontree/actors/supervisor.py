@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -16,8 +17,9 @@ from sessiontree.actors import engine_home
 from sessiontree.actors.engine_security import listening
 from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
-from sessiontree.actors.jail import started_as, victims_for
+from sessiontree.actors.jail import failed_starts, note_for, started_as, victims_for
 from sessiontree.actors.memory import MemoryShell, RayMemory
+from sessiontree.actors.start_watch import RestartKeeper, StartWatch
 from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
@@ -56,6 +58,8 @@ class SupervisorShell:
         tidy()
         sys.setswitchinterval(0.0005)
         self._settings = settings
+        self._raylet = os.getppid()  # it starts every actor's process on its node, this one's too
+        self._failed = failed_starts(settings)
         self._serving = Serving(
             key,
             settings,
@@ -89,34 +93,47 @@ class SupervisorShell:
         settings, victims = self._settings, None
         if pool == OBSERVING:
             victims = victims_for(settings, name)
-        options = self._options(f"{pool}-host", confined=pool == OBSERVING, reaped=True)
+        note = note_for(name, settings)
+        options = self._options(f"{pool}-host", note, confined=pool == OBSERVING, reaped=True)
         given = HostSettings(
             self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
         )
-        return self._transport(actor_of(HostShell).options(**options), given)
+        return self._transport(actor_of(HostShell).options(**options), given, name, note)
 
     def _start_gateway(self, name: str) -> RayTransport:
         given = HostSettings(self._serving.gateway_key, os.getpid(), self._settings.gateway_bytes, None)
-        return self._transport(actor_of(GatewayShell).options(**self._options("gateway")), given)
+        note = note_for(name, self._settings)
+        shell = actor_of(GatewayShell).options(**self._options("gateway", note))
+        return self._transport(shell, given, name, note)
 
     def _start_memory(self) -> RayMemory:
         settings, key = self._settings, self._serving.memory_key
         given = HostSettings(key, os.getpid(), settings.memory_bytes, None)
         shell: Any = ray.remote(MemoryShell)
-        shell = shell.options(**{**self._options("memory"), **MEMORY_OPTIONS})
+        note = note_for("memory", settings)
+        shell = shell.options(**{**self._options("memory", note), **MEMORY_OPTIONS})
         me = ray.get_runtime_context().current_actor
-        return RayMemory(
-            shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir)), key
+        actor = shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir))
+        keeper = RestartKeeper(
+            StartWatch(note, self._raylet),
+            partial(ray.kill, actor, no_restart=False),
+            partial(self._failed.add, "memory"),
+            lambda failures, reason: ray.kill(actor),  # whoever asks is told that it is gone
         )
+        return RayMemory(actor, key, keeper)
 
-    def _options(self, role: str, *, confined: bool = False, reaped: bool = False) -> dict[str, Any]:
+    def _options(
+        self, role: str, note: Path, *, confined: bool = False, reaped: bool = False
+    ) -> dict[str, Any]:
         node = NodeAffinitySchedulingStrategy(self._settings.node_id, soft=False)
-        start = started_as(role, self._settings, confined=confined, reaped=reaped)
+        start = started_as(role, self._settings, note, confined=confined, reaped=reaped)
         return {**HOST_OPTIONS, "scheduling_strategy": node, "runtime_env": start}
 
-    def _transport(self, shell: Any, given: HostSettings) -> RayTransport:
+    def _transport(self, shell: Any, given: HostSettings, name: str, note: Path) -> RayTransport:
         me = ray.get_runtime_context().current_actor
-        transport = RayTransport(shell.remote(me, given), self._transports.discard, self._settings.reports)
+        actor, reports = shell.remote(me, given), self._settings.reports
+        start, failed = StartWatch(note, self._raylet), partial(self._failed.add, name)
+        transport = RayTransport(actor, self._transports.discard, reports, start, failed)
         self._transports.add(transport)
         return transport
 
@@ -128,5 +145,9 @@ def _lineage(settings: Settings) -> Lineage:
 
 
 def _security(settings: Settings) -> Mapping[str, JsonValue]:
-    """Return what protects this Ray: as the program found it, and what listens now."""
-    return {**settings.security, "listening": listening(settings.logs_dir)}
+    """Return what protects this Ray: as the program found it, what listens now, and what did not start."""
+    return {
+        **settings.security,
+        "listening": listening(settings.logs_dir),
+        "failed_starts": failed_starts(settings).told(),
+    }

@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from sessiontree.actors.start_watch import LOOK_S, StartWatch
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.errors import words_of
 from sessiontree.kernel.answers import Hello, Standing
@@ -35,9 +36,18 @@ class RayTransport:
         actor: With ``hello``, ``submit``, ``poll`` and ``standing``.
         on_close: Told once, when the host is ended.
         reports: Where its reaper, if it has one, says how many processes it ended.
+        start: Follows its start.
+        failed: Told why it did not start.
     """
 
-    def __init__(self, actor: Any, on_close: Callable[[RayTransport], None], reports: Path) -> None:
+    def __init__(
+        self,
+        actor: Any,
+        on_close: Callable[[RayTransport], None],
+        reports: Path,
+        start: StartWatch,
+        failed: Callable[[str], None],
+    ) -> None:
         """Bind the actor."""
         self.actor = actor
         self.level = "starting"
@@ -45,6 +55,8 @@ class RayTransport:
         self.is_ready = False
         self._on_close = on_close
         self._reports = reports
+        self._start = start
+        self._failed = failed
         self._reaper: int | None = None
         """Descriptor of its reaper, which ends after it."""
         self._buffer: list[tuple[int, Any]] = []
@@ -64,16 +76,36 @@ class RayTransport:
             HostLost: it did not start, or says why it can't serve.
         """
         try:
-            hello: Hello = await self._answer(self.actor.hello.remote(), START_S)
-        except TimeoutError:
-            raise HostLost(f"the host did not start within {START_S:g} s", served=False) from None
-        except HostLost as lost:
-            raise HostLost(lost.reason, served=False) from None
-        if hello.failure is not None:
-            raise HostLost(hello.failure, served=False)
+            hello: Hello = await self._started(asyncio.ensure_future(self._hello()))
+            if hello.failure is not None:
+                raise HostLost(hello.failure)
+        except (TimeoutError, HostLost) as error:
+            late = f"the host did not start within {START_S:g} s"
+            reason = error.reason if isinstance(error, HostLost) else late
+            self._failed(reason)
+            raise HostLost(reason, served=False) from None
         with contextlib.suppress(OSError):  # it has ended already, as the host has
             self._reaper = os.pidfd_open(hello.reaper) if hello.reaper else None
         self.level, self.pid, self.is_ready = hello.level, hello.pid, True
+
+    async def _hello(self) -> Any:
+        return await self._answer(self.actor.hello.remote(), START_S)
+
+    async def _started(self, hello: asyncio.Task[Any]) -> Any:
+        """Return the hello, unless the start is seen to fail before Ray says so.
+
+        Raises:
+            HostLost: it is.
+        """
+        try:
+            while not hello.done():
+                await asyncio.wait((hello,), timeout=LOOK_S)
+                reason = None if hello.done() else self._start.look()
+                if reason is not None:
+                    raise HostLost(reason)
+            return await hello
+        finally:
+            hello.cancel()
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
         """Return outcomes after a number.

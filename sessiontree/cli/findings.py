@@ -176,6 +176,13 @@ def _of_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
             f"the file {path} of Ray's token has mode {mode}: whoever reads it gets into this Ray",
             f"chmod 600 {shlex.quote(str(path))}",
         )
+    failed = security.get("failed_starts") or []
+    if failed:
+        yield Finding(
+            "beware",
+            f"{len(failed)} of the last starts failed, the last of {failed[-1]}",
+            "look at the machine's memory and at the logs in Ray's directory; what failed is started again",
+        )
     listening = security.get("listening") or []
     if listening:
         yield _of_listening(listening, int(security.get("nodes") or 1))

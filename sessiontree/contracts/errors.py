@@ -31,6 +31,7 @@ survives pickling between processes; the text comes from ``__str__``.
     │  ├─ EmbedderMismatch          its vectors are another embedder's
     │  └─ ExportRefused             what should be imported is no whole export
     ├─ EngineLost                 the Ray that trees ran on is gone; resume them
+    │  └─ StartFailed               or its supervisor can't be started
     ├─ WrongLoop                  asked on another event loop than it was opened on
     └─ ConfigError                raised at start, before any session exists
 """
@@ -323,6 +324,27 @@ class EngineLost(SessionTreeError):
     def __str__(self) -> str:
         """Say what died and how to go on."""
         return f"Ray is gone: {self.died}; nothing acknowledged is lost: {self.advice}"
+
+
+class StartFailed(EngineLost):
+    """A process that trees can't do without was started several times in a row, and never came to serve.
+
+    Args:
+        role: What it was to be.
+        failures: How often it failed.
+        reason: Why it failed the last time.
+    """
+
+    def __init__(self, role: str, failures: int, reason: str) -> None:
+        """Keep all three."""
+        SessionTreeError.__init__(self, role, failures, reason)
+        self.role = role
+        self.failures = failures
+        self.reason = reason
+        self.died = f"its {role} failed to start {failures} times in a row, the last: {reason}"
+        self.advice = (
+            "look at the machine's memory and at `sessiontree doctor`, then go on with SessionTree.resume"
+        )
 
 
 class ConfigError(SessionTreeError):

@@ -10,6 +10,7 @@ The standard library alone, as no package may be importable yet::
 - ``--user-site``: the directory of the user's own installed distributions, where they count.
 - ``--reap``: this process becomes a reaper (``process_tree.py``), whose reports are kept in that directory,
   and a child of it goes on here. Ray does not mind: a worker tells its process id when it registers.
+- ``--note``: a file that gets a line, the process's id and its start, before anything can go wrong.
 - ``--keep``: of the environment, only what is harmless goes on, and these variables, with commas between.
 - ``--confine``: what follows, up to ``--run`` or ``--exec``, are options of ``jail.py``.
 - ``--run``: be this program, in this very process, its imports closed (``import_guard.py``): a script, ``-c``
@@ -63,6 +64,8 @@ class Start(NamedTuple):
     user_site: str
     reports: str
     """Where the reaper's reports are kept; empty = there is none."""
+    note: str
+    """File that gets a line for this process; empty = none."""
     keep: str | None
     """Variables that are kept beside the harmless ones; None = all are."""
     jail: list[str] | None
@@ -82,7 +85,7 @@ def parse(words: Sequence[str]) -> Start:
     Raises:
         LaunchError: a word is unknown, a value missing, or there is nothing to start.
     """
-    found = {"--role": "", "--cwd": "", "--user-site": "", "--reap": ""}
+    found = {"--role": "", "--cwd": "", "--user-site": "", "--reap": "", "--note": ""}
     keep: str | None = None
     rest = list(words)
     jail: list[str] | None = None
@@ -101,8 +104,8 @@ def parse(words: Sequence[str]) -> Start:
         raise LaunchError(UNUSABLE, "nothing to start after '--run' or '--exec'")
     if not found["--role"] or not os.path.isabs(found["--cwd"]):
         raise LaunchError(UNUSABLE, "--role and --cwd, an absolute path, are needed")
-    role, cwd, user_site, reports = found.values()
-    return Start(role, cwd, user_site, reports, keep, jail, kind == "--run", rest)
+    role, cwd, user_site, reports, note = found.values()
+    return Start(role, cwd, user_site, reports, note, keep, jail, kind == "--run", rest)
 
 
 def _options_of_jail(rest: list[str]) -> list[str]:
@@ -145,6 +148,8 @@ def begin(start: Start) -> NoReturn:
         raise LaunchError(UNUSABLE, f"can't work in {start.cwd!r}: {error}") from error
     if start.reports:
         leave_to_a_reaper(start.reports)
+    if start.note:
+        note_me(start.note)
     if start.jail is not None:
         jail = neighbour("sessiontree.sandbox.jail", os.path.join(_PACKAGE, "sandbox", "jail.py"))
         try:
@@ -210,6 +215,25 @@ def leave_to_a_reaper(reports: str) -> None:
     if os.getppid() != reaper:  # it ended before that was known
         os.kill(os.getpid(), signal.SIGKILL)
     os.environ[REAPER_VARIABLE] = str(reaper)
+
+
+def note_me(path: str) -> None:
+    """Add this process to a file: its id and its start, so that its end is seen before Ray knows it.
+
+    Raises:
+        LaunchError: it can't be written.
+    """
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
+            started = stat.read().rsplit(") ", 1)[1].split()[19]
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        note = os.open(path, flags, 0o600)
+        try:
+            os.write(note, f"{os.getpid()} {started}\n".encode("ascii"))
+        finally:
+            os.close(note)
+    except OSError as error:
+        raise LaunchError(UNUSABLE, f"can't note the process in {path!r}: {error}") from error
 
 
 def adopt_orphans() -> None:

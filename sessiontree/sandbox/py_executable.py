@@ -88,6 +88,7 @@ def py_executable(
     python: str | None = None,
     *,
     reports: Path | None = None,
+    note: Path | None = None,
     keep: Sequence[str] | None = None,
 ) -> str:
     """Return shell words that start Python by the launcher; a program's words for Python may follow them.
@@ -101,11 +102,12 @@ def py_executable(
         jail: What the program may reach; None = it is not confined.
         python: Shell words that start Python, such as a job's own choice; None for this very interpreter.
         reports: Directory in which a reaper is to say how many processes it ended; None = there is none.
+        note: File in which the launcher is to note the process; None = none.
         keep: Environment variables it gets beside harmless ones; None = it gets all.
 
     Raises:
         ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free; or
-            ``cwd`` or ``reports`` is no path for a command line.
+            ``cwd``, ``reports`` or ``note`` is no path for a command line.
     """
     _check_path(cwd)
     me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd), *import_guard.user_site_words()]
@@ -113,6 +115,9 @@ def py_executable(
     if reports is not None:
         _check_path(reports)
         first = f"{first} {shlex.join(['--reap', str(reports)])}"
+    if note is not None:
+        _check_path(note)
+        first = f"{first} {shlex.join(['--note', str(note)])}"
     if keep is not None:
         first = f"{first} {shlex.join(['--keep', ','.join(keep)])}"
     if jail is None and python is None:
