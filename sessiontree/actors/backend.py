@@ -26,7 +26,14 @@ from sessiontree.actors.line import Line
 from sessiontree.actors.owner import RemoteOwner
 from sessiontree.actors.program_copy import ProgramCopies
 from sessiontree.actors.progress import Watches
-from sessiontree.actors.start_watch import RestartKeeper, StartWatch, end_started
+from sessiontree.actors.start_watch import (
+    JOINED_UNSEEN_S,
+    UNSEEN_S,
+    RestartKeeper,
+    StartPace,
+    StartWatch,
+    end_started,
+)
 from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
 from sessiontree.actors.transport import REAPED_S
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
@@ -212,7 +219,7 @@ class RayBackend:
         actor: Any = actor_of(SupervisorShell).options(**self._options(settings, note)).remote(key, settings)
         line = Line(actor, key)
         keeper = self._keeper = RestartKeeper(
-            StartWatch(note, self._engine.raylet),
+            StartWatch(note, self._engine.raylet, StartPace(self._unseen_s(), JOINED_UNSEEN_S)),
             partial(ray.kill, actor, no_restart=False),
             partial(failed_starts(settings).add, "supervisor"),
             partial(_give_up, line),
@@ -244,6 +251,9 @@ class RayBackend:
             "scheduling_strategy": NodeAffinitySchedulingStrategy(self._engine.node_id, soft=False),
         }
 
+    def _unseen_s(self) -> float:
+        return JOINED_UNSEEN_S if self._engine.home is None else UNSEEN_S
+
     def _settings(self, program: Path) -> Settings:
         assert self._scratch is not None  # noqa: S101 - made just before
         return Settings(
@@ -254,6 +264,7 @@ class RayBackend:
             python=ray.get_runtime_context().runtime_env.get("py_executable"),
             node_id=self._engine.node_id,
             logs_dir=self._engine.logs_dir,
+            unseen_s=self._unseen_s(),
             token_path=self._engine.token_path,
             scratch=self._scratch,
             reports=self._scratch / "reports",

@@ -16,13 +16,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, process_of
 
 LOOK_S: Final = 0.1
-UNSEEN_S: Final = 10.0
-"""How long a start may be without a process at first; each time nothing comes of it, twice as long."""
+UNSEEN_S: Final = 1.0
+"""How long a start may be without a process in a Ray whose start-up is ours to configure."""
+JOINED_UNSEEN_S: Final = 10.0
+"""The same where others decide how many processes start at a time, or Ray itself has just begun."""
 MAX_UNSEEN_S: Final = 60.0
 MAX_STARTS: Final = 5
 """How often in a row an actor that Ray starts again may fail to start."""
@@ -36,22 +39,63 @@ _RAYS, _IDLE = b"ray::", b"ray::IDLE"
 """How Ray names a process: at first before it knows it, then by what the actor is."""
 
 
+class StartPace:
+    """How long a start may be without a process before it counts as failed, for all that one program asks.
+
+    Many starts at once take longer each, so each may; and each time nothing comes of one, all may take twice
+    as long, until one comes to something: a busy machine is not to be kept busy with starting again.
+
+    Args:
+        unseen_s: How long a single one may.
+        first_unseen_s: The same until one has come to something.
+    """
+
+    def __init__(self, unseen_s: float, first_unseen_s: float | None = None) -> None:
+        """Begin with none under way."""
+        self._usual_s = unseen_s
+        self._unseen_s = unseen_s if first_unseen_s is None else first_unseen_s
+        self._unseen: WeakSet[StartWatch] = WeakSet()
+
+    def limit_s(self) -> float:
+        """Return how long a start may be without a process now."""
+        return min(MAX_UNSEEN_S, self._unseen_s * max(1, len(self._unseen)))
+
+    def begun(self, watch: StartWatch) -> None:
+        """Count a start that was asked for."""
+        self._unseen.add(watch)
+
+    def seen(self, watch: StartWatch) -> None:
+        """Count one no more that has a process."""
+        if watch in self._unseen:
+            self._unseen.discard(watch)
+            self._unseen_s = self._usual_s
+
+    def missed(self, watch: StartWatch) -> None:
+        """Count one no more that never had one."""
+        self._unseen.discard(watch)
+        self._unseen_s = min(MAX_UNSEEN_S, self._unseen_s * 2)
+
+
 class StartWatch:
     """Follows the starts of one actor, one after another.
 
     Args:
         note: Where the launcher notes the actor's processes, each in a line; its name is no other file's.
         raylet: Id of the process that starts them; None where it can't be seen.
+        pace: How long it may take until there is a process.
         now: A clock.
     """
 
-    def __init__(self, note: Path, raylet: int | None, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, note: Path, raylet: int | None, pace: StartPace, now: Callable[[], float] = time.monotonic
+    ) -> None:
         """Begin with the first start."""
         self._note = note
         self._raylet = raylet
+        self._pace = pace
         self._now = now
         self._began = now()
-        self._unseen_s = UNSEEN_S
+        pace.begun(self)
         self._read_bytes = 0
         self._others: set[int] = set()
         """Children of the raylet that are none of the actor's."""
@@ -66,6 +110,7 @@ class StartWatch:
     def begin(self) -> None:
         """Follow a start that was asked for just now."""
         self._began = self._now()
+        self._pace.begun(self)
         self._process = None
         self._is_rays = False
 
@@ -74,7 +119,7 @@ class StartWatch:
         process = self._process = self._noted() or self._process or self._seen()
         if process is None:
             return self._missed()
-        self._unseen_s = UNSEEN_S
+        self._pace.seen(self)
         if process_of(process.pid) == process:
             words = _command(process.pid)
             self._is_rays = self._is_rays or (words.startswith(_RAYS) and not words.startswith(_IDLE))
@@ -117,9 +162,9 @@ class StartWatch:
     def _missed(self) -> str | None:
         """Return that nothing was started, once that is overdue: it may have died before it was seen."""
         waited_s = self._now() - self._began
-        if waited_s < self._unseen_s:
+        if waited_s < self._pace.limit_s():
             return None
-        self._unseen_s = min(MAX_UNSEEN_S, self._unseen_s * 2)
+        self._pace.missed(self)
         return f"no process of it was seen for {waited_s:.0f} s"
 
 

@@ -19,7 +19,7 @@ from sessiontree.actors.gateway import GatewayShell
 from sessiontree.actors.host import HostSettings, HostShell
 from sessiontree.actors.jail import failed_starts, note_for, started_as, victims_for
 from sessiontree.actors.memory import MemoryShell, RayMemory
-from sessiontree.actors.start_watch import RestartKeeper, StartWatch
+from sessiontree.actors.start_watch import RestartKeeper, StartPace, StartWatch
 from sessiontree.actors.transport import RayTransport
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
@@ -59,6 +59,7 @@ class SupervisorShell:
         sys.setswitchinterval(0.0005)
         self._settings = settings
         self._raylet = os.getppid()  # it starts every actor's process on its node, this one's too
+        self._pace = StartPace(settings.unseen_s)
         self._failed = failed_starts(settings)
         self._serving = Serving(
             key,
@@ -115,7 +116,7 @@ class SupervisorShell:
         me = ray.get_runtime_context().current_actor
         actor = shell.remote(me, given, settings.memory, settings.memory.uri_in(settings.state_dir))
         keeper = RestartKeeper(
-            StartWatch(note, self._raylet),
+            StartWatch(note, self._raylet, self._pace),
             partial(ray.kill, actor, no_restart=False),
             partial(self._failed.add, "memory"),
             lambda failures, reason: ray.kill(actor),  # whoever asks is told that it is gone
@@ -132,7 +133,7 @@ class SupervisorShell:
     def _transport(self, shell: Any, given: HostSettings, name: str, note: Path) -> RayTransport:
         me = ray.get_runtime_context().current_actor
         actor, reports = shell.remote(me, given), self._settings.reports
-        start, failed = StartWatch(note, self._raylet), partial(self._failed.add, name)
+        start, failed = StartWatch(note, self._raylet, self._pace), partial(self._failed.add, name)
         transport = RayTransport(actor, self._transports.discard, reports, start, failed)
         self._transports.add(transport)
         return transport

@@ -49,6 +49,8 @@ class Settings:
     """Node of the state directory, in hex; every process of the runtime runs there."""
     logs_dir: Path
     """The only place a Worker's process may write to: no Ray worker starts without it."""
+    unseen_s: float
+    """How long a process that is to start may be unseen before it counts as dead."""
     token_path: Path | None
     """Hidden from Workers."""
     scratch: Path

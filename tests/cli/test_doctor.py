@@ -60,6 +60,7 @@ RAY = exactly(
     dashboard=TEXT,
     nodes=NUMBER,
     listening=listed(exactly(address=TEXT, port=NUMBER, process=TEXT, pid=NUMBER)),
+    failed_starts=TEXTS,
 )
 STATE = exactly(
     directory=TEXT,

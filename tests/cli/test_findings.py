@@ -29,6 +29,7 @@ QUIET_RAY: dict[str, Any] = {
     "dashboard": "off",
     "nodes": 1,
     "listening": [],
+    "failed_starts": [],
 }
 RAYLET = {"address": "0.0.0.0", "port": 34567, "process": "raylet", "pid": 12}  # noqa: S104 - what must be told
 SERVER = {"address": "::", "port": 6379, "process": "gcs_server", "pid": 11}
@@ -202,6 +203,13 @@ def test_a_token_that_others_can_read_is_told() -> None:
     assert "mode 0644" in finding.what
     assert finding.do == "chmod 600 '/home of mine/auth_token'"
     assert list(findings.of_live(live(token_path="/auth_token", token_mode="0600"))) == []
+
+
+def test_starts_that_failed_are_told() -> None:
+    """How many, and which the last was."""
+    failed = ["memory: it ended", "acting-1: its process (7) ended while it started"]
+    finding = only(findings.of_live(live(failed_starts=failed)), "beware")
+    assert "2 of the last starts failed, the last of acting-1: its process (7) ended" in finding.what
 
 
 def test_what_listens_is_told_with_the_rule_against_it() -> None:

@@ -64,6 +64,7 @@ async def opened(state_dir: Path) -> AsyncIterator[Serving]:
         program_pid=os.getpid(),
         python=None,
         node_id="node",
+        unseen_s=1.0,
         logs_dir=state_dir,
         token_path=None,
         scratch=state_dir,
