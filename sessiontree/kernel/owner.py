@@ -28,6 +28,8 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import (
     CancelBegun,
     InterruptBegun,
+    Posted,
+    PostsTaken,
     ResultHeld,
     SessionEnded,
     SessionStirred,
@@ -195,7 +197,7 @@ class Owner:
             for record in records:
                 busy.take(record)
                 after = record.seq
-            if not busy.sessions and len(records) < READ_AT_ONCE:
+            if busy.is_over and len(records) < READ_AT_ONCE:
                 return
 
     async def decide(
@@ -358,10 +360,17 @@ class _Busy:
     """Which sessions of a subtree, told to drop what they do or to end, have not done so yet."""
 
     def __init__(self, head: str) -> None:
-        self.sessions: set[str] = set()
+        self._sessions: set[str] = set()
+        self._owed: dict[str, set[str]] = {}
+        """Posts that each of them has not taken in yet: a word given before it heard them is not its last."""
         self._head = f"{head}/"
         self._kept: set[str] = set()
         self._interrupted: set[str] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none is left."""
+        return not self._sessions and not any(self._owed.values())
 
     def take(self, record: Record) -> None:
         """Take in one of the tree's facts."""
@@ -371,21 +380,29 @@ class _Busy:
         match fact_of(record.text):
             case InterruptBegun(sessions=told):
                 self._kept.update(self._below(told))
-                self.sessions |= self._kept
+                self._sessions |= self._kept
             case CancelBegun(sessions=told):
-                self.sessions.update(self._below(told))
+                self._sessions.update(self._below(told))
             case SessionStirred(session=name) if name in self._kept:
-                self.sessions.add(name)  # it hears how something below it ended
-            case ResultHeld(session=name) | SessionEnded(session=name):
-                self.sessions.discard(name)
+                self._sessions.add(name)  # it hears how something below it ended
+            case Posted(session=name, post_id=post) if name in self._kept:
+                self._owed.setdefault(name, set()).add(post)
+            case PostsTaken(session=name, post_ids=posts):
+                self._owed.get(name, set()).difference_update(posts)
+            case ResultHeld(session=name):
+                self._sessions.discard(name)
+            case SessionEnded(session=name):
+                self._sessions.discard(name)
+                self._owed.pop(name, None)
 
     def _take_own(self, session: str, text: str) -> None:
         if text.startswith('{"kind":"interrupted"'):
             self._interrupted.add(session)
         elif session in self._interrupted and text.startswith('{"kind":"turn_started"'):
             # Somebody said something to it since: what it does now is something else.
-            self.sessions.discard(session)
+            self._sessions.discard(session)
             self._kept.discard(session)
+            self._owed.pop(session, None)
 
     def _below(self, told: tuple[str, ...]) -> list[str]:
         return [name for name in told if f"{name}/".startswith(self._head)]
