@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from sessiontree.journal.record import Record as Record
     from sessiontree.kernel.progress import Progress as Progress
     from sessiontree.kernel.progress import ProgressReader as ProgressReader
+    from sessiontree.kernel.summaries import TreeSummary as TreeSummary
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
@@ -252,6 +253,7 @@ _ROOMS = {
     "hooks.trim": ("Trim",),
     "journal.record": ("Record",),
     "kernel.progress": ("Progress", "ProgressReader"),
+    "kernel.summaries": ("TreeSummary",),
     "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
     "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),

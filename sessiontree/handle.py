@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar, cast, get_args
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 from sessiontree.backend import Backend, OwnerPort
 from sessiontree.contracts.errors import (
@@ -23,7 +33,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.messages import Message
 from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.suggestion import meant
@@ -121,8 +131,8 @@ class PendingReply:
         await self._wait()
 
 
-class SessionHandle:
-    """One session of a tree. Cheap; several may stand for the same session."""
+class SessionHandle(Generic[R]):
+    """One session of a tree, and the type of its result. Cheap; several may stand for the same session."""
 
     def __init__(
         self,
@@ -145,6 +155,38 @@ class SessionHandle:
     def __repr__(self) -> str:
         """Name tree and session."""
         return f"<session {self.session_id} of tree {self._tree_id}>"
+
+    @overload
+    async def spawn(
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        approver: ApproverLike = ...,
+        ttl_s: float | None = ...,
+        dedicated: bool = ...,
+        stays_open: bool | None = ...,
+    ) -> SessionHandle[T]: ...
+
+    @overload
+    async def spawn(
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        approver: ApproverLike = ...,
+        ttl_s: float | None = ...,
+        dedicated: bool = ...,
+        stays_open: bool | None = ...,
+    ) -> SessionHandle[Any]: ...
 
     async def spawn(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
@@ -214,16 +256,48 @@ class SessionHandle:
             self._backend, self._desk, self._tree_id, session_id, result_type, hooks=self._hooks
         )
 
+    @overload
     async def map(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        ttl_s: float | None = ...,
+    ) -> list[SessionResult[T]]: ...
+
+    @overload
+    async def map(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        ttl_s: float | None = ...,
+    ) -> list[SessionResult[Any]]: ...
+
+    async def map(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
         on_error: OnError = "return",
+        labels: Sequence[str] | None = None,
         agent: str | None = None,
         result_type: Any = None,
         budget: Budget | None = None,
+        ttl_s: float | None = None,
     ) -> list[SessionResult[Any]]:
         """Run one child per task, some at a time, and return their results in the tasks' order.
 
@@ -233,9 +307,11 @@ class SessionHandle:
             concurrency: Most children at a time; the tree's ``max_children`` bounds it too.
             on_error: ``return`` gives failed results like others; ``raise`` raises the first failure once all
                 have ended; ``first`` cancels the others at the first failure and raises it.
+            labels: Their names among their siblings, one for each task; None = they have none.
             agent: Agent they run as.
             result_type: Type each final text must fit.
             budget: What is set aside for each.
+            ttl_s: Time to live of each, from its first host on; None = its kind's.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
@@ -248,6 +324,8 @@ class SessionHandle:
         if isinstance(tasks, str):
             raise ConfigError(f"tasks must be texts in a list, not one text: {tasks[:SHOWN_CHARS]!r}")
         words = [_text(task, "task") for task in tasks]
+        names = _labels_of(labels, len(words))
+        _check_settings(budget, ttl_s)
         results: list[SessionResult[Any] | None] = [None] * len(words)
         slots = asyncio.Semaphore(min(concurrency, self._room()))
 
@@ -257,9 +335,11 @@ class SessionHandle:
                     self.spawn(
                         kind,
                         words[index],
+                        label=names[index],
                         agent=agent,
                         result_type=result_type,
                         budget=budget,
+                        ttl_s=ttl_s,
                         stays_open=False,
                     )
                 )
@@ -350,7 +430,7 @@ class SessionHandle:
         except (SessionClosed, EngineLost) as closed:
             return closed
 
-    async def result(self) -> SessionResult[Any]:
+    async def result(self) -> SessionResult[R]:
         """Return how the session ended, waiting for it; ``output`` is of the asked type.
 
         Raises:
@@ -493,6 +573,17 @@ def _check_settings(budget: object, ttl_s: object) -> None:
         raise ConfigError(f"budget: give a Budget, not {budget!r}")
     if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float)):
         raise ConfigError(f"ttl_s is {ttl_s!r}; give seconds above 0, or None for the default")
+
+
+def _labels_of(labels: object, count: int) -> Sequence[str | None]:
+    """Return a label, or none, for each of so many tasks."""
+    if labels is None:
+        return [None] * count
+    if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) != count:
+        raise ConfigError(
+            f"labels must be a list with one text for each of the {count} tasks, not {labels!r}"
+        )
+    return [_text(label, "label") for label in labels]
 
 
 def _one_of(value: object, known: tuple[str, ...], name: str) -> None:

@@ -27,6 +27,7 @@ from sessiontree.places import absolute_path
 if TYPE_CHECKING:
     from sessiontree.backend import Backend
     from sessiontree.journal.claim import JournalClaim
+    from sessiontree.kernel.summaries import TreeSummary
 
 BackendName: TypeAlias = Literal["ray", "local"]
 Enforcement: TypeAlias = Literal["required", "best_effort"]
@@ -39,6 +40,7 @@ _LATE = {
     "local": "sessiontree.local.backend:LocalBackend",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
+    "summaries_of": "sessiontree.kernel.summaries:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
     "desk": "sessiontree.desk:ApprovalDesk",
     "handle": "sessiontree.handle:SessionHandle",
@@ -377,6 +379,22 @@ class Runtime:
         self.sharing = Sharing(self, (backend, slots, memory))
         """Which trees of this program use it."""
         OPEN.append(self)
+
+    async def trees(self, purpose: str | None = None) -> list[TreeSummary]:
+        """Return every tree of the state directory, oldest first, those of other programs among them.
+
+        Args:
+            purpose: Only those opened with exactly this ``purpose``; None = all.
+
+        Raises:
+            JournalError: a journal can't be read.
+        """
+        if purpose is not None and not isinstance(purpose, str):
+            raise ConfigError(
+                f"purpose is {purpose!r}; give the text trees were opened with, or None for all"
+            )
+        found: list[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self.state_dir, purpose)
+        return found
 
     async def close(self) -> None:
         """End hosts and supervisor; trees stay in the journal and can be resumed."""

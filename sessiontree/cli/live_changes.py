@@ -9,7 +9,7 @@ Each change is a JSON object of these members, and no others:
 - ``call_started``: ``key`` (names the call within its session), ``tool``, ``arguments``;
 - ``arguments_rejected``: ``key``, ``tool``, ``attempt`` (from 1), ``field`` (a JSON pointer, null where none
   is named), ``reason``, ``final`` (whether the tool is refused from now until the next message);
-- ``call_ended``: ``key``, ``tool``, ``outcome``;
+- ``call_ended``: ``key``, ``tool``, ``outcome``, ``display`` (the tool's line for people, null for none);
 - ``approval_asked``: ``request_id``, ``tool``, ``arguments``, ``tier``;
 - ``approval_decided``: ``request_id``, ``tool``, ``decision``, ``by``, ``reason``.
 
@@ -25,6 +25,7 @@ from typing import Any
 from sessiontree.cli.live_facts import kind_in
 from sessiontree.cli.live_session import call_text
 from sessiontree.cli.portrait import shortened
+from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.journal.record import Record
 from sessiontree.kernel.replay import fact_of
@@ -93,6 +94,8 @@ def line_of(change: Change) -> str | None:
     if name == "session_ended":
         failed = change["status"] != "completed" and change["summary"]
         return f"ended {session}: {change['status']}" + (f": {change['summary']}" if failed else "")
+    if name == "call_ended" and change["display"]:
+        return f"{session}, {change['tool']}: {change['display']}"
     if name == "arguments_rejected":
         reason = f"{change['reason']} at {change['field']}" if change["field"] else change["reason"]
         end = "; given up until the next message" if change["final"] else ""
@@ -156,8 +159,8 @@ def _rejected(fact: Any) -> list[Change]:
 
 
 def _resolved(fact: Any) -> list[Change]:
-    tool = fact.message.tool_name
-    return [{"change": "call_ended", "key": fact.key, "tool": tool, "outcome": fact.outcome}]
+    ended = {"key": fact.key, "tool": fact.message.tool_name, "outcome": fact.outcome}
+    return [{"change": "call_ended", **ended, "display": display_of(fact.message)}]
 
 
 _OF_SESSION: Mapping[str, Callable[[Any], list[Change]]] = {

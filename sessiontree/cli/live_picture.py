@@ -134,7 +134,7 @@ def _row(guide: str, session: LiveSession) -> Row:
         session.state(),
         f"{session.turns:,}",
         f"{session.done:,}",
-        more + calls[0] if calls else "",
+        more + calls[0] if calls else session.last_display(),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sessiontree.channels.shown import visible
+from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.kernel.replay import fact_of
@@ -45,6 +46,8 @@ class LiveSession:
     """Facts of calls the program asked for, by key, without a result."""
     reply: str = field(default="", repr=False)
     """The fact of the last reply; looked into when it is shown."""
+    result: str = field(default="", repr=False)
+    """The fact of the last call that has a result; looked into when it is shown."""
     settled: set[str] = field(default_factory=set)
     """Keys of its calls that have a result, or wait for one no more."""
     _calls: list[tuple[str, str]] | None = None
@@ -90,6 +93,7 @@ class LiveSession:
         self.is_ended = True
         self.is_asking = False
         self.replied("")
+        self.result = ""
         self.pending.clear()
         self.running.clear()
         self._running_texts.clear()
@@ -103,6 +107,14 @@ class LiveSession:
             found += [_asked_text(text) for text in self.asked.values()]
             found += [shown for key, shown in self._reply_calls() if key not in self.settled]
         return found
+
+    def last_display(self) -> str:
+        """Return what the tool whose call ended last said to people, safe to be shown; empty for nothing."""
+        if not self.result:
+            return ""
+        message = fact_of(self.result).message
+        display = display_of(message)
+        return "" if display is None else visible(f"{message.tool_name}: {display}"[:MAX_CALL_CHARS])
 
     def state(self) -> str:
         """Return how it stands, in words: a final status, or what it is waiting for."""

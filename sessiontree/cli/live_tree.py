@@ -220,6 +220,7 @@ def _call_resolved(session: LiveSession, text: str) -> None:
     session.settled.add(key)
     session.asked.pop(key, None)
     session.call_over(call_id)
+    session.result = text
 
 
 def _told_to_stop(session: LiveSession, text: str) -> None:

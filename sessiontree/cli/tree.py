@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import TreeRow
+from sessiontree.kernel.summaries import TreeSummary, summaries_of
 from sessiontree.places import absolute_path, default_state_dir, workspace_root
 from sessiontree.tree.state import Session
 
@@ -44,19 +45,25 @@ def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, 
         ConfigError: the workspace is none.
     """
     place = state_dir_of(path, state_dir)
-    trees: list[TreeRow] = []
-    for each in journal_dirs(place) or (place,):
-        with Journal.open(each, read_only=True) as journal:
-            trees += journal.trees()
-    trees.sort(key=lambda row: row.created_ms)
+    if not journal_dirs(place):
+        with Journal.open(place, read_only=True):
+            pass  # it says what is wrong
+    trees = summaries_of(place)
     if as_json:
-        screen.raw(dump_json({"state_dir": str(place), "trees": [_listed(row) for row in trees]}))
+        screen.raw(dump_json({"state_dir": str(place), "trees": [_listed(tree) for tree in trees]}))
         return 0
     rows = [
-        (row.tree_id, _time(row.created_ms), _time(row.written_ms), row.last_seq, _purpose(row))
-        for row in trees
+        (
+            tree.tree_id,
+            _time(tree.created_at_ms),
+            _time(tree.written_at_ms),
+            tree.last_seq,
+            tree.outcome or "damaged",
+            "(its first row is damaged)" if tree.purpose is None else tree.purpose,
+        )
+        for tree in trees
     ]
-    screen.table(("tree", "created", "written", "facts", "purpose"), rows)
+    screen.table(("tree", "created", "written", "facts", "outcome", "purpose"), rows)
     screen.line(f"{len(rows)} trees, journal: {place}")
     return 0
 
@@ -142,19 +149,9 @@ def _approval_row(line: ApprovalLine) -> tuple[str, ...]:
     return (asked.tool, asked.session, line.decision, line.by, dump_readable(asked.arguments))
 
 
-def _purpose(row: TreeRow) -> str:
-    return "(its first row is damaged)" if row.row0 is None else str(row.row0.get("purpose", ""))
-
-
-def _listed(row: TreeRow) -> dict[str, Any]:
-    return {
-        "tree": row.tree_id,
-        "purpose": None if row.row0 is None else row.row0.get("purpose"),
-        "workspace": None if row.row0 is None else row.row0.get("workspace"),
-        "created_at_ms": row.created_ms,
-        "written_at_ms": row.written_ms,
-        "last_seq": row.last_seq,
-    }
+def _listed(tree: TreeSummary) -> dict[str, Any]:
+    told = asdict(tree)
+    return {"tree": told.pop("tree_id"), **told}
 
 
 def _time(at_ms: int) -> str:

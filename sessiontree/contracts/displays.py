@@ -55,6 +55,13 @@ def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
     return shown
 
 
+def display_of(message: ToolResultMessage) -> str | None:
+    """Return the line for people that a tool gave with its result; None where it gave none."""
+    details = message.details
+    display = details.get("display") if isinstance(details, dict) else None
+    return display if isinstance(display, str) and display else None
+
+
 def short_progress(progress: object, most_chars: int = SHOWN_CHARS) -> JsonValue:
     """Return what a running call reported as a JSON value of its own, of about ``most_chars`` at most.
 

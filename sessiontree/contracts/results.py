@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
@@ -24,7 +24,12 @@ ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
 Untrusted: TypeAlias = Literal["marked"] | bool
 """Whether text comes from outside: True, and then it is put between marks for the model; ``marked`` where
 what comes from outside stands between marks already (``contracts/untrusted.py``)."""
-T = TypeVar("T")
+if TYPE_CHECKING:  # typing's own takes no default before Python 3.13
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R = TypeVarWithDefault("R", default=Any)
+else:
+    R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,7 @@ def image_result_from_file(
 
 
 @dataclass(frozen=True, slots=True)
-class SessionResult(Generic[T]):
+class SessionResult(Generic[R]):
     """How a session ended.
 
     Args:
@@ -178,7 +183,7 @@ class SessionResult(Generic[T]):
 
     status: SessionStatus
     summary: str
-    output: T | None = None
+    output: R | None = None
     artifacts: tuple[Artifact, ...] = ()
     memory_ids: tuple[str, ...] = ()
     usage: Usage = Usage()

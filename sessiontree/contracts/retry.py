@@ -23,7 +23,7 @@ class Retry:
     the tool's whole time-out.
 
     Args:
-        attempts: Runs of one call at most, the first included; 2 to 10.
+        attempts: Runs of one call at most, the first included; 1 to 10. With 1 nothing is tried again.
         first_delay_s: Longest pause after the first failure.
         max_delay_s: Longest pause of all.
 
@@ -37,8 +37,8 @@ class Retry:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if not 2 <= self.attempts <= MOST_ATTEMPTS:
-            raise ConfigError(f"Retry(attempts={self.attempts}): it must be 2 to {MOST_ATTEMPTS}")
+        if not 1 <= self.attempts <= MOST_ATTEMPTS:
+            raise ConfigError(f"Retry(attempts={self.attempts}): it must be 1 to {MOST_ATTEMPTS}")
         if not 0 <= self.first_delay_s <= self.max_delay_s <= 3_600:
             raise ConfigError(
                 f"Retry(first_delay_s={self.first_delay_s}, max_delay_s={self.max_delay_s}): "
@@ -54,3 +54,7 @@ class Retry:
         """
         longest: float = min(self.max_delay_s, self.first_delay_s * 2 ** (failures - 1))
         return longest * (1 + draw) / 2
+
+
+OF_TIMEOUTS: Final = Retry(attempts=2)
+"""How time-outs are tried again of a tool that says nothing of it."""

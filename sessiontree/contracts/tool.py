@@ -68,7 +68,8 @@ class Tool(ABC, Generic[P]):
     sequential: ClassVar[bool] = False
     """Whether its calls run alone: beside no other call of their session."""
     retry: ClassVar[Retry | None] = None
-    """How a call that changes nothing is tried again; None = not at all."""
+    """How a call that changes nothing is tried again; None = once more after a time-out, and after nothing
+    else. ``Retry(attempts=1)`` = not at all."""
     command_in: ClassVar[str] = ""
     """Its parameter that holds a command line for the sandbox's shell; empty = it runs none. Approvals look
     at what such a command runs: mode ``smart`` says yes to what is known to be harmless, and an owner's

@@ -427,7 +427,7 @@ class Dispatcher:
         )
         tool = prepared.entry.tool
         harmless = prepared.tier == PermissionTier.READ_ONLY or tool.idempotent
-        may = again and tool.retry is not None and harmless
+        may = again and harmless and (tool.retry is not None or isinstance(error, Timeout))
         return ImmediateOutcome(prepared.key, outcome, message, again=may, untrusted=bool(tool.untrusted))
 
     def timeout_of(self, prepared: PreparedCall) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 from sessiontree.contracts.capabilities import SHELL
 from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S
+from sessiontree.contracts.retry import OF_TIMEOUTS
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.kernel.lane import Lane
@@ -156,8 +157,7 @@ class RunningCalls:
         self, running: Running, execute: ExecuteCall, outcome: ImmediateOutcome
     ) -> ImmediateOutcome:
         """Repeat a call that changes nothing, as long as it fails of what may pass and it is wanted."""
-        retry = running.prepared.entry.tool.retry
-        assert retry is not None  # noqa: S101 - what says that it may be repeated
+        retry = running.prepared.entry.tool.retry or OF_TIMEOUTS
         number = running.signals.attempt
         while outcome.again and number < retry.attempts and not running.unwanted:
             running.signals.over = True

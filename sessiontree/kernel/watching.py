@@ -19,6 +19,7 @@ from sessiontree.contracts.events import (
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.ports import UpdateCallback
+from sessiontree.contracts.retry import OF_TIMEOUTS
 from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
 from sessiontree.kernel.facades import Facades
@@ -71,7 +72,7 @@ class CallWatch:
         """An attempt failed, and the call will be tried again."""
         tool, details = prepared.entry.tool, failed.message.details
         code = str(details.get("code")) if isinstance(details, dict) else failed.outcome
-        attempts = attempt if tool.retry is None else tool.retry.attempts
+        attempts = (tool.retry or OF_TIMEOUTS).attempts
         self._emit(
             ToolExecutionRetry(prepared.provider_id, tool.name, attempt, attempts, code, round(delay_s, 3))
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.messages import Message
 from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
@@ -20,6 +20,8 @@ from sessiontree.sync.reading import Pump
 
 READ_AHEAD = 64
 """Messages of a transcript taken in before they are asked for."""
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from sessiontree import handle
@@ -60,8 +62,8 @@ class PendingReply:
             yield piece[0]
 
 
-class SessionHandle:
-    """One session of a tree. Cheap; several may stand for the same session, and any thread may use it."""
+class SessionHandle(Generic[R]):
+    """One session of a tree, and the type of its result; any thread may use it. Cheap."""
 
     def __init__(self, crossing: Crossing, session: handle.SessionHandle) -> None:
         """Bind the loop's handle of a session."""
@@ -72,6 +74,38 @@ class SessionHandle:
     def __repr__(self) -> str:
         """Name tree and session."""
         return repr(self._session)
+
+    @overload
+    def spawn(
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        approver: ApproverLike = ...,
+        ttl_s: float | None = ...,
+        dedicated: bool = ...,
+        stays_open: bool | None = ...,
+    ) -> SessionHandle[T]: ...
+
+    @overload
+    def spawn(
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        approver: ApproverLike = ...,
+        ttl_s: float | None = ...,
+        dedicated: bool = ...,
+        stays_open: bool | None = ...,
+    ) -> SessionHandle[Any]: ...
 
     def spawn(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
@@ -124,16 +158,48 @@ class SessionHandle:
         )
         return SessionHandle(self._crossing, child)
 
+    @overload
     def map(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        ttl_s: float | None = ...,
+    ) -> list[SessionResult[T]]: ...
+
+    @overload
+    def map(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        ttl_s: float | None = ...,
+    ) -> list[SessionResult[Any]]: ...
+
+    def map(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],
         *,
         concurrency: int = 8,
         on_error: OnError = "return",
+        labels: Sequence[str] | None = None,
         agent: str | None = None,
         result_type: Any = None,
         budget: Budget | None = None,
+        ttl_s: float | None = None,
     ) -> list[SessionResult[Any]]:
         """Run one child per task, some at a time, and return their results in the tasks' order.
 
@@ -145,9 +211,11 @@ class SessionHandle:
             concurrency: Most children at a time; the tree's ``max_children`` bounds it too.
             on_error: ``return`` gives failed results like others; ``raise`` raises the first failure once all
                 have ended; ``first`` cancels the others at the first failure and raises it.
+            labels: Their names among their siblings, one for each task; None = they have none.
             agent: Agent they run as.
             result_type: Type each final text must fit.
             budget: What is set aside for each.
+            ttl_s: Time to live of each, from its first host on; None = its kind's.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
@@ -160,9 +228,11 @@ class SessionHandle:
             tasks,
             concurrency=concurrency,
             on_error=on_error,
+            labels=labels,
             agent=agent,
             result_type=result_type,
             budget=budget,
+            ttl_s=ttl_s,
         )
         return results
 
@@ -226,13 +296,13 @@ class SessionHandle:
         pending = self._session.send(text, mode, sender=sender)
         return PendingReply(self._crossing, pending, Pump(self._crossing, pending.__aiter__()))
 
-    def result(self) -> SessionResult[Any]:
+    def result(self) -> SessionResult[R]:
         """Return how the session ended, waiting for it; ``output`` is of the asked type.
 
         Raises:
             SessionError: it is Main, which never completes by itself, and nobody ends it.
         """
-        result: SessionResult[Any] = self._crossing.wait(self._session.result)
+        result: SessionResult[R] = self._crossing.wait(self._session.result)
         return result
 
     def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:

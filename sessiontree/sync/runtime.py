@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sessiontree import runtime
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime import BackendName, Enforcement
 from sessiontree.sync.crossing import Crossing
+
+if TYPE_CHECKING:
+    from sessiontree.kernel.summaries import TreeSummary
 
 
 class Runtime:
@@ -89,6 +92,18 @@ class Runtime:
         """The runtime itself, which belongs to the loop of the sync trees."""
         assert self._runtime is not None  # noqa: S101 - it was opened, or there is no object to ask
         return self._runtime
+
+    def trees(self, purpose: str | None = None) -> list[TreeSummary]:
+        """Return every tree of the state directory, oldest first, those of other programs among them.
+
+        Args:
+            purpose: Only those opened with exactly this ``purpose``; None = all.
+
+        Raises:
+            JournalError: a journal can't be read.
+        """
+        found: list[TreeSummary] = self._crossing.run(self.on_loop.trees, purpose)
+        return found
 
     def close(self) -> None:
         """End hosts and supervisor; trees stay in the journal and can be resumed."""

@@ -21,6 +21,16 @@ class Watching(Hook):
         self.log.append(f"{ended.tool} {ended.outcome} {ctx.session_id} {dict(ended.params)}")
 
 
+class Timing(Hook):
+    """Writes down how long every call ran, in milliseconds."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def after_tool_call(self, ended: EndedCall, ctx: HookContext) -> None:
+        self.log.append([ended.tool, ended.outcome, ended.duration_ms])
+
+
 class Answering(Hook):
     """Answers each call of one tool with one thing, and writes down what it was shown."""
 

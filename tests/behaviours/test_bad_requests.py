@@ -70,20 +70,20 @@ MISTAKES = {
     ),
     "no such agent": Mistake(lambda main: main.spawn("worker", "x", agent="bob"), SpawnRefused, "'bob'"),
     "empty task": Mistake(lambda main: main.spawn("worker", " \n"), ConfigError, "task"),
-    "task of no text": Mistake(lambda main: main.spawn("worker", 5), ConfigError, "task"),  # type: ignore[arg-type]
+    "task of no text": Mistake(lambda main: main.spawn("worker", 5), ConfigError, "task"),  # type: ignore[call-overload]
     "label of no text": Mistake(
-        lambda main: main.spawn("worker", "x", label=5),  # type: ignore[arg-type]
+        lambda main: main.spawn("worker", "x", label=5),  # type: ignore[call-overload]
         ConfigError,
         "label",
     ),
     "no time to live": Mistake(lambda main: main.spawn("worker", "x", ttl_s=0), SpawnRefused, "ttl_s"),
     "a time to live of no number": Mistake(
-        lambda main: main.spawn("worker", "x", ttl_s="5"),  # type: ignore[arg-type]
+        lambda main: main.spawn("worker", "x", ttl_s="5"),  # type: ignore[call-overload]
         ConfigError,
         "ttl_s is '5'",
     ),
     "a budget of another type": Mistake(
-        lambda main: main.spawn("worker", "x", budget=5),  # type: ignore[arg-type]
+        lambda main: main.spawn("worker", "x", budget=5),  # type: ignore[call-overload]
         ConfigError,
         "give a Budget",
     ),
@@ -105,7 +105,7 @@ MISTAKES = {
         lambda main: main.map("worker", ["x"], concurrency=-1), ConfigError, "concurrency is -1"
     ),
     "concurrency of no number": Mistake(
-        lambda main: main.map("worker", ["x"], concurrency="all"),  # type: ignore[arg-type]
+        lambda main: main.map("worker", ["x"], concurrency="all"),  # type: ignore[call-overload]
         ConfigError,
         "concurrency is 'all'",
     ),
@@ -113,7 +113,7 @@ MISTAKES = {
         lambda main: main.map("worker", "task"), ConfigError, "in a list, not one text"
     ),
     "an unknown way with errors": Mistake(
-        lambda main: main.map("worker", ["x"], on_error="ignore"),  # type: ignore[arg-type]
+        lambda main: main.map("worker", ["x"], on_error="ignore"),  # type: ignore[call-overload]
         ConfigError,
         "on_error 'ignore'",
     ),

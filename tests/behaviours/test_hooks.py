@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
@@ -16,11 +17,13 @@ from sessiontree import (
     KeptResult,
     ModelRequest,
     PermissionDenied,
+    PermissionTier,
     Result,
     ScriptedModel,
     SessionFailed,
     ToolResult,
     call,
+    tool,
 )
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart
 from sessiontree.contracts.hooks import HookAnswer
@@ -28,7 +31,7 @@ from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.contracts.session_facts import ApprovalWanted, CallIntended, CallResolved, Heard, HookFailed
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.hooking import Answering, Emptying, Masking, Watching
+from tests.behaviours.hooking import Answering, Emptying, Masking, Timing, Watching
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, asked, facts_of, results, until
 from tests.behaviours.signals import Log
@@ -37,6 +40,14 @@ from tests.behaviours.waiting import Held, Sleeper
 
 GO: list[Answer] = [call("append", text="one"), "went on"]
 IN_FULL = ToolResult("in its place")
+NAP_S = 0.2
+
+
+@tool(tier=PermissionTier.READ_ONLY)
+async def nap() -> str:
+    """Sleep a little."""
+    await asyncio.sleep(NAP_S)
+    return "slept"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +171,23 @@ async def test_after_comes_once_whatever_became_of_a_call(open_tree: Opener, boa
         ]
     )
     assert len(resolved) == 5
+
+
+@pytest.mark.covers("S44")
+async def test_after_tells_how_long_a_call_ran(open_tree: Opener, board: Switchboard) -> None:
+    """From its first line to its last, no more than passed meanwhile; nothing where it did not run."""
+    log = Log(board)
+    script = ScriptedModel([[call("nap"), call("nothing_like_it")], "went on"])
+    async with open_tree(script, tools=[nap], hooks=[Timing(log)]) as tree:
+        began = time.monotonic()
+        async with asyncio.timeout(PATIENCE_S):
+            await tree.main.send("go")
+            await log.holds(2)
+        passed_ms = (time.monotonic() - began) * 1000
+        told = {name: (outcome, duration_ms) for name, outcome, duration_ms in log.items()}
+    assert told["nothing_like_it"] == ("error", 0)
+    assert told["nap"][0] == "ok"
+    assert NAP_S * 1000 <= told["nap"][1] <= passed_ms
 
 
 async def test_after_comes_once_for_calls_that_a_message_or_the_end_cuts_short(

@@ -17,8 +17,8 @@ from sessiontree import (
     ToolResult,
     call,
 )
-from sessiontree.contracts.events import Done, TextDelta
-from sessiontree.contracts.messages import TextContent, UserMessage
+from sessiontree.contracts.events import Done, TextDelta, ToolExecutionEnd
+from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.session_facts import CallResolved, Heard, TurnStarted
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent
@@ -224,6 +224,7 @@ async def test_whoever_stops_reading_a_reply_leaves_nothing_behind(
         assert await pending == "1: go"
 
 
+@pytest.mark.covers("I9")
 async def test_progress_shows_every_session_and_loses_only_the_oldest(open_tree: Opener) -> None:
     """A watcher of the tree sees calls of all sessions begin and end; a slow one is told what it missed."""
     model = ScriptedModel({"main/w1": [call("look"), "done"], "*": ["done"]})
@@ -237,6 +238,12 @@ async def test_progress_shows_every_session_and_loses_only_the_oldest(open_tree:
             ("main/w1", "ToolExecutionStart"),
             ("main/w1", "ToolExecutionEnd"),
         ]
+        ended = shown[1].event
+        assert isinstance(ended, ToolExecutionEnd)
+        assert isinstance(ended.result, dict)
+        (answered,) = [each for each in worker.history() if isinstance(each, ToolResultMessage)]
+        assert ended.result["content"] == answered.to_wire()["content"]
+        assert ended.result["toolCallId"] == ended.tool_call_id
         assert only_main.drain() == []
         everything.close()
         only_main.close()

@@ -84,6 +84,27 @@ class Blaming(Flaky):
         return ToolResult("done")
 
 
+class Silent(Flaky):
+    """Says nothing of trying again."""
+
+    name = "silent"
+    retry: ClassVar[Retry | None] = None
+
+
+class Once(Flaky):
+    """Wants to be tried once."""
+
+    name = "once"
+    retry: ClassVar[Retry | None] = Retry(attempts=1)
+
+
+class Careless(Silent):
+    """Says nothing of it, and changes things."""
+
+    name = "careless"
+    tier = PermissionTier.WORKSPACE
+
+
 class Same(Flaky):
     """Changes things, but nothing more when it is repeated."""
 
@@ -158,10 +179,21 @@ async def test_the_last_failure_stands_and_says_how_often_it_was_tried(
         assert len(flaky.tried) == 6
 
 
+@pytest.mark.covers("A25")
 @only_local
 @pytest.mark.parametrize(
     ("kind", "of", "attempts"),
-    [(Flaky, "lasting", 1), (Raised, "passing", 1), (Raised, "waiting", 1), (Same, "passing", 3)],
+    [
+        (Flaky, "lasting", 1),
+        (Raised, "passing", 1),
+        (Raised, "waiting", 1),
+        (Same, "passing", 3),
+        (Silent, "waiting", 2),
+        (Silent, "its own time", 2),
+        (Silent, "passing", 1),
+        (Once, "waiting", 1),
+        (Careless, "waiting", 1),
+    ],
 )
 async def test_what_may_be_repeated_and_what_may_not(
     open_tree: Opener, board: Switchboard, kind: type[Flaky], of: str, attempts: int

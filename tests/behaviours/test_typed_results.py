@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict  # pydantic takes the standard library's from Python 3.12 on
 
 from sessiontree import (
+    ConfigError,
     ExecutionError,
     FunctionModel,
     LimitExceeded,
@@ -19,6 +20,8 @@ from sessiontree import (
     PermissionDenied,
     ScriptedModel,
     SessionFailed,
+    SessionHandle,
+    SessionResult,
     SessionStatus,
     Timeout,
     ValidationError,
@@ -26,6 +29,7 @@ from sessiontree import (
 )
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.session_facts import CallHeld, CallOpened, ResultRejected, TurnReplied
+from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
@@ -83,6 +87,40 @@ async def test_the_last_word_comes_as_the_type_asked_for(open_tree: Opener, kind
             assert (name, result.status, result.output) == (name, SessionStatus.COMPLETED, value)
             assert type(result.output) is type(value), name
             assert result.summary == text
+
+
+async def test_type_checkers_know_the_type_asked_for(open_tree: Opener) -> None:
+    """A handle and its result, and those of ``map``; anything where no type was given, or a schema."""
+    async with open_tree(ScriptedModel(['{"name":"x","number":3}'])) as tree:
+        child = assert_type(await tree.main.spawn("worker", "count", result_type=Count), SessionHandle[Count])
+        result = assert_type(await child.result(), SessionResult[Count])
+        assert assert_type(result.output, Count | None) == Count("x", 3)
+        (mapped,) = assert_type(
+            await tree.main.map("worker", ["count"], result_type=Count), list[SessionResult[Count]]
+        )
+        assert mapped.output == Count("x", 3)
+        free = assert_type(await tree.main.spawn("worker", "count"), SessionHandle[Any])
+        assert (await free.result()).output is None
+
+
+async def test_mapped_children_have_labels_and_times_to_live(open_tree: Opener) -> None:
+    """One label for each task; wrong ones start nothing."""
+    async with open_tree(ScriptedModel(["done"])) as tree:
+        main = tree.main
+        await main.map("worker", ["a", "b"], labels=["first", "second"], ttl_s=100)
+        spawned = {
+            fact.spec.label: fact.spec.ttl_s
+            for fact in await facts_of(tree, SessionSpawned)
+            if fact.spec.parent
+        }
+        assert spawned == {"first": 100, "second": 100}
+        wrong: list[Any] = [["only one"], "ab", 7, ["", "x"], [1, 2]]
+        for labels in wrong:
+            with pytest.raises(ConfigError, match="label"):
+                await main.map("worker", ["a", "b"], labels=labels)
+        with pytest.raises(ConfigError, match="ttl_s"):
+            await main.map("worker", ["a", "b"], ttl_s="long")  # type: ignore[call-overload]
+        assert len(tree.receipt()) == 3
 
 
 async def test_a_wrong_result_is_sent_back_and_mended(open_tree: Opener) -> None:

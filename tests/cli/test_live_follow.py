@@ -59,7 +59,7 @@ CHANGE = {
             reason=TEXT,
             final={"type": "boolean"},
         ),
-        change("call_ended", key=TEXT, tool=TEXT, outcome=TEXT),
+        change("call_ended", key=TEXT, tool=TEXT, outcome=TEXT, display=MAYBE),
         change("approval_asked", request_id=TEXT, tool=TEXT, arguments=ARGUMENTS, tier=TEXT),
         change("approval_decided", request_id=TEXT, tool=TEXT, decision=TEXT, by=TEXT, reason=TEXT),
     ]
@@ -73,7 +73,7 @@ def sweep(place: str) -> ToolResult:
     Args:
         place: Where.
     """
-    return ToolResult(output=f"swept {place}")
+    return ToolResult(output=f"swept {place}", display=f"one {place}\u202e cleaner")
 
 
 MODEL = ScriptedModel(
@@ -126,6 +126,7 @@ def changes_in(done: Done) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.covers("A22")
 @pytest.mark.slow
 async def test_running_tree_is_told_change_by_change(program: Program, tree: SessionTree) -> None:
     """Who follows from the start reads beside the writer to the end; who comes later reads the same."""
@@ -157,6 +158,10 @@ async def test_running_tree_is_told_change_by_change(program: Program, tree: Ses
     asked = [each for each in changes if each["change"] == "approval_asked"]
     assert asked[1]["arguments"] == {"place": "cellar\u202e"}
     assert [each["request_id"] for each in asked] == [each["request_id"] for each in decided]
+    shown = [
+        each["display"] for each in changes if each["change"] == "call_ended" and each["tool"] == "sweep"
+    ]
+    assert sorted(shown, key=str) == [None, "one hall\u202e cleaner"]  # the other was denied
     assert changes[-1]["session"] == "main"
     assert (changes[-1]["status"], changes[-1]["summary"]) == ("completed", "swept")
 
@@ -174,6 +179,9 @@ async def test_lines_are_said_where_no_terminal_is(program: Program, tree: Sessi
             'asked for approval: main wants sweep {"place":"cellar\\u{202e}"}',
             "approved by rule: sweep for main, a rule of session 'main' says approve",
             "denied by rule: sweep for main, a rule of session 'main' says deny",
+            "main, sweep: one hall\\u{202e} cleaner",
+            "main, sessions_spawn: started main/w1 (eyes\\u{1b}[31m)",
+            "main/w1, read: notes.txt: lines 1-1",
             "started main/w1: worker eyes\\u{1b}[31m",
             "attempt 1 of main/w1 to call read: path required at /path",
             "ended main/w1: completed",

@@ -18,6 +18,7 @@ from sessiontree.cli.live_tree import LiveTree
 from sessiontree.contracts import session_facts as said
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.events import TextDelta, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
@@ -231,6 +232,20 @@ def test_events_tell_of_calls_before_facts_do() -> None:
     assert main.calls() == ["attempt 2 of 3: grep {}"]
     tree.take(record(2, said.CallResolved("1.0", "ok", _result("c2")), "main"))
     assert (main.calls(), main.state()) == ([], "active")
+
+
+@pytest.mark.covers("A22")
+def test_what_a_tool_said_to_people_is_shown_until_the_next_says_something() -> None:
+    """With the tool's name and made visible; a call without a line for people shows none."""
+    tree = _tree(spawned("main"))
+    main = tree.sessions["main"]
+    assert main.last_display() == ""
+    details: dict[str, JsonValue] = {"display": "3 places\x1b[2J found", "details": None}
+    result = ToolResultMessage("c1", "look", (TextContent("{}"),), details, False, 0)
+    tree.take(record(2, said.CallResolved("1.0", "ok", result), "main"))
+    assert main.last_display() == "look: 3 places\\u{1b}[2J found"
+    tree.take(record(3, said.CallResolved("1.1", "ok", _result("c2")), "main"))
+    assert main.last_display() == ""
 
 
 def test_a_session_that_ended_shows_nothing_more() -> None:

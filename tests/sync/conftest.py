@@ -16,6 +16,10 @@ from tests.sync.gated import Gated
 from tests.sync.opening import PATIENCE_S, Opener
 
 
+OF_A_RAY = {"sessiontree-engine", "sessiontree-restarts"}
+"""Threads of other tests' Ray, which may be running."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def board() -> Iterator[Switchboard]:
     """The switchboard of the run, for doubles that may be elsewhere."""
@@ -57,10 +61,8 @@ def nothing_left() -> Iterator[None]:
 
 
 def ours() -> list[threading.Thread]:
-    """Return the threads of the package that live, but for the engine's: other tests' Ray may be running."""
+    """Return the threads of the package that live, but for those of a Ray."""
     names = {thread: thread.name for thread in threading.enumerate()}
     return [
-        thread
-        for thread, name in names.items()
-        if name.startswith("sessiontree") and name != "sessiontree-engine"
+        thread for thread, name in names.items() if name.startswith("sessiontree") and name not in OF_A_RAY
     ]
