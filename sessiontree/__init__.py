@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tiers import PermissionTier as PermissionTier
     from sessiontree.contracts.tool import RawTool as RawTool
     from sessiontree.contracts.tool import Tool as Tool
+    from sessiontree.contracts.tree_summary import TreeSummary as TreeSummary
     from sessiontree.contracts.usage import Usage as Usage
     from sessiontree.desk import Approvals as Approvals
     from sessiontree.desk import PendingApproval as PendingApproval
@@ -129,7 +130,6 @@ if TYPE_CHECKING:
     from sessiontree.journal.record import Record as Record
     from sessiontree.kernel.progress import Progress as Progress
     from sessiontree.kernel.progress import ProgressReader as ProgressReader
-    from sessiontree.kernel.summaries import TreeSummary as TreeSummary
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
@@ -245,6 +245,7 @@ _ROOMS = {
     "contracts.senders": ("Sender",),
     "contracts.tiers": ("PermissionTier",),
     "contracts.tool": ("RawTool", "Tool"),
+    "contracts.tree_summary": ("TreeSummary",),
     "contracts.usage": ("Usage",),
     "desk": ("Approvals", "PendingApproval"),
     "handle": ("PendingReply", "SessionHandle"),
@@ -253,7 +254,6 @@ _ROOMS = {
     "hooks.trim": ("Trim",),
     "journal.record": ("Record",),
     "kernel.progress": ("Progress", "ProgressReader"),
-    "kernel.summaries": ("TreeSummary",),
     "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
     "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),

@@ -1,4 +1,7 @@
-"""A session as the creating program holds it."""
+"""A session as the creating program holds it.
+
+Long because ``spawn`` and ``map`` tell type checkers twice what they return.
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from sessiontree.places import absolute_path
 
 if TYPE_CHECKING:
     from sessiontree.backend import Backend
+    from sessiontree.contracts.tree_summary import TreeSummary
     from sessiontree.journal.claim import JournalClaim
-    from sessiontree.kernel.summaries import TreeSummary
 
 BackendName: TypeAlias = Literal["ray", "local"]
 Enforcement: TypeAlias = Literal["required", "best_effort"]

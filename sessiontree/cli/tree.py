@@ -11,9 +11,10 @@ from sessiontree.cli.portrait import ApprovalLine, Portrait, portrait_of
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
+from sessiontree.contracts.tree_summary import TreeSummary
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
-from sessiontree.kernel.summaries import TreeSummary, summaries_of
+from sessiontree.kernel.summaries import summaries_of
 from sessiontree.places import absolute_path, default_state_dir, workspace_root
 from sessiontree.tree.state import Session
 

@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.tree_summary import TreeSummary
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import TreeRow
 from sessiontree.kernel.supervisor import load_tree
 from sessiontree.tree.spawning import MAIN
-
-
-@dataclass(frozen=True, slots=True)
-class TreeSummary:
-    """A tree as its journal tells of it."""
-
-    tree_id: str
-    purpose: str | None
-    """What it was for, as its program said; None where its first row is damaged."""
-    workspace: str | None
-    """Absolute path; None as above."""
-    created_at_ms: int
-    """Milliseconds since 1970."""
-    written_at_ms: int
-    """When its newest fact was written."""
-    last_seq: int
-    """Number of its newest fact."""
-    outcome: SessionStatus | None
-    """How Main stands: a final status once the tree has ended; None where its facts are damaged."""
-    sessions: int
-    """All there ever were, Main included."""
-    live: int
-    """Those of them that have not ended."""
 
 
 def summaries_of(state_dir: Path, purpose: str | None = None) -> list[TreeSummary]:

@@ -14,7 +14,7 @@ from sessiontree.runtime import BackendName, Enforcement
 from sessiontree.sync.crossing import Crossing
 
 if TYPE_CHECKING:
-    from sessiontree.kernel.summaries import TreeSummary
+    from sessiontree.contracts.tree_summary import TreeSummary
 
 
 class Runtime:

@@ -139,6 +139,7 @@ async def test_a_call_from_the_program_passes_the_same_hooks(open_tree: Opener) 
     assert effects(open_tree.workspace) == []
 
 
+@pytest.mark.covers("S44")
 async def test_after_comes_once_whatever_became_of_a_call(open_tree: Opener, board: Switchboard) -> None:
     """Run, unknown, invalid, denied by a person, timed out: one line each, with what was asked for."""
     log = Log(board)

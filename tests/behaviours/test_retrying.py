@@ -128,6 +128,7 @@ async def seen_until_end(progress: ProgressReader) -> list[Event]:
     return seen
 
 
+@pytest.mark.covers("A25")
 @pytest.mark.parametrize("of", ["waiting", "passing", "its own time"])
 async def test_a_call_that_changes_nothing_is_tried_again(
     open_tree: Opener, board: Switchboard, of: str

@@ -15,7 +15,6 @@ from tests.behaviours.switchboard import Switchboard
 from tests.sync.gated import Gated
 from tests.sync.opening import PATIENCE_S, Opener
 
-
 OF_A_RAY = {"sessiontree-engine", "sessiontree-restarts"}
 """Threads of other tests' Ray, which may be running."""
 

@@ -8,43 +8,23 @@ import os
 import sys
 from _frozen_importlib_external import PathFinder, SourceFileLoader
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types would be the first import that costs something
+    from types import ModuleType
+
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is not loaded yet
 _ROOM = os.path.dirname(_HERE)  # noqa: PTH120 - as above
-_LAUNCHER = os.path.join(os.path.dirname(_ROOM), "sandbox", "launcher.py")  # noqa: PTH118, PTH120 - as above
 _SETUP = "/ray/_private/workers/setup_worker.py"
-_CONTEXT, _LANGUAGE = "--serialized-runtime-env-context=", "--language=PYTHON"
 
 
-def _start_worker() -> None:
-    """Do at once what ``setup_worker.py`` does after importing Ray, which takes 0.3 s of a processor.
-
-    It has the shell run the words that start an actor's process. Only words of a runtime's own are run here,
-    and only where nothing else was asked for; everything else is left to Ray. Source: Ray 2.60,
-    ``_private/runtime_env/context.py``.
-    """
-    words = sys.orig_argv
-    context = [word for word in words if word.startswith(_CONTEXT)]
-    if len(context) != 1 or _LANGUAGE not in words or not words[1].endswith(_SETUP):
-        return
-    import json  # noqa: PLC0415 - the other processes of Ray have no use for it here
-    import shlex  # noqa: PLC0415
-
-    asked = json.loads(context[0].removeprefix(_CONTEXT))
-    python = asked.pop("py_executable", None)
-    if isinstance(python, str) and _LAUNCHER in python and not any(asked.values()):
-        passed = [word for word in words[2:] if word not in (context[0], _LANGUAGE)]
-        os.execvp("bash", ["bash", "-c", f"exec {python} {shlex.join(passed)}"])  # noqa: S606, S607 - as Ray
-
-
-def _close() -> None:
-    """Close the imports of this process, whose site directories are found already."""
-    name = "sessiontree.interpreter.import_guard"
-    loader = SourceFileLoader(name, os.path.join(_ROOM, "import_guard.py"))  # noqa: PTH118 - as above
-    guard = type(sys)(name)
-    guard.__file__ = loader.path
-    sys.modules[name] = guard
-    loader.exec_module(guard)
-    guard.close_settled(without=_HERE)
+def _load(name: str) -> "ModuleType":
+    """Run a file of the room, and return it as a module."""
+    loader = SourceFileLoader(f"sessiontree.interpreter.{name}", os.path.join(_ROOM, f"{name}.py"))  # noqa: PTH118 - as above
+    module = type(sys)(loader.name)
+    module.__file__ = loader.path
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module
 
 
 def _run_own() -> None:
@@ -56,6 +36,7 @@ def _run_own() -> None:
         spec.loader.exec_module(module)
 
 
-_start_worker()
-_close()
+if len(sys.orig_argv) > 1 and sys.orig_argv[1].endswith(_SETUP):
+    _load("worker_start").start(sys.orig_argv[2:])
+_load("import_guard").close_settled(without=_HERE)
 _run_own()
