@@ -219,7 +219,7 @@ def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collecti
     """
     names = {entry.name for entry in table}
     for agent, spec in agents.items():
-        for name in spec.tools or ():
+        for name in (*(spec.tools or ()), *spec.config.tool_timeouts):
             if name not in names and name not in own:
                 entry = table.get(name)
                 near = suggestion(name, names) if entry is None else f"it is an alias: write {entry.name!r}"

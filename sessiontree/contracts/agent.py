@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from pydantic import Field, model_validator
 
 from sessiontree.contracts.images import ImageLimits
+from sessiontree.contracts.ports import COMMAND_CLEANUP_S, COMMAND_TIMEOUT_S, MAX_COMMAND_TIMEOUT_S
 from sessiontree.contracts.settings import StrictSettings
 from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 
@@ -42,6 +44,13 @@ class AgentConfig(StrictSettings):
     """What happens to System calls: run, need approval, or are refused."""
     exec_security: ExecSecurity = "full"
     """Which commands its sessions may run: any in the sandbox, or known harmless programs alone."""
+    exec_timeout_s: float = Field(default=COMMAND_TIMEOUT_S, gt=0, le=MAX_COMMAND_TIMEOUT_S)
+    """Longest run of a command, in seconds, where the model asks for no other."""
+    exec_cleanup_s: float = Field(default=COMMAND_CLEANUP_S, ge=0, le=60)
+    """How long a command that was asked to end may take, in seconds, before it is killed."""
+    tool_timeouts: Mapping[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Longest run of one call of a tool, in seconds, by the tool's name. It goes before the tool's own
+    ``timeout_s`` and the tree's ``tool_timeout_s``."""
     workspace_access: WorkspaceAccess = "rw"
     """What its sessions and their commands may do to the workspace; with ``ro`` they hold no writer."""
     context_tokens: int | None = Field(default=None, ge=1)

@@ -110,6 +110,9 @@ class Protection(Protocol):
 HowEnded: TypeAlias = Literal["exited", "signal", "timeout", "limit"]
 """How a command ended: by itself, by a signal, at its time-out, or for what it used."""
 
+COMMAND_TIMEOUT_S = 120.0
+"""Longest run of a command, where neither its agent nor the model says another."""
+MAX_COMMAND_TIMEOUT_S = 3600.0
 COMMAND_CLEANUP_S = 5.0
 """How long a command that is asked to end (SIGTERM) may take before it is killed."""
 

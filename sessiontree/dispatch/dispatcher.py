@@ -83,6 +83,9 @@ class Dispatcher:
         self._rights = rights
         self._given: dict[str, SessionRights] = {}
         self._tool_timeout_s = tool_timeout_s
+        self._tool_timeouts = rights.config.tool_timeouts
+        self.cleanup_s = rights.config.exec_cleanup_s
+        """How long a command that was asked to end may take."""
         self._now_ms = now_ms
         self._max_chars = rights.config.max_result_chars
         self._pictures = Pictures(rights.config.images)
@@ -431,8 +434,9 @@ class Dispatcher:
         return ImmediateOutcome(prepared.key, outcome, message, again=may, untrusted=bool(tool.untrusted))
 
     def timeout_of(self, prepared: PreparedCall) -> float:
-        """Return the longest run of a call, in seconds."""
-        return prepared.entry.tool.timeout_s or self._tool_timeout_s
+        """Return the longest run of a call, in seconds: the agent's word, the tool's own, or the tree's."""
+        entry = prepared.entry
+        return self._tool_timeouts.get(entry.name) or entry.tool.timeout_s or self._tool_timeout_s
 
     def _error(
         self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome

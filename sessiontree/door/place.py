@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalError
 from sessiontree.journal.faults import write_error
+from sessiontree.kernel.socket_files import listen_at, socket_address
 
 DOOR = "door"
-MAX_ADDRESS_BYTES = 107
-"""Longest path that fits a socket's address."""
 BACKLOG = 64
 """How many may knock before one is let in."""
 
-_NEW = "door.new"
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED)
 """What the system says where nobody listens: there is no file, or whoever made it is gone."""
 
@@ -50,22 +46,12 @@ def open_door(state_dir: Path) -> OpenDoor:
     Raises:
         JournalUnwritable: the system refused.
     """
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    new, path = state_dir / _NEW, state_dir / DOOR
+    path = state_dir / DOOR
     try:
-        new.unlink(missing_ok=True)
-        # the mode of an unbound socket is that of the file it becomes: no umask, no moment in between
-        os.fchmod(listener.fileno(), 0o600)
-        with _address(new) as address:
-            listener.bind(address)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-        file = _file_at(new)
-        new.replace(path)
+        listener = listen_at(path, BACKLOG)
     except OSError as error:
-        listener.close()
         raise write_error(path, error) from error
-    return OpenDoor(path, listener, file)
+    return OpenDoor(path, listener, _file_at(path))
 
 
 def knock(state_dir: Path) -> socket.socket | None:
@@ -78,7 +64,7 @@ def knock(state_dir: Path) -> socket.socket | None:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.setblocking(False)
     try:
-        with _address(state_dir / DOOR) as address:
+        with socket_address(state_dir / DOOR) as address:
             line.connect(address)
     except OSError as error:
         line.close()
@@ -89,19 +75,6 @@ def knock(state_dir: Path) -> socket.socket | None:
         reason = f"the door of its runtime can't be opened: {error.strerror or error}"
         raise JournalError(str(state_dir), f"{reason}; only the user who runs it, or root, may") from error
     return line
-
-
-@contextmanager
-def _address(path: Path) -> Iterator[str]:
-    """Yield a name of a socket file that fits an address, however long its path is."""
-    if len(os.fsencode(path)) <= MAX_ADDRESS_BYTES:
-        yield str(path)
-        return
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
 
 
 def _file_at(path: Path) -> tuple[int, int]:

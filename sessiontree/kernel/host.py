@@ -324,6 +324,7 @@ class HostCore:
             own=equipment.own,
             security=adopt.config.exec_security,
             access=adopt.config.workspace_access,
+            cleanup_s=adopt.config.exec_cleanup_s,
         )
         rights = build_rights(
             adopt.session,

@@ -6,7 +6,9 @@ import asyncio
 import importlib
 from typing import Any, Final
 
+from sessiontree.kernel.memory_peers import SharedStore
 from sessiontree.kernel.memory_words import MemoryStore
+from sessiontree.memory.place import directory_of
 from sessiontree.memory.settings import MemorySettings
 
 _LATE: Final = {
@@ -21,7 +23,10 @@ def _late(name: str) -> Any:
 
 
 async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
-    """Open a store for writing. What blocks, loading the library too, is done in a thread.
+    """Open a store for writing, beside other programs; what blocks is done in a thread.
+
+    A store on this machine is written by one process, which serves the others. Of one that is reached by
+    network, programs see to it themselves that one alone writes it.
 
     Args:
         settings: What embeds its texts, and how it is reached.
@@ -34,7 +39,16 @@ async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
     store = await asyncio.to_thread(_late, "store")
     embedder = await asyncio.to_thread(lambda: _late("embedder")(settings.embedder))
     wishes = {} if settings.ann_above is None else {"ann_above": settings.ann_above}
-    opened: MemoryStore = await store.open(
-        uri, embedder, storage_options=settings.revealed_options() or None, **wishes
-    )
-    return opened
+
+    async def open_own() -> MemoryStore:
+        opened: MemoryStore = await store.open(
+            uri, embedder, storage_options=settings.revealed_options() or None, **wishes
+        )
+        return opened
+
+    directory = directory_of(uri)
+    if directory is None:
+        return await open_own()
+    shared = SharedStore(directory, embedder.identity, open_own)
+    await shared.open()
+    return shared

@@ -12,7 +12,6 @@ from typing import Any
 
 from sessiontree.contracts.capabilities import SHELL
 from sessiontree.contracts.context import CallSignals
-from sessiontree.contracts.ports import COMMAND_CLEANUP_S
 from sessiontree.contracts.retry import OF_TIMEOUTS
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
@@ -190,7 +189,7 @@ class RunningCalls:
         if running.give_up_at < math.inf or running.task is None:
             return
         runs_commands = SHELL.name in running.prepared.entry.row.declared
-        patience_s = ABANDON_AFTER_S + (COMMAND_CLEANUP_S if runs_commands else 0.0)
+        patience_s = ABANDON_AFTER_S + (self._dispatcher.cleanup_s if runs_commands else 0.0)
         running.give_up_at = time.monotonic() + patience_s
         running.task.cancel()
         self._look_at(running.give_up_at)

@@ -149,7 +149,7 @@ def test_a_line_half_written_is_no_process_yet(
 def test_a_start_without_a_process_fails(tmp_path: Path) -> None:
     """After the pace's time: each time twice as long, and the longer the more start at once."""
     clock, pace = Clock(), StartPace(1.0)
-    first, second = (watch_of(tmp_path / name, clock, pace) for name in ("a", "b"))
+    first, second = (watch_of(tmp_path / f"starts-{name}-5678", clock, pace) for name in ("first", "second"))
     clock.s = 1.9
     assert (first.look(), second.look()) == (None, None)
     clock.s = 2.0
@@ -173,7 +173,7 @@ def test_one_that_comes_to_something_sets_the_pace(
     pace = StartPace(1.0, 10.0)
     watch = watch_of(tmp_path / "starts-x-1234", pace=pace)
     assert pace.limit_s() == 10.0
-    watch_of(tmp_path / "other", pace=pace)
+    watch_of(tmp_path / "starts-other-5678", pace=pace)
     note_of(tmp_path / "starts-x-1234", started("ray::HostShell"))
     assert watch.look() is None
     assert pace.limit_s() == 1.0

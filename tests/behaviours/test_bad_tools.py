@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from sessiontree import (
+    AgentConfig,
+    AgentSpec,
     ExecutionError,
     Limits,
     PermissionDenied,
@@ -85,15 +87,18 @@ async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "beside others"])
-@pytest.mark.parametrize("own", [True, False], ids=["its own limit", "the tree's limit"])
+@pytest.mark.parametrize("whose", ["the tool's limit", "the tree's limit", "the agent's limit"])
 async def test_a_tool_that_never_returns_times_out(
-    open_tree: Opener, board: Switchboard, own: bool, together: bool
+    open_tree: Opener, board: Switchboard, whose: str, together: bool
 ) -> None:
     """The deadline ends it: Timeout for the model and for the program, and the tool was cancelled."""
-    sleeper = Sleeper(board, 0.03 if own else None)
-    limits = Limits() if own else Limits(tool_timeout_s=0.03)
+    sleeper = Sleeper(board, {"the tool's limit": 0.03, "the agent's limit": 600.0}.get(whose))
+    limits = Limits(tool_timeout_s=0.03) if whose == "the tree's limit" else Limits()
+    timeouts = {"sleeper": 0.03} if whose == "the agent's limit" else {}
+    agents = {"default": AgentSpec(config=AgentConfig(tool_timeouts=timeouts))}
     reply: Answer = [call("sleeper"), LOOK] if together else call("sleeper")
-    async with open_tree(ScriptedModel([reply, "went on"]), tools=[*TOOLS, sleeper], limits=limits) as tree:
+    model, tools = ScriptedModel([reply, "went on"]), [*TOOLS, sleeper]
+    async with open_tree(model, tools=tools, limits=limits, agents=agents) as tree:
         assert await tree.main.send("go") == "went on"
         message = results(tree, "main")[0]
         assert "timed out after" in message.text

@@ -135,6 +135,7 @@ async def test_closing_a_tree_ends_its_commands(open_tree: Opener, pipe: Path) -
         assert await in_time(file.read) == ""
 
 
+@pytest.mark.covers("I22")
 async def test_time_out_of_the_call_ends_the_command(open_tree: Opener, pipe: Path) -> None:
     """The model reads what it said so far."""
     for timeout in (1, 4, 16, 64):

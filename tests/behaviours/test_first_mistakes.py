@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import (
+    AgentConfig,
     AgentSpec,
     AsyncFunctionModel,
     ConfigError,
@@ -149,6 +150,8 @@ def test_agents_name_tools_there_are(tmp_path: Path) -> None:
         opened(agents={"default": AgentSpec(tools=("raed",))})
     with pytest.raises(ConfigError, match=r"agent 'reader': there is no tool 'lok'; did you mean 'look'\?"):
         opened(tools=[Look()], agents={"reader": AgentSpec(tools=("read", "lok"))})
+    with pytest.raises(ConfigError, match=r"agent 'default': there is no tool 'raed'; did you mean 'read'\?"):
+        opened(agents={"default": AgentSpec(config=AgentConfig(tool_timeouts={"raed": 5}))})
     opened(agents={"default": AgentSpec(tools=("read",))})
     opened(agents={"default": AgentSpec(tools=())})
 

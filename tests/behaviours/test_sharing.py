@@ -92,6 +92,23 @@ async def test_two_programs_work_over_one_place(open_tree: Opener) -> None:
         assert again._runtime.journal_dir == open_tree.state_dir
 
 
+async def test_two_programs_remember_together(open_tree: Opener) -> None:
+    """What one stores the other finds at once, while both are open and when the one that wrote has ended."""
+    async with open_tree.runtime() as two:
+        async with open_tree.runtime() as one, open_tree(MODEL, runtime=one) as first:
+            await first.main.call("memory_store", {"text": "the sky is blue", "type": "fact"})
+            await first.finish("done")
+            async with open_tree(MODEL, runtime=two) as second:
+                found = await second.main.call("memory_search", {"query": "sky"})
+                assert "the sky is blue" in str(found.output)
+                await second.main.call("memory_store", {"text": "the sea is green", "type": "fact"})
+                await second.finish("done")
+        async with open_tree(MODEL, runtime=two) as third:
+            found = await third.main.call("memory_search", {"query": "sea sky"})
+            assert "the sky is blue" in str(found.output)
+            assert "the sea is green" in str(found.output)
+
+
 async def test_a_failed_start_leaves_the_others_open(open_tree: Opener) -> None:
     """The runtime of those that are open stays."""
     async with open_tree(MODEL) as tree:

@@ -12,6 +12,7 @@ from sessiontree import (
     AsyncFunctionModel,
     ModelRequest,
     PermissionTier,
+    Retry,
     SessionKind,
     Tool,
     ToolContext,
@@ -33,6 +34,7 @@ class Sleeper(Tool[Nothing]):
     description = "Wait."
     Params: ClassVar[type[BaseModel]] = Nothing
     tier = PermissionTier.READ_ONLY
+    retry: ClassVar[Retry | None] = Retry(attempts=1)
     kinds = frozenset(SessionKind)
 
     def __init__(self, board: Switchboard, timeout_s: float | None = None) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
-from sessiontree.door.place import BACKLOG, DOOR, MAX_ADDRESS_BYTES, knock, open_door
+from sessiontree.door.place import BACKLOG, DOOR, knock, open_door
+from sessiontree.kernel.socket_files import MAX_ADDRESS_BYTES
 
 
 @contextmanager

@@ -170,6 +170,7 @@ async def test_session_without_a_shell_is_refused(tmp_path: Path) -> None:
         await call_tool(Exec(), make_context(tmp_path, SessionKind.WORKER), command="true")
 
 
+@pytest.mark.covers("I22")
 @pytest.mark.parametrize(
     ("left_s", "asked", "least", "most"),
     [(60, 5, 5, 5), (120, 120, 113.9, 114), (10, 120, 8.9, 9.0), (0.5, 120, 0.4, 0.45)],
@@ -182,6 +183,32 @@ async def test_time_is_what_was_asked_within_the_calls_own(
     signals = CallSignals(time.monotonic() + left_s)
     await call_tool(Exec(), make_context(tmp_path, shell=shell, signals=signals), command="x", timeout=asked)
     assert least - 0.05 <= shell.asked[0]["timeout_s"] <= most
+
+
+@pytest.mark.covers("I22")
+@pytest.mark.parametrize(("settings", "timeout_s"), [({}, 120), ({"exec_timeout_s": 7}, 7)])
+async def test_time_nobody_asked_for_is_the_agents(
+    tmp_path: Path, settings: dict[str, Any], timeout_s: float
+) -> None:
+    """Two minutes where the agent has no other; what the model asks for goes before."""
+    shell = NotingShell()
+    signals = CallSignals(time.monotonic() + 600)
+    ctx = make_context(tmp_path, shell=shell, signals=signals, config=AgentConfig(**settings))
+    await call_tool(Exec(), ctx, command="x")
+    await call_tool(Exec(), ctx, command="x", timeout=3)
+    assert [asked["timeout_s"] for asked in shell.asked] == [timeout_s, 3]
+
+
+@pytest.mark.covers("I22")
+async def test_the_agents_clean_up_is_kept_back_of_the_calls_time(tmp_path: Path) -> None:
+    """So that a command that is slow to end has its output told."""
+    shell = NotingShell()
+    signals = CallSignals(time.monotonic() + 600)
+    config = AgentConfig(exec_cleanup_s=20)
+    await call_tool(
+        Exec(), make_context(tmp_path, shell=shell, signals=signals, config=config), command="x", timeout=900
+    )
+    assert 578 < shell.asked[0]["timeout_s"] <= 579
 
 
 async def test_time_out_tells_the_output_so_far(tmp_path: Path) -> None:

@@ -10,17 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sessiontree.contracts.capabilities import SHELL
 from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.ports import COMMAND_CLEANUP_S
+from sessiontree.contracts.ports import MAX_COMMAND_TIMEOUT_S
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
 from sessiontree_tools.exec_progress import Progress
 from sessiontree_tools.exec_report import details_of, report_of
 
-DEFAULT_TIMEOUT_S = 120.0
-MAX_TIMEOUT_S = 3600.0
-KEPT_BACK_S = COMMAND_CLEANUP_S + 1.0
-"""Of the call's own time, so that a command that takes too long can still end, and have its output told."""
+KEPT_BACK_S = 1.0
+"""Of the call's own time, beside the clean-up's, so that a command that takes too long can still end, and
+have its output told."""
 MAX_SHARE_KEPT_BACK = 0.1
 """Of a short call's time no more than this."""
 NOTE_CHARS = 400
@@ -42,11 +41,12 @@ class ExecParams(BaseModel):
         default_factory=dict,
         description="Environment variables to add. PATH and variables that choose code to run are refused.",
     )
-    timeout: float = Field(
-        default=DEFAULT_TIMEOUT_S,
+    timeout: float | None = Field(
+        default=None,
         gt=0,
-        le=MAX_TIMEOUT_S,
-        description="Seconds until it is ended with all it started; the tree's tool time-out bounds it.",
+        le=MAX_COMMAND_TIMEOUT_S,
+        description="Seconds until it is ended with all it started. Left out, it is 120, or what the agent's "
+        "owner set; the call's own time-out bounds it.",
     )
 
     @field_validator("command")
@@ -92,7 +92,9 @@ class Exec(Tool[ExecParams]):
         shell = ctx.require(SHELL)
         max_chars = ctx.config.max_result_chars
         left_s = ctx.deadline - time.monotonic()
-        timeout_s = min(params.timeout, left_s - min(KEPT_BACK_S, left_s * MAX_SHARE_KEPT_BACK))
+        asked_s = ctx.config.exec_timeout_s if params.timeout is None else params.timeout
+        kept_back_s = min(KEPT_BACK_S + ctx.config.exec_cleanup_s, left_s * MAX_SHARE_KEPT_BACK)
+        timeout_s = min(asked_s, left_s - kept_back_s)
         progress = Progress(ctx.update, time.monotonic)
         try:
             finished = await shell.run(
@@ -107,7 +109,7 @@ class Exec(Tool[ExecParams]):
             progress.finish()  # what it said last: there is no result that could tell
             raise
         return ToolResult(
-            output=report_of(finished, timeout_s, bounded=timeout_s < params.timeout),
+            output=report_of(finished, timeout_s, bounded=timeout_s < asked_s),
             display=f"{finished.reason} after {finished.elapsed_s:.1f} s: {params.command}",
             details=details_of(finished),
         )
