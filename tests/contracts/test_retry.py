@@ -35,7 +35,7 @@ def test_pauses_double_up_to_the_longest(attempts: int, delays: list[float], dra
 @pytest.mark.parametrize(
     "settings",
     [
-        {"attempts": 1},
+        {"attempts": 0},
         {"attempts": 11},
         {"first_delay_s": -1},
         {"first_delay_s": 5, "max_delay_s": 4},

@@ -27,6 +27,7 @@ SAMPLES: dict[Any, Any] = {
     str: "what was tried – що сталося \ud800",
     str | None: "/path/0",
     float: 2.5,
+    int: 3,
     bool: True,
     PermissionTier: PermissionTier.SYSTEM,
 }
