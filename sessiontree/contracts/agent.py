@@ -60,7 +60,8 @@ class AgentConfig(StrictSettings):
     characters a token, but 2,000 always fit. Left out, it is that share."""
     images: ImageLimits | None = ImageLimits()
     """How large images in tool results may be; None = the model reads text alone, a line tells of each image
-    that was left out."""
+    that was left out. Images of one result take no more than 30 % of ``context_tokens``, at 750 pixels a
+    token; a line tells of those that were left out."""
 
     @model_validator(mode="before")
     @classmethod

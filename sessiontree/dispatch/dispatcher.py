@@ -88,7 +88,7 @@ class Dispatcher:
         """How long a command that was asked to end may take."""
         self._now_ms = now_ms
         self._max_chars = rights.config.max_result_chars
-        self._pictures = Pictures(rights.config.images)
+        self._pictures = Pictures(rights.config.images, rights.config.context_tokens)
         self._place = str(rights.workspace_root)
         self._standing = standing
         self._protection = protection

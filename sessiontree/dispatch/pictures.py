@@ -5,8 +5,11 @@ Not here: what fit means (``contracts.images``) and how it is done (the room ``i
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Final
 
+from sessiontree.contracts.agent import RESULT_SHARE
 from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.images import ImageLimits
@@ -14,16 +17,27 @@ from sessiontree.contracts.messages import ImageContent, TextContent, ToolResult
 from sessiontree.dispatch.finalize import NOTE_CHARS
 from sessiontree.images.cleaner import ImageCleaner
 
+PIXELS_PER_TOKEN: Final = 750
+"""Of an image, about. Source: Anthropic, "Vision"; tiles of other providers take less of a context."""
+LEAST_SIDE: Final = 16
+
 
 class Pictures:
     """Makes the images of one session's results fit.
 
     Args:
         limits: How large they may be; None = its model reads text alone.
+        context_tokens: Size of the model's context, None where it is not known. The images of one result
+            take no more of it than its text may.
     """
 
-    def __init__(self, limits: ImageLimits | None) -> None:
+    def __init__(self, limits: ImageLimits | None, context_tokens: int | None = None) -> None:
         """Keep the limits; nothing runs yet."""
+        self._most_tokens = None if context_tokens is None else max(1, int(context_tokens * RESULT_SHARE))
+        if limits is not None and self._most_tokens is not None:
+            side = max(LEAST_SIDE, math.isqrt(self._most_tokens * PIXELS_PER_TOKEN))
+            width, height = min(limits.max_width, side), min(limits.max_height, side)
+            limits = limits.model_copy(update={"max_width": width, "max_height": height})
         self._cleaner = ImageCleaner(limits) if limits is not None else None
 
     async def fit(self, message: ToolResultMessage, *, max_chars: int, harmless: bool) -> ToolResultMessage:
@@ -57,6 +71,7 @@ class Pictures:
             return [], [f"[{several} left out: the model reads text alone]"]
         shown: list[ImageContent] = []
         notes: list[str] = []
+        tokens = 0
         for at, image in enumerate(images, start=1):
             name = f"image {at} of {len(images)}"
             try:
@@ -66,6 +81,11 @@ class Pictures:
                     raise
                 notes.append(f"[{name} was left out: {refused.reason}]")
                 continue
+            needed = -(-clean.width * clean.height // PIXELS_PER_TOKEN)
+            if self._most_tokens is not None and shown and tokens + needed > self._most_tokens:
+                notes.append(f"[{name} was left out: no more fit the model's context; ask for it alone]")
+                continue
+            tokens += needed
             shown.append(clean.content)
             if clean.was_shrunk:
                 notes.append(

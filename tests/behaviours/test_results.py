@@ -70,7 +70,13 @@ def photograph() -> ToolResult:
     return ToolResult({"taken": 2}, images=images)
 
 
-TOOLS = [tell, fail, picture, photograph]
+@tool(tier=PermissionTier.READ_ONLY)
+def album() -> ToolResult:
+    """Show ten pictures."""
+    return ToolResult({"shown": 10}, images=(content(saved(corners(1000, 600), "PNG")),) * 10)
+
+
+TOOLS = [tell, fail, picture, photograph, album]
 
 
 class Script:
@@ -194,6 +200,26 @@ async def test_agents_limits_are_kept(open_tree: Opener) -> None:
         image = message.content[-1]
         assert isinstance(image, ImageContent)
         assert opened(b64decode(image.data)).size == (40, 20)
+
+
+@pytest.mark.covers("Z4")
+@pytest.mark.parametrize(
+    ("tokens", "count", "size"),
+    [(8_000, 3, (1000, 600)), (1_000, 1, (474, 284)), (1_000_000, 10, (1000, 600))],
+)
+async def test_images_of_a_result_fit_the_models_context(
+    open_tree: Opener, tokens: int, count: int, size: tuple[int, int]
+) -> None:
+    """Together they take 30 % of it at most; the first is shrunk to fit, and each left out is told of."""
+    agent = AgentSpec(config=AgentConfig(context_tokens=tokens))
+    script = FunctionModel(Script([call("album")]))
+    async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
+        assert await tree.main.send("go") == "done"
+        (message,) = results(tree, "main")
+    images = [block for block in message.content if isinstance(block, ImageContent)]
+    assert len(images) == count
+    assert {opened(b64decode(image.data)).size for image in images} == {size}
+    assert ("image 10 of 10 was left out: no more fit the model's context" in message.text) is (count < 10)
 
 
 async def test_worker_reads_an_image(open_tree: Opener) -> None:
