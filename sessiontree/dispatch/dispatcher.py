@@ -435,8 +435,9 @@ class Dispatcher:
 
     def timeout_of(self, prepared: PreparedCall) -> float:
         """Return the longest run of a call, in seconds: the agent's word, the tool's own, or the tree's."""
-        entry = prepared.entry
-        return self._tool_timeouts.get(entry.name) or entry.tool.timeout_s or self._tool_timeout_s
+        tool = prepared.entry.tool
+        own_s = self._tool_timeouts.get(tool.name) if self._tool_timeouts else None
+        return own_s or tool.timeout_s or self._tool_timeout_s
 
     def _error(
         self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome

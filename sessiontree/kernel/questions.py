@@ -80,7 +80,8 @@ class Questioner:
         begun_s = time.monotonic()
         try:
             message = checked(self.instant.reply(self.request(state)), turn)
-            _note_slow(self.instant, time.monotonic() - begun_s)
+            if (taken_s := time.monotonic() - begun_s) >= BLOCKING_S:
+                _note_slow(self.instant, taken_s)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session is told
@@ -119,7 +120,7 @@ class Questioner:
 
 def _note_slow(model: InstantModel, taken_s: float) -> None:
     name = name_of(model)
-    if taken_s >= BLOCKING_S and name not in _slow:
+    if name not in _slow:
         _slow.add(name)
         _LOG.warning(
             "model %r took %.2g s to reply and held up every session of its process meanwhile; "

@@ -168,8 +168,14 @@ def _askers(state: SessionState) -> tuple[Asker, ...]:
 
 def _waiting(state: SessionState) -> list[CallState]:
     """Return the reply's calls that wait for others' answers, where nothing else of it is under way."""
-    waiting = [call for call in state.calls.values() if not call.outside and not call.parked]
-    return waiting if all(call.phase in WAITS for call in waiting) else []
+    waiting: list[CallState] = []
+    for call in state.calls.values():
+        if call.outside or call.parked:
+            continue
+        if call.phase not in WAITS:
+            return []
+        waiting.append(call)
+    return waiting
 
 
 def _patience_ends_ms(state: SessionState, waiting: Sequence[CallState]) -> int | None:
@@ -185,9 +191,11 @@ def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
     the bell rings, if it is answered at once.
     """
     waiting = _waiting(state)
-    ends_ms = _patience_ends_ms(state, waiting) if waiting else None
+    if not waiting:
+        return None
+    ends_ms = _patience_ends_ms(state, waiting)
     decision = Decision()
-    if waiting and any(each.wakes for each in state.inbox):
+    if any(each.wakes for each in state.inbox):
         decision.facts.extend(park(call, at_ms) for call in waiting)
     elif ends_ms is not None:
         decision.instructions.append(todo.WakeAt(ends_ms))
