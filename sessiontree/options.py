@@ -36,6 +36,7 @@ from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.policy.slips import PolicyWarning
 from sessiontree.schema.guardrails import SchemaWarning, schema_slips
 from sessiontree.tree.accounts import endless
+from sessiontree.tree.ceiling import strictest
 from sessiontree.version import VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
@@ -185,7 +186,14 @@ def policy_row_of(
     _check_type(group, str, "group")
     models = {name: spec.config.model or model_name for name, spec in agents.items()}
     row, slips = policy_row(policy, group, table, models)
-    for slip in slips:
+    unknown = [
+        f"systemTierByAgent.{name}: the tree has no agent of that name{meant(name, agents)}"
+        for name in policy.system_tier_by_agent
+        if name not in agents
+    ]
+    if unknown and policy.strict:
+        raise ConfigError(f"policy: {unknown[0]}")
+    for slip in (*slips, *unknown):
         warnings.warn(PolicyWarning(slip), stacklevel=3)  # the line that makes the tree
     return row
 
@@ -343,6 +351,19 @@ def agents_of(agents: Mapping[str, AgentSpec] | None, model: object) -> dict[str
         name: spec.model_copy(update={"config": _named(_fitted(spec.config, model), name)})
         for name, spec in named.items()
     }
+
+
+def restricted(agents: Mapping[str, AgentSpec], policy: PolicyConfig, group: str) -> dict[str, AgentSpec]:
+    """Return agents whose System calls are judged as strictly as the policy says."""
+    widely = strictest(policy.system_tier, policy.system_tier_by_group.get(group, "allow"))
+    found: dict[str, AgentSpec] = {}
+    for name, spec in agents.items():
+        own = policy.system_tier_by_agent.get(name, "allow")
+        config = spec.config.model_copy(
+            update={"system_tier": strictest(spec.config.system_tier, widely, own)}
+        )
+        found[name] = spec.model_copy(update={"config": config})
+    return found
 
 
 def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentSpec] | None:

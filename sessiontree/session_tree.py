@@ -46,6 +46,7 @@ from sessiontree.options import (
     plugins_of,
     policy_of,
     policy_row_of,
+    restricted,
     tools_of,
     tree_config,
     without_tools,
@@ -139,11 +140,11 @@ class SessionTree:
         self._root = _guarded_root(workspace)
         self._model = model
         self._tools = tools_of(tools)
-        self._agents = agents_of(agents, model)
+        owners = policy_of(policy)
+        self._agents = restricted(agents_of(agents, model), owners, group)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
         self._table = self._all_tools(plugins_of(plugins), group, installed=builtin_tools)
-        owners = policy_of(policy)
         self._setup = TreeSetup.of(
             self._table,
             {name: spec.config for name, spec in self._agents.items()},

@@ -12,16 +12,19 @@ from typing import Any
 
 from sessiontree.cli.answering import Answering
 from sessiontree.cli.jobs import run_jobs
+from sessiontree.cli.live_facts import kind_in
 from sessiontree.cli.portrait import portrait_of
 from sessiontree.cli.reaching import live_journal, news_of, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.cli.typed_lines import TypedLines
+from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.door.client import DoorClient
 from sessiontree.journal.journal import Journal
+from sessiontree.kernel.replay import fact_of
 
 MOST_SENT = 16
 """Messages that wait for their replies; later ones are held back here until one has its own."""
@@ -84,6 +87,9 @@ class _Talk:
         self._answering = Answering(client, screen)
         self._sending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MOST_SENT)
+        self._showing = asyncio.Lock()
+        self._shown_seq = 0
+        self._shown_keys: set[str] = set()
 
     async def run(self) -> None:
         """Talk until there is nobody to talk to, or nothing more to say."""
@@ -91,6 +97,7 @@ class _Talk:
         try:
             with TypedLines(sys.stdin) as typed:
                 after_seq = await self._answering.begin(self._tree_id)
+                self._shown_seq = await self._client.last_seq(self._tree_id)
                 await run_jobs(self._hear(typed), self._heed(after_seq))
         finally:
             for task in self._sending:
@@ -149,10 +156,27 @@ class _Talk:
             except SessionTreeError as error:
                 self._screen.line(f"(no reply: {type(error).__name__}: {error})")
                 return
+        await self._show_calls()
         for line in reply.text.splitlines():
             self._screen.line(line)
         if reply.error is not None:
             self._screen.line(f"(no reply: {reply.error})")
+
+    async def _show_calls(self) -> None:
+        """Show what tools of the session said to people since this was done last."""
+        async with self._showing:
+            try:
+                newest = await self._client.last_seq(self._tree_id)
+                record = await self._client.record_of(self._tree_id, self._session, self._shown_seq)
+            except SessionTreeError:
+                return  # the tree was let go: its end is told elsewhere
+            told = [fact_of(text) for text in record.facts if kind_in(text) == "call_resolved"]
+            for fact in told:
+                display = display_of(fact.message)
+                if display is not None and fact.key not in self._shown_keys:
+                    self._screen.line(f"({fact.message.tool_name}: {display})")
+            # What became durable between both questions comes again with the next.
+            self._shown_seq, self._shown_keys = newest, {fact.key for fact in told}
 
     async def _heed(self, after_seq: int) -> bool:
         last_words = ""

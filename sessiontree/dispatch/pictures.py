@@ -71,7 +71,7 @@ class Pictures:
             return [], [f"[{several} left out: the model reads text alone]"]
         shown: list[ImageContent] = []
         notes: list[str] = []
-        tokens = 0
+        tokens = left_out = 0
         for at, image in enumerate(images, start=1):
             name = f"image {at} of {len(images)}"
             try:
@@ -83,7 +83,7 @@ class Pictures:
                 continue
             needed = -(-clean.width * clean.height // PIXELS_PER_TOKEN)
             if self._most_tokens is not None and shown and tokens + needed > self._most_tokens:
-                notes.append(f"[{name} was left out: no more fit the model's context; ask for it alone]")
+                left_out += 1
                 continue
             tokens += needed
             shown.append(clean.content)
@@ -92,4 +92,8 @@ class Pictures:
                     f"[{name} is shown at {clean.width} x {clean.height} px; "
                     f"it is {clean.source_width} x {clean.source_height}]"
                 )
+        if left_out:
+            notes.append(
+                f"[{left_out} of {len(images)} images were left out: no more fit the model's context]"
+            )
         return shown, notes

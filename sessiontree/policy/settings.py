@@ -86,6 +86,14 @@ class PolicyConfig(_Written):
     subagents: _Lists = ToolLists()
     """For all sessions but Main."""
     apply_patch: ApplyPatchPolicy = ApplyPatchPolicy()
+    system_tier: SystemAnswer = "allow"
+    """What happens to System calls: they run, need an approval (``ask``), or are refused (``deny``). Of this,
+    of what is said of the agent and of the group, and of what agent and channel say in code, the strictest
+    counts."""
+    system_tier_by_agent: Mapping[str, SystemAnswer] = Field(default_factory=dict)
+    """The same for the sessions of an agent."""
+    system_tier_by_group: Mapping[str, SystemAnswer] = Field(default_factory=dict)
+    """The same for trees whose channel belongs to a group."""
     after_untrusted: SystemAnswer = "allow"
     """What happens to calls above ReadOnly of a session that has taken in untrusted text: they run, need an
     approval (``ask``), or are refused (``deny``). Untrusted is what web tools and memories of others say, and

@@ -210,7 +210,7 @@ async def test_agents_limits_are_kept(open_tree: Opener) -> None:
 async def test_images_of_a_result_fit_the_models_context(
     open_tree: Opener, tokens: int, count: int, size: tuple[int, int]
 ) -> None:
-    """Together they take 30 % of it at most; the first is shrunk to fit, and each left out is told of."""
+    """Together they take 30 % of it at most; the first is shrunk to fit; how many are left out is told."""
     agent = AgentSpec(config=AgentConfig(context_tokens=tokens))
     script = FunctionModel(Script([call("album")]))
     async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
@@ -219,7 +219,8 @@ async def test_images_of_a_result_fit_the_models_context(
     images = [block for block in message.content if isinstance(block, ImageContent)]
     assert len(images) == count
     assert {opened(b64decode(image.data)).size for image in images} == {size}
-    assert ("image 10 of 10 was left out: no more fit the model's context" in message.text) is (count < 10)
+    told = f"[{10 - count} of 10 images were left out: no more fit the model's context]"
+    assert (told in message.text) is (count < 10)
 
 
 async def test_worker_reads_an_image(open_tree: Opener) -> None:

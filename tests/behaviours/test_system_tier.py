@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,8 @@ from sessiontree import (
     AgentSpec,
     ConfigError,
     PermissionDenied,
+    PolicyConfig,
+    PolicyWarning,
     QueueChannel,
     ScriptedModel,
 )
@@ -44,6 +49,7 @@ async def test_a_system_call_is_refused_where_the_agent_says_deny(open_tree: Ope
         assert tree.approvals.pending() == []
 
 
+@pytest.mark.covers("A12")
 async def test_a_system_call_is_asked_about_where_the_agent_says_ask(open_tree: Opener) -> None:
     """The person's no is the call's end."""
     asked: list[str] = []
@@ -72,6 +78,7 @@ async def test_a_child_of_a_laxer_agent_is_held_to_what_its_parent_may(
             await branch.call("message", {"text": "hello"})
 
 
+@pytest.mark.covers("A12")
 @pytest.mark.parametrize("said", ["ask", "deny"])
 async def test_a_channel_holds_its_trees_to_what_it_says(open_tree: Opener, said: SystemAnswer) -> None:
     """A lax agent is no way around it, for Main and those below, also where the tree is taken up again."""
@@ -91,3 +98,53 @@ async def test_what_a_channel_says_of_system_calls_is_one_of_three_words(open_tr
     """Anything else is a mistake of the program's, told before a tree is made."""
     with pytest.raises(ConfigError, match="system_tier: 'maybe' is none of allow, ask, deny"):
         open_tree(MODEL, channel=QueueChannel(system_tier="maybe"))  # type: ignore[arg-type]
+
+
+@pytest.mark.covers("A12")
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ({"systemTier": "deny"}, "deny"),
+        ({"systemTierByAgent": {"default": "deny"}}, "deny"),
+        ({"systemTierByGroup": {"family": "deny"}}, "deny"),
+        ({"systemTier": "ask", "systemTierByAgent": {"default": "allow"}}, "ask"),
+        ({"systemTierByGroup": {"strangers": "deny"}}, "allow"),
+    ],
+    ids=["everywhere", "agent", "group", "strictest", "others"],
+)
+async def test_the_policy_file_says_what_becomes_of_system_calls(
+    open_tree: Opener, tmp_path: Path, said: dict[str, Any], answer: str
+) -> None:
+    """For all, for an agent, for the group of a channel; the strictest counts."""
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps(said))
+    channel = QueueChannel()
+
+    def approver(request: object) -> bool:
+        return False
+
+    async with open_tree(MODEL, channel=channel, policy=policy, group="family", approver=approver) as tree:
+        if answer == "allow":
+            await tree.main.call("message", {"text": "hello"})
+            assert await channel.messages.get() == "hello"
+        else:
+            with pytest.raises(PermissionDenied, match="no System calls" if answer == "deny" else "denied"):
+                await tree.main.call("message", {"text": "hello"})
+        assert tree.main.status().system_tier == answer
+
+
+async def test_an_answer_that_is_none_is_refused(open_tree: Opener, tmp_path: Path) -> None:
+    """With the member's name."""
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"systemTierByAgent": {"default": "maybe"}}')
+    with pytest.raises(ConfigError, match=r"systemTierByAgent|system_tier_by_agent"):
+        open_tree(MODEL, policy=policy)
+
+
+async def test_an_agent_there_is_not_is_told(open_tree: Opener) -> None:
+    """A restriction that a typo would lift is a warning with the nearest name, or an error where asked for."""
+    policy = PolicyConfig(system_tier_by_agent={"defualt": "deny"})
+    with pytest.warns(PolicyWarning, match=r"no agent of that name; did you mean 'default'"):
+        open_tree(MODEL, policy=policy)
+    with pytest.raises(ConfigError, match="defualt"):
+        open_tree(MODEL, policy=policy.model_copy(update={"strict": True}))

@@ -21,6 +21,7 @@ def test_lines_are_sent_and_replies_shown(program: Program, tmp_path: Path) -> N
         assert sorted(done.lines[1:]) == ["heard: and again\\u{1b}[2J", "heard: hello"]
 
 
+@pytest.mark.covers("A22")
 def test_a_person_talks_approves_and_leaves(program: Program, tmp_path: Path) -> None:
     """Requests are asked inline, the channel's messages are shown, and steering is a command."""
     with (
@@ -36,6 +37,7 @@ def test_a_person_talks_approves_and_leaves(program: Program, tmp_path: Path) ->
         person.wait_for("allow?")
         person.type("y\n")
         person.wait_for("approved: sweep for main")
+        person.wait_for("(sweep: hall is clean\\u{1b}[2J)")
         person.wait_for("done: swept hall")
         person.type("sweep attic\n")
         person.wait_for("allow?")

@@ -35,7 +35,7 @@ def sweep(place: str) -> ToolResult:
     Args:
         place: Where.
     """
-    return ToolResult(output=f"swept {place}")
+    return ToolResult(output=f"swept {place}", display=f"{place} is clean\x1b[2J")
 
 
 def reply(request: ModelRequest) -> Answer:

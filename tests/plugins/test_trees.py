@@ -58,11 +58,13 @@ class NamedChannel(QueueChannel):
     name = "club radio"
 
 
-@pytest.fixture
-def options(tmp_path: Path) -> dict[str, Any]:
-    """What a tree over a workspace of its own is opened with."""
+@pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.slow)])
+def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """What a tree over a workspace of its own is opened with, on each backend."""
     workspace = tmp_path / "ground"
     workspace.mkdir()
+    if request.param == "ray":
+        return {"model": NAMING, "runtime": request.getfixturevalue("ray_runtime")}
     return {"model": NAMING, "backend": "local", "state_dir": tmp_path / "state"}
 
 
@@ -87,7 +89,7 @@ async def test_a_factory_is_called_once_for_each_tree(
     assert (told.plugin_id, told.agent_id, told.agents) == ("radio", "default", ("default", "clark"))
     assert (told.channel, told.group, told.sandboxed) == ("club radio", "family", True)
     assert told.config["key"] == SECRET
-    assert not [path for path in (tmp_path / "state").rglob("*") if SECRET.encode() in _bytes(path)]
+    assert not [path for path in tree.state_dir.rglob("*") if SECRET.encode() in _bytes(path)]
 
 
 def _bytes(path: Path) -> bytes:

@@ -252,6 +252,7 @@ def test_the_ceiling_never_rises_again() -> None:
         ("careful", None, "ask"),
     ],
 )
+@pytest.mark.covers("A12")
 def test_what_happens_to_system_calls_only_gets_stricter(above: str, agent: str | None, holds: str) -> None:
     """A child runs as any agent, and the strictest answer of all above it stays, about commands too."""
     harness = Harness().open()
