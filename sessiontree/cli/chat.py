@@ -156,7 +156,8 @@ class _Talk:
             except SessionTreeError as error:
                 self._screen.line(f"(no reply: {type(error).__name__}: {error})")
                 return
-        await self._show_calls()
+        if reply.error is None:
+            await self._show_calls()
         for line in reply.text.splitlines():
             self._screen.line(line)
         if reply.error is not None:

@@ -17,6 +17,7 @@ from sessiontree import (
     PolicyConfig,
     PolicyWarning,
     QueueChannel,
+    Rule,
     ScriptedModel,
 )
 from sessiontree.contracts.tiers import SystemAnswer
@@ -119,11 +120,8 @@ async def test_the_policy_file_says_what_becomes_of_system_calls(
     policy = tmp_path / "policy.json"
     policy.write_text(json.dumps(said))
     channel = QueueChannel()
-
-    def approver(request: object) -> bool:
-        return False
-
-    async with open_tree(MODEL, channel=channel, policy=policy, group="family", approver=approver) as tree:
+    rules = [Rule(tool="message", answer="deny")]
+    async with open_tree(MODEL, channel=channel, policy=policy, group="family", approver=rules) as tree:
         if answer == "allow":
             await tree.main.call("message", {"text": "hello"})
             assert await channel.messages.get() == "hello"
@@ -142,7 +140,7 @@ async def test_an_answer_that_is_none_is_refused(open_tree: Opener, tmp_path: Pa
 
 
 async def test_an_agent_there_is_not_is_told(open_tree: Opener) -> None:
-    """A restriction that a typo would lift is a warning with the nearest name, or an error where asked for."""
+    """A restriction that a typo would lift is a warning with the nearest name, an error where asked for."""
     policy = PolicyConfig(system_tier_by_agent={"defualt": "deny"})
     with pytest.warns(PolicyWarning, match=r"no agent of that name; did you mean 'default'"):
         open_tree(MODEL, policy=policy)
