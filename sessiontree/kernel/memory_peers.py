@@ -97,7 +97,7 @@ class SharedStore:
         self._directory = directory
         self._embedder = embedder
         self._open_own = open_own
-        self._using: asyncio.Future[_Writer | _Peer] | None = None
+        self._using: asyncio.Future[_OwnStore | _Peer] | None = None
         self._unfinished: set[str] = set()
         self._closed = False
 
@@ -166,12 +166,12 @@ class SharedStore:
                 if has_failed and self._using is using:
                     self._using = None
 
-    async def _elected(self) -> _Writer | _Peer:
+    async def _elected(self) -> _OwnStore | _Peer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SUCCESSION_S
         while True:
             try:
-                return await _Writer.begun(await self._open_own(), self._directory, self._embedder)
+                return await _OwnStore.begun(await self._open_own(), self._directory, self._embedder)
             except MemoryLocked:
                 peer = await _Peer.found(self._directory, self._embedder)
                 if peer is not None:
@@ -181,7 +181,7 @@ class SharedStore:
             await asyncio.sleep(RETRY_S)
 
 
-class _Writer:
+class _OwnStore:
     """The store that this process writes, and its socket."""
 
     def __init__(self, store: MemoryStore, directory: Path, embedder: str) -> None:
@@ -193,23 +193,21 @@ class _Writer:
         self._server: asyncio.Server | None = None
 
     @classmethod
-    async def begun(cls, store: MemoryStore, directory: Path, embedder: str) -> _Writer:
+    async def begun(cls, store: MemoryStore, directory: Path, embedder: str) -> _OwnStore:
         """Serve a store of which this process holds the lock.
 
         Raises:
             MemoryUnwritable: the socket or its key can't be made.
         """
-        writer = cls(store, directory, embedder)
+        own = cls(store, directory, embedder)
         try:
-            listener = await asyncio.to_thread(writer._listen)
-            writer._server = await asyncio.start_unix_server(
-                writer._hear, sock=listener, limit=MOST_LINE_BYTES
-            )
+            listener = await asyncio.to_thread(own._listen)
+            own._server = await asyncio.start_unix_server(own._hear, sock=listener, limit=MOST_LINE_BYTES)
         except OSError as error:
             await store.close()
             reason = f"can't serve other programs there: {error.strerror or error}"
             raise MemoryUnwritable(str(directory), f"{reason}; mend its directory") from error
-        return writer
+        return own
 
     def _listen(self) -> socket.socket:
         new, path = self._directory / f"{KEY}.new", self._directory / KEY
