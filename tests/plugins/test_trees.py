@@ -41,7 +41,8 @@ def tools(context):
 
     return tune, stations
 """
-SECRET = "hunter2-hunter2"
+SECRET = "-".join(["hunter2"] * 2)
+"""Not as it stands here: the program's modules, this one too, are copied into the state directory."""
 
 
 def shown(request: ModelRequest) -> str:
