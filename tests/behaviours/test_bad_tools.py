@@ -140,7 +140,8 @@ async def test_a_deaf_tool_does_not_keep_its_session_from_being_cancelled(
         assert (line.status, line.forced) == (SessionStatus.CANCELLED, True)
         assert "enough" in line.summary
         deaf.let_go.set()
-        await deaf.done.wait()
+        if open_tree.backend == "local":  # on Ray its process may have been ended with it
+            await deaf.done.wait()
         assert (await worker.result()).status is SessionStatus.CANCELLED
 
 
