@@ -31,7 +31,7 @@ MAX_STARTS: Final = 5
 """How often in a row an actor that Ray starts again may fail to start."""
 STOP_S: Final = 5.0
 MOST_TOLD: Final = 20
-"""Of how many failed starts is told, the last ones."""
+"""How many failed starts are listed at most, the most recent ones."""
 MOST_TOLD_BYTES: Final = 20_000
 NOTE: Final = "starts-"
 """How the name of a file begins in which the starts of one actor are noted."""
@@ -80,7 +80,7 @@ class StartWatch:
     """Follows the starts of one actor, one after another.
 
     Args:
-        note: Where the launcher notes the actor's processes, each in a line; its name is no other file's.
+        note: File to which the launcher adds a line for each of the actor's processes; its name is unique.
         raylet: Id of the process that starts them; None where it can't be seen.
         pace: How long it may take until there is a process.
         now: A clock.
@@ -98,7 +98,7 @@ class StartWatch:
         pace.begun(self)
         self._read_bytes = 0
         self._others: set[int] = set()
-        """Children of the raylet that are none of the actor's."""
+        """Children of the raylet that belong to other actors, or to none."""
         self._process: ProcessIdentity | None = None
         self._is_rays = False
 
@@ -173,7 +173,7 @@ class RestartKeeper:
 
     Args:
         watch: Of the actor.
-        again: Has Ray start it anew.
+        again: Asks Ray to start the actor again.
         failed: Told each time, with the reason.
         give_up: Told once, when it failed to start too often in a row, how often and why at last.
     """
