@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.memory import MemoryRecord as MemoryRecord
     from sessiontree.contracts.memory import NewRecord as NewRecord
     from sessiontree.contracts.memory import Selection as Selection
+    from sessiontree.contracts.message_policy import MessagePolicy as MessagePolicy
     from sessiontree.contracts.messages import AssistantMessage as AssistantMessage
     from sessiontree.contracts.messages import Message as Message
     from sessiontree.contracts.messages import ToolCall as ToolCall
@@ -231,6 +232,7 @@ _ROOMS = {
     "contracts.memory": ("Hit", "MemoryQuery", "MemoryRecord", "NewRecord", "Selection"),
     "contracts.messages": ("AssistantMessage", "Message", "ToolCall", "ToolResultMessage", "UserMessage"),
     "contracts.params": ("AllowEmpty", "Trimmed", "optional_string_enum", "string_enum"),
+    "contracts.message_policy": ("MessagePolicy",),
     "contracts.plugins": ("PluginContext", "PluginSettings"),
     "contracts.results": (
         "Artifact",

@@ -6,15 +6,20 @@ It reads the tree's facts like any other reader; what is shown and what is answe
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from sessiontree.backend import Backend
+from sessiontree.channels.callback import DisplayListener
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.queue import QueueChannel
 from sessiontree.client_calls import ClientCalls
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
+from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.errors import (
     ApprovalClosed,
     EngineLost,
@@ -23,9 +28,13 @@ from sessiontree.contracts.errors import (
     WrongLoop,
     words_of,
 )
+from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.following import facts_after
+from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
+from sessiontree.options import channel_show
 
 READ_WAIT_S = 20.0
 UNHEEDED_S = 1.0
@@ -95,6 +104,7 @@ class ApprovalDesk:
         self._channels: dict[str, HumanChannel] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._reader: asyncio.Task[None] | None = None
+        self._showing: list[asyncio.Task[None]] = []
         self.is_heeded = False
         """Whether the program ever looked what waits, or was told that something does."""
         self._unheeded: asyncio.TimerHandle | None = None
@@ -123,13 +133,15 @@ class ApprovalDesk:
         """Begin: show what waits already, then follow the tree's facts."""
         self._loop = asyncio.get_running_loop()
         after = self._backend.owner.last_seq(self._tree_id)
-        for session in self._channels:
+        for session, channel in self._channels.items():
             self._show_waiting(session)
+            if (show := channel_show(channel)) is not None:
+                self._showing.append(asyncio.create_task(self._show_displays(session, show, after)))
         self._reader = asyncio.create_task(self._follow(after))
 
     async def close(self) -> None:
         """Take everything off the channels."""
-        tasks = [*self._asking.values()]
+        tasks = [*self._asking.values(), *self._showing]
         if self._reader is not None:
             tasks.append(self._reader)
         self._asking.clear()
@@ -184,15 +196,21 @@ class ApprovalDesk:
         if task is not None:
             task.cancel()
 
+    async def _show_displays(self, session: str, show: DisplayListener, after: int) -> None:
+        """Tell a channel what the tools of its session say to people, as their results become durable."""
+        with contextlib.suppress(EngineLost):  # whoever uses the tree gets it, too
+            async for record in facts_after(self._backend.owner, self._tree_id, after):
+                if record.session != session or not record.text.startswith('{"kind":"call_resolved"'):
+                    continue
+                message: ToolResultMessage = fact_of(record.text).message
+                display = display_of(message)
+                if display is not None:
+                    await _hand_over(session, show, message.tool_name, display)
+
     async def _say(self, session: str, text: str) -> None:
         channel = self._channels.get(session)
         if channel is not None:
-            try:
-                await channel.send(text)
-            except Exception as error:  # noqa: BLE001 - a channel is the user's; its failure must not stop the desk
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"the channel of {session} failed", "exception": error}
-                )
+            await _hand_over(session, channel.send, text)
 
     def _show_waiting(self, session: str) -> None:
         for pending in self.pending():
@@ -256,6 +274,18 @@ class ApprovalDesk:
             if self._backend.owner.is_open(self._tree_id):
                 raise
         return False
+
+
+async def _hand_over(session: str, heard: Callable[..., Awaitable[None] | None], *said: str) -> None:
+    """Hand something to a channel; its failure, for it is the user's, must not stop the desk."""
+    try:
+        heeded = heard(*said)
+        if inspect.isawaitable(heeded):
+            await heeded
+    except Exception as error:  # noqa: BLE001 - see above
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"the channel of {session} failed", "exception": error}
+        )
 
 
 async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[ApprovalAnswer | None, str]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from sessiontree.channels.callback import Approver, CallbackChannel
+from sessiontree.channels.callback import Approver, CallbackChannel, DisplayListener
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.queue import QueueChannel
 from sessiontree.contracts.agent import AgentConfig, AgentSpec
@@ -21,6 +21,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook, check_hook, name_of
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.plugins import PluginContext, PluginSettings
 from sessiontree.contracts.settings import faults_of
 from sessiontree.contracts.suggestion import meant, suggestion
@@ -48,11 +49,17 @@ FORMS: dict[str, Literal["json", "toml"]] = {".json": "json", ".toml": "toml"}
 _SETTINGS = TypeAdapter(dict[str, PluginSettings])
 
 
+def new_tree_id() -> str:
+    """Return a fresh unguessable id."""
+    return f"t{secrets.token_hex(8)}"
+
+
 def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     root: Path,
     table: ToolTable,
     agents: Mapping[str, AgentSpec],
     *,
+    tree_id: str,
     model_name: str,
     limits: Limits | None,
     budget: Budget | None,
@@ -63,9 +70,10 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     purpose: str,
     dedicated: bool,
     policy: PolicyRow,
+    messages: tuple[MessagePolicy, ...],
     hooks: tuple[Hook, ...],
 ) -> TreeConfig:
-    """Return the configuration of a new tree, with a fresh unguessable id.
+    """Return the configuration of a new tree.
 
     Raises:
         ConfigError: there is no such approval mode, or a setting is of another type.
@@ -81,7 +89,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     for rule in smart_rules:
         _check_type(rule, Rule, "smart_rules")
     return TreeConfig(
-        tree_id=f"t{secrets.token_hex(8)}",
+        tree_id=tree_id,
         nonce=secrets.token_hex(16),
         workspace=str(root),
         package_version=VERSION,
@@ -94,6 +102,7 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         owns_channel=channel is not None,
         owners=channel_owners(channel),
         system_tier=channel_system_tier(channel),
+        messages=messages,
         budget=budget,
         tools=tuple(
             ToolRow(entry.name, tuple(sorted(entry.tool.kinds)), entry.compiled.digest, entry.tool.command_in)
@@ -167,12 +176,32 @@ def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
 
 
 def plugin_context(
-    root: Path, agents: Iterable[str], channel: HumanChannel | None, group: str
+    root: Path,
+    agents: Iterable[str],
+    channel: HumanChannel | None,
+    group: str,
+    state_dir: Path,
+    tree_id: str = "",
 ) -> PluginContext:
     """Return what factories are told about a tree."""
     names = tuple(agents)
-    called = getattr(channel, "name", "")
-    return PluginContext("", root, names[0], names, called if isinstance(called, str) else "", group)
+    return PluginContext(
+        plugin_id="",
+        workspace_root=root,
+        agent_id=names[0],
+        agents=names,
+        channel=_said(channel, "name"),
+        account=_said(channel, "account"),
+        group=group,
+        agent_dir=state_dir / "agents" / names[0],
+        tree_id=tree_id,
+    )
+
+
+def _said(channel: HumanChannel | None, name: str) -> str:
+    """Return a text that a channel says of itself in an attribute; empty where it says none."""
+    said = getattr(channel, name, "")
+    return said if isinstance(said, str) else ""
 
 
 def policy_row_of(
@@ -186,9 +215,11 @@ def policy_row_of(
     _check_type(group, str, "group")
     models = {name: spec.config.model or model_name for name, spec in agents.items()}
     row, slips = policy_row(policy, group, table, models)
+    named = [(f"systemTierByAgent.{name}", name) for name in policy.system_tier_by_agent]
+    named += [(f"messages.agents: {name}", name) for name in policy.messages.agents or ()]
     unknown = [
-        f"systemTierByAgent.{name}: the tree has no agent of that name{meant(name, agents)}"
-        for name in policy.system_tier_by_agent
+        f"{place}: the tree has no agent of that name{meant(name, agents)}"
+        for place, name in named
         if name not in agents
     ]
     if unknown and policy.strict:
@@ -336,6 +367,38 @@ def channel_system_tier(channel: HumanChannel | None) -> SystemAnswer:
     return cast("SystemAnswer", said)
 
 
+def channel_show(channel: HumanChannel) -> DisplayListener | None:
+    """Return what a channel shows lines of tools with, its function ``show``; None = it shows none.
+
+    Raises:
+        ConfigError: it is no function.
+    """
+    show: Any = getattr(channel, "show", None)
+    if show is not None and not callable(show):
+        raise ConfigError(f"a channel's show: give a function of tool and display, not {show!r}")
+    return cast("DisplayListener | None", show)
+
+
+def message_policies(
+    policy: PolicyConfig, channel: HumanChannel | None, agents: Mapping[str, AgentSpec]
+) -> tuple[MessagePolicy, ...]:
+    """Return what binds the messages of Branches: the policy, then the channel's ``message_policy``.
+
+    Raises:
+        ConfigError: a channel's is no MessagePolicy, or names an agent that the tree doesn't have.
+    """
+    said = getattr(channel, "message_policy", None)
+    if said is None:
+        said = MessagePolicy()
+    _check_type(said, MessagePolicy, "a channel's message_policy")
+    for name in said.agents or ():
+        if name not in agents:
+            raise ConfigError(
+                f"a channel's message_policy: the tree has no agent of the name {name!r}{meant(name, agents)}"
+            )
+    return tuple(each for each in (policy.messages, said) if each != MessagePolicy())
+
+
 def agents_of(agents: Mapping[str, AgentSpec] | None, model: object) -> dict[str, AgentSpec]:
     """Return agents by name, ``default`` first, each knowing its name and, if the model tells, its context.
 
@@ -411,8 +474,12 @@ def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChan
         return approver
     if channel == "queue":
         return QueueChannel()
-    if isinstance(channel, str):
+    if channel is None:
+        return None
+    is_one = callable(getattr(channel, "send", None)) and callable(getattr(channel, "ask", None))
+    if not is_one or isinstance(channel, type):
         raise ConfigError(f"channel {channel!r} is none: give an object with send and ask, 'queue' or None")
+    channel_show(channel)
     return channel
 
 

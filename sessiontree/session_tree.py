@@ -19,7 +19,7 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.hooks import Hook
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.plugins import PluginSettings
+from sessiontree.contracts.plugins import PluginContext, PluginSettings
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.tool_table import ToolTable
@@ -42,6 +42,8 @@ from sessiontree.options import (
     check_schemas,
     hooks_of,
     main_approver,
+    message_policies,
+    new_tree_id,
     plugin_context,
     plugins_of,
     policy_of,
@@ -59,6 +61,7 @@ from sessiontree.runtime import BackendName, Cell, Runtime, Sharing, Tenant, lat
 if TYPE_CHECKING:
     from sessiontree.backend import Backend, OwnerPort
     from sessiontree.client_calls import ClientCalls
+    from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.desk import ApprovalDesk, Approvals
     from sessiontree.handle import SessionHandle
     from sessiontree.hook_desk import HookDesk
@@ -104,6 +107,10 @@ class SessionTree:
 
     _tenant: Tenant | None = None
     """Its place in the runtime, while it is open."""
+    _holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
+    _desk: ApprovalDesk | None = None
+    _hook_desk: HookDesk | None = None
+    _was_open: bool = False
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
         self,
@@ -131,6 +138,7 @@ class SessionTree:
         policy: PolicyLike = None,
         group: str = "",
         hooks: Iterable[Hook] = (),
+        _taken_up: TreeConfig | None = None,
     ) -> None:
         """Check everything that can be checked before anything is started.
 
@@ -139,12 +147,17 @@ class SessionTree:
         """
         self._root = _guarded_root(workspace)
         self._model = model
+        self._state_dir = _place_of(runtime, state_dir, self._root)
+        tree_id = new_tree_id()
+        if _taken_up is not None:
+            tree_id, group = _taken_up.tree_id, _taken_up.policy.group if _taken_up.policy else ""
         self._tools = tools_of(tools)
         owners = policy_of(policy)
         self._agents = restricted(agents_of(agents, model), owners, group)
         rules, own_channel = main_approver(approver)
         self._channel = channel_of(channel, own_channel)
-        self._table = self._all_tools(plugins_of(plugins), group, installed=builtin_tools)
+        context = plugin_context(self._root, self._agents, self._channel, group, self._state_dir, tree_id)
+        self._table = self._all_tools(plugins_of(plugins), context, installed=builtin_tools)
         self._setup = TreeSetup.of(
             self._table,
             {name: spec.config for name, spec in self._agents.items()},
@@ -159,6 +172,7 @@ class SessionTree:
             self._root,
             self._table,
             self._agents,
+            tree_id=tree_id,
             model_name=model_name,
             limits=limits,
             budget=budget,
@@ -169,25 +183,18 @@ class SessionTree:
             purpose=purpose,
             dedicated=dedicated,
             policy=policy_row_of(owners, group, self._table, self._agents, model_name),
+            messages=message_policies(owners, self._channel, self._agents),
             hooks=self._setup.hooks,
         )
-        self._state_dir = (
-            default_state_dir(self._root) if state_dir is None else absolute_path(state_dir, "state_dir")
-        )
-        self._backend_name: BackendName = backend
-        self._slots = slots
-        self._memory = memory
+        self._wishes: tuple[BackendName, int | None, MemorySettings | None] = (backend, slots, memory)
         if memory is not None and runtime is not None:
             raise ConfigError("memory is the runtime's; give it to the Runtime")
         self._runtime = self._given = runtime
         self._cell = Cell.now()
-        self._holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
-        self._desk: ApprovalDesk | None = None
-        self._hook_desk: HookDesk | None = None
-        self._was_open = False
 
-    def _all_tools(self, plugins: Mapping[str, PluginSettings], group: str, *, installed: bool) -> ToolTable:
-        context = plugin_context(self._root, self._agents, self._channel, group)
+    def _all_tools(
+        self, plugins: Mapping[str, PluginSettings], context: PluginContext, *, installed: bool
+    ) -> ToolTable:
         found = installed_tools(context, plugins) if installed else ()
         given = (*self._tools, *channel_tools(self._channel))
         check_claims(found, given)
@@ -224,7 +231,7 @@ class SessionTree:
         if self._was_open:
             raise ConfigError(f"tree {self.tree_id} was closed; take it up with SessionTree.resume")
         check_not_around(self.state_dir, "state_dir", self._root)
-        runtime = self._given or Sharing.join(self._state_dir, self._backend_name, self._slots, self._memory)
+        runtime = self._given or Sharing.join(self._state_dir, *self._wishes)
         async with self._entering(runtime):
             await runtime.backend.create(self._config, self._setup)
             self._open_desk(runtime.backend, after=0)
@@ -299,6 +306,7 @@ class SessionTree:
                 plugins=plugins,
                 web=web,
                 hooks=hooks,
+                _taken_up=config,
             )
             tree._config, tree._cell = config, cell
             tree._setup = tree._setup.under(*policy_in(config))
@@ -431,6 +439,12 @@ class SessionTree:
     def usage(self) -> Usage:
         """Return what all sessions of the tree have used so far, those that have ended included."""
         return sum((line.usage for line in self.receipt()), Usage())
+
+
+def _place_of(runtime: Runtime | None, state_dir: str | Path | None, root: Path) -> Path:
+    if runtime is not None:
+        return runtime.state_dir
+    return default_state_dir(root) if state_dir is None else absolute_path(state_dir, "state_dir")
 
 
 def _guarded_root(workspace: str | Path) -> Path:

@@ -8,11 +8,13 @@ from typing import TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.tiers import SystemAnswer
 
 AnswerLike: TypeAlias = ApprovalAnswer | bool | None
 Approver: TypeAlias = Callable[[ApprovalRequest], AnswerLike | Awaitable[AnswerLike]]
 Listener: TypeAlias = Callable[[str], Awaitable[None] | None]
+DisplayListener: TypeAlias = Callable[[str, str], Awaitable[None] | None]
 
 
 class CallbackChannel:
@@ -23,6 +25,8 @@ class CallbackChannel:
         listener: Gets each message.
         owners: Ids of the senders who own the tree, where several people speak.
         system_tier: What becomes of System calls in trees that people talk to here.
+        message_policy: What Branches of those trees may send.
+        show: Gets a tool's name and the line for people that it gave with its result.
     """
 
     def __init__(
@@ -31,10 +35,14 @@ class CallbackChannel:
         listener: Listener | None = None,
         owners: Sequence[str] = (),
         system_tier: SystemAnswer = "allow",
+        message_policy: MessagePolicy | None = None,
+        show: DisplayListener | None = None,
     ) -> None:
         """Keep the functions and what the channel says."""
         self.owners = owners
         self.system_tier = system_tier
+        self.message_policy = message_policy
+        self.show = show
         self._approver = approver
         self._listener = listener
 

@@ -22,6 +22,12 @@ class HumanChannel(Protocol):
     One with a ``system_tier`` says what becomes of System calls in the trees whose Main's it is: they are
     asked about (``ask``) or refused (``deny``), whatever agents say; ``allow`` leaves it to those. It counts
     as it was when a tree was made.
+
+    One with a ``message_policy``, a MessagePolicy, says which Branches of those trees may send messages, how
+    often, and how long one may be. It counts as it was when a tree was made.
+
+    One with a function ``show(tool, display)`` is told the line for people that each tool of the session it
+    belongs to gave with its result. It may be async; while it is not done, the next line waits.
     """
 
     async def send(self, text: str) -> None:

@@ -6,19 +6,29 @@ import asyncio
 from collections.abc import Sequence
 
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.tiers import SystemAnswer
 
 
 class QueueChannel:
     """Messages wait in ``messages``; requests wait in the tree until somebody answers them there."""
 
-    def __init__(self, owners: Sequence[str] = (), system_tier: SystemAnswer = "allow") -> None:
-        """Begin with nothing said; ``owners`` are the ids of the senders who own the tree.
+    def __init__(
+        self,
+        owners: Sequence[str] = (),
+        system_tier: SystemAnswer = "allow",
+        message_policy: MessagePolicy | None = None,
+    ) -> None:
+        """Begin with nothing said.
 
-        ``system_tier`` says what becomes of System calls in trees that people talk to here.
+        Args:
+            owners: Ids of the senders who own the tree, where several people speak.
+            system_tier: What becomes of System calls in trees that people talk to here.
+            message_policy: What Branches of those trees may send.
         """
         self.owners = owners
         self.system_tier = system_tier
+        self.message_policy = message_policy
         self.messages: asyncio.Queue[str] = asyncio.Queue()
 
     async def send(self, text: str) -> None:

@@ -42,6 +42,10 @@ class TerminalChannel:
             self._writes.write(visible(line) + "\n")
         self._writes.flush()
 
+    async def show(self, tool: str, display: str) -> None:
+        """Print what a tool of the session says to people."""
+        await self.send(f"({tool}: {display})")
+
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Show a request and wait for a key; anything but a known answer asks again.
 

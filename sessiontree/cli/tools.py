@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.policing import standing_of
 from sessiontree.options import plugin_context, plugins_of, policy_of
-from sessiontree.places import workspace_root
+from sessiontree.places import default_state_dir, workspace_root
 from sessiontree.plugins import InstalledTool, installed_tools
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy, compiled
@@ -113,7 +113,9 @@ def tools(  # noqa: PLR0913 - each is an option of the command
 
 def _installed(agent: str, group: str, plugins: Path | None) -> tuple[InstalledTool, ...]:
     """Return what distributions bring along, as they would for a tree over the working directory."""
-    return installed_tools(plugin_context(workspace_root("."), [agent], None, group), plugins_of(plugins))
+    root = workspace_root(".")
+    context = plugin_context(root, [agent], None, group, default_state_dir(root))
+    return installed_tools(context, plugins_of(plugins))
 
 
 def _ask(standing: Standing, file: Path | None, installed: tuple[InstalledTool, ...]) -> _Asked:

@@ -50,6 +50,15 @@ class PluginContext:
     """Whether the commands of its sessions run confined."""
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     """What the owner says to this plugin; a copy of its own."""
+    account: str = ""
+    """Account that the channel speaks as, where it says one in an attribute ``account``."""
+    agent_dir: Path | None = None
+    """Directory for files that Main's agent keeps from tree to tree; the plugin makes it when it needs it. It
+    lies in the state directory, where no command of a session writes."""
+    tree_id: str = ""
+    """Id of the tree, the same when it is taken up again; empty = the tools are listed, and there is none."""
+    session_id: str = "main"
+    """The session the factory is called for: Main, on behalf of all sessions of the tree."""
 
 
 PluginFactory: TypeAlias = Callable[[PluginContext], "Tool[Any] | Iterable[Tool[Any]] | None"]

@@ -10,6 +10,7 @@ from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 
 
@@ -106,3 +107,5 @@ class TreeConfig:
     nonce: str = added("")
     """128 random bits, hexadecimal: they make the ids that leave the tree its own. Empty = a tree of an
     earlier release."""
+    messages: tuple[MessagePolicy, ...] = added(())
+    """What Branches may send to people: what the owner's policy says, then Main's channel. All count."""

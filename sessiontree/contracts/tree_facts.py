@@ -288,6 +288,8 @@ class ChannelSaid:
     channel: str
     """The session that owns the channel."""
     text: str
+    at_ms: int = added(0)
+    """When; 0 in a tree of an earlier release."""
 
 
 @recorded("outside_hook_failed")

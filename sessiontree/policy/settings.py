@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.settings import StrictSettings, faults_of
 from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.policy.catalog import Profile
@@ -98,6 +99,8 @@ class PolicyConfig(_Written):
     """What happens to calls above ReadOnly of a session that has taken in untrusted text: they run, need an
     approval (``ask``), or are refused (``deny``). Untrusted is what web tools and memories of others say, and
     what a tool or result says of itself; it reaches children, and whoever takes in a result of theirs."""
+    messages: MessagePolicy = MessagePolicy()
+    """What Branches may send to people: who, how often, how long. What Main's channel says counts too."""
     strict: bool = False
     """Whether an entry that stands for no tool is an error instead of a warning."""
 

@@ -6,7 +6,7 @@ import io
 import queue
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, TextIO, TypeAlias, TypeVar, cast
 
@@ -14,7 +14,9 @@ from sessiontree.channels import terminal
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.options import ApproverLike, channel_owners, channel_system_tier, channel_tools
+from sessiontree.contracts.message_policy import MessagePolicy
+from sessiontree.contracts.tiers import SystemAnswer
+from sessiontree.options import ApproverLike, channel_owners, channel_show, channel_system_tier, channel_tools
 from sessiontree.sync.prompts import Prompts
 
 T = TypeVar("T")
@@ -24,8 +26,16 @@ Asking: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | None]
 class QueueChannel:
     """Messages wait in ``messages``, a queue for threads; requests wait in the tree for an answer."""
 
-    def __init__(self) -> None:
-        """Begin with nothing said."""
+    def __init__(
+        self,
+        owners: Sequence[str] = (),
+        system_tier: SystemAnswer = "allow",
+        message_policy: MessagePolicy | None = None,
+    ) -> None:
+        """Begin with nothing said; the settings are those of the async class."""
+        self.owners = owners
+        self.system_tier = system_tier
+        self.message_policy = message_policy
         self.messages: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     async def send(self, text: str) -> None:
@@ -125,6 +135,8 @@ class CrossedChannel:
         self.name = getattr(given, "name", "")
         self.owners = channel_owners(given)
         self.system_tier = channel_system_tier(given)
+        self.message_policy = getattr(given, "message_policy", None)
+        self.show = channel_show(given)
         self._asking = asking
 
     async def send(self, text: str) -> None:

@@ -21,6 +21,7 @@ from sessiontree.contracts.codec import Recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
@@ -138,6 +139,13 @@ budgets: SearchStrategy[Budget] = st.builds(
     tool_calls=st.none() | _counts,
 )
 """Amounts a session may spend."""
+message_policies: SearchStrategy[MessagePolicy] = st.builds(
+    MessagePolicy,
+    agents=st.none() | tuples_of(st.text(min_size=1, max_size=8)),
+    per_minute=st.none() | st.integers(1, 600),
+    max_chars=st.none() | st.integers(1, 10**9),
+)
+"""What Branches may send."""
 _written = st.text(max_size=8)
 rules: SearchStrategy[Rule] = st.builds(
     Rule,
@@ -160,6 +168,7 @@ _KNOWN: Mapping[Any, SearchStrategy[Any]] = {
     Artifact: artifacts,
     Limits: limits,
     Budget: budgets,
+    MessagePolicy: message_policies,
     Rule: rules,
     types.NoneType: st.none(),
 }

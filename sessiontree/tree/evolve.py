@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.message_policy import MINUTE_MS
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
@@ -373,6 +374,15 @@ def _cancelling(state: TreeState, fact: CancelBegun) -> None:
             _set_force(state, session, fact.force_at_ms)
 
 
+def _said(state: TreeState, fact: ChannelSaid) -> None:
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    session = state.sessions.open(fact.session)
+    if session is None or all(policy.per_minute is None for policy in state.charter.messages):
+        return
+    recent = [at_ms for at_ms in session.said_at_ms if at_ms > fact.at_ms - MINUTE_MS]
+    session.said_at_ms = (*recent, fact.at_ms)
+
+
 def _only_told(_state: TreeState, _fact: TreeFact) -> None:
     """Nothing in the state depends on it; it is there for who reads the journal."""
 
@@ -401,7 +411,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     PostsTaken: _taken,
     UsageCharged: _charged,
     BudgetSpent: _only_told,
-    ChannelSaid: _only_told,
+    ChannelSaid: _said,
     OutsideHookFailed: _only_told,
     CancelBegun: _cancelling,
     InterruptBegun: _only_told,

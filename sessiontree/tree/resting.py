@@ -95,7 +95,7 @@ def report_trouble(draft: Draft, reported: TroubleReported) -> None:
         return
     if session.spec.parent is None:
         if session.spec.owns_channel:
-            draft.write(ChannelSaid(reported.session, reported.session, _words(reported)))
+            draft.write(ChannelSaid(reported.session, reported.session, _words(reported), draft.now_ms))
         return
     draft.post(
         session.spec.parent,

@@ -94,6 +94,8 @@ class Session:
     """What it was charged for."""
     taint: str = ""
     """Where untrusted text came from that it has taken in; empty = it has taken in none."""
+    said_at_ms: tuple[int, ...] = ()
+    """When it sent its messages of the last minute, oldest first; kept where their number is bounded."""
 
     @property
     def is_live(self) -> bool:

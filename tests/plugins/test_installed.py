@@ -65,6 +65,7 @@ def test_an_entry_point_is_a_tool_or_a_factory(site: Site, code: str, target: st
     }
 
 
+@pytest.mark.covers("S23")
 def test_a_factory_is_told_what_the_tree_is_and_its_own_configuration(site: Site) -> None:
     """It may change its copy of the configuration; nobody else sees that."""
     site.install(

@@ -57,6 +57,7 @@ class NamedChannel(QueueChannel):
     """A channel that says what it is called."""
 
     name = "club radio"
+    account = "studio 2"
 
 
 @pytest.fixture(params=["local", pytest.param("ray", marks=pytest.mark.slow)])
@@ -69,6 +70,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return {"model": NAMING, "backend": "local", "state_dir": tmp_path / "state"}
 
 
+@pytest.mark.covers("S23")
 async def test_a_factory_is_called_once_for_each_tree(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -89,6 +91,8 @@ async def test_a_factory_is_called_once_for_each_tree(
     (told,) = site.seen_by("radio")
     assert (told.plugin_id, told.agent_id, told.agents) == ("radio", "default", ("default", "clark"))
     assert (told.channel, told.group, told.sandboxed) == ("club radio", "family", True)
+    assert (told.account, told.tree_id, told.session_id) == ("studio 2", tree.tree_id, "main")
+    assert told.agent_dir == tree.state_dir / "agents" / "default"
     assert told.config["key"] == SECRET
     assert not [path for path in tree.state_dir.rglob("*") if SECRET.encode() in _bytes(path)]
 
@@ -97,18 +101,22 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
+@pytest.mark.covers("S23")
 async def test_a_plugin_is_told_anew_when_a_tree_is_resumed(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """Its configuration is the program's; left out then, its tools are gone."""
     site.install("radio", RADIO)
     async with SessionTree(
-        tmp_path / "ground", plugins={"radio": {"config": {"band": "am"}}}, **options
+        tmp_path / "ground", plugins={"radio": {"config": {"band": "am"}}}, group="family", **options
     ) as tree:
         assert (await tree.main.call("tune")).output == "am in ground"
     again = await SessionTree.resume(tree.tree_id, plugins={"radio": {"config": {"band": "fm"}}}, **options)
     async with again:
         assert (await again.main.call("tune")).output == "fm in ground"
+    first, second = site.seen_by("radio")
+    for told in (first, second):
+        assert (told.tree_id, told.group, told.agent_dir) == (tree.tree_id, "family", first.agent_dir)
     again = await SessionTree.resume(tree.tree_id, plugins={"radio": {"enabled": False}}, **options)
     async with again:
         assert "tune" not in json.loads(await again.main.send("what is there?"))

@@ -59,7 +59,8 @@ def _is_method(member: object) -> bool:
 def _taken(member: Any) -> list[tuple[str, str, object]]:
     function = getattr(member, "__func__", member)
     parameters = inspect.signature(function).parameters.values()
-    return [(parameter.name, str(parameter.kind), parameter.default) for parameter in parameters]
+    public = (parameter for parameter in parameters if not parameter.name.startswith("_"))
+    return [(parameter.name, str(parameter.kind), parameter.default) for parameter in public]
 
 
 @pytest.mark.parametrize(

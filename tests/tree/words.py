@@ -7,6 +7,7 @@ from typing import Any
 from sessiontree.contracts.approvals import ApprovalMode, Precedent, Rule
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, RemovedTools, ToolRow, TreeConfig
 
@@ -43,6 +44,7 @@ def config(
     smart_rules: tuple[Rule, ...] = (),
     owns_channel: bool = True,
     budget: Budget | None = None,
+    messages: tuple[MessagePolicy, ...] = (),
 ) -> TreeConfig:
     """Return a configuration with five tools and five agents."""
     return TreeConfig(
@@ -61,6 +63,7 @@ def config(
         agents=AGENTS,
         purpose="testing",
         policy=POLICY,
+        messages=messages,
     )
 
 
