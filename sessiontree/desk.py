@@ -208,9 +208,13 @@ class ApprovalDesk:
                     await _hand_over(session, show, message.tool_name, display)
 
     async def _say(self, session: str, text: str) -> None:
-        channel = self._channels.get(session)
-        if channel is not None:
-            await _hand_over(session, channel.send, text)
+        """Hand a message to a session's channel; past one that only answers requests, to the next above."""
+        while session:
+            channel = self._channels.get(session)
+            if channel is not None and getattr(channel, "hears", True):
+                await _hand_over(session, channel.send, text)
+                return
+            session = session.rpartition("/")[0]
 
     def _show_waiting(self, session: str) -> None:
         for pending in self.pending():

@@ -222,7 +222,7 @@ class RayBackend:
             StartWatch(note, self._engine.raylet, StartPace(self._unseen_s(), JOINED_UNSEEN_S)),
             partial(ray.kill, actor, no_restart=False),
             partial(failed_starts(settings).add, "supervisor"),
-            partial(_give_up, line),
+            partial(_give_up, line, actor),
         )
         self._engine.lost.add_done_callback(partial(_lose, line, keeper))
         try:
@@ -327,5 +327,7 @@ def _lose(line: Line, keeper: RestartKeeper, lost: Future[EngineLost]) -> None:
         keeper.stop()
 
 
-def _give_up(line: Line, failures: int, reason: str) -> None:
+def _give_up(line: Line, actor: Any, failures: int, reason: str) -> None:
+    """Tell whoever waits, and end the actor: in a joined Ray it would be started again and again."""
     line.lose(StartFailed("supervisor", failures, reason))
+    ray.kill(actor)

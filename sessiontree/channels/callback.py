@@ -46,6 +46,11 @@ class CallbackChannel:
         self._approver = approver
         self._listener = listener
 
+    @property
+    def hears(self) -> bool:
+        """Whether anybody gets messages; those to a channel that has no listener go to the one above it."""
+        return self._listener is not None
+
     async def send(self, text: str) -> None:
         """Hand a message to the listener."""
         if self._listener is not None:

@@ -289,10 +289,10 @@ class TreeKeeper:
         local: Sequence[Any],
         told_seq: int,
     ) -> None:
-        for each in counted:
-            each.commits -= 1
         if self.failure is None:
             self._do(seat, local, instructions, counted)
+        else:
+            self._count_off(counted)
         # Else closed here since: what follows is owed, and done by whoever resumes the tree.
         self.news.set()
         if told_seq:
@@ -310,11 +310,18 @@ class TreeKeeper:
                 self._carrier.for_session(seat, each)
         for instruction in instructions:
             self._carrier.for_tree(instruction)
+        # Not before: while one of them is given a host, none may give way that is owed something here, too.
+        self._count_off(counted)
         for each in counted:
             if not each.over:
                 if each.link is None and (each.waiting or each.recovered):
                     self._around.scheduler.want(each)
                 self._around.scheduler.settle(each)
+
+    @staticmethod
+    def _count_off(counted: Sequence[Seat]) -> None:
+        for each in counted:
+            each.commits -= 1
 
     def _fail(self, error: Exception) -> None:
         """The journal takes no more, or the tree is closed: nothing goes on, everybody is told."""

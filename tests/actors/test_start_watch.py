@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import ray
 
 from sessiontree import Runtime, ScriptedModel, SessionTree, StartFailed
-from sessiontree.actors.backend import RayBackend
+from sessiontree.actors.backend import RayBackend, _give_up
 from sessiontree.actors.engine_servers import RAYLET, watched_servers
 from sessiontree.actors.line import Line
 from sessiontree.actors.start_watch import (
@@ -262,10 +263,14 @@ def test_what_was_started_is_ended_and_nothing_else(
     assert process_of(other.pid) is not None
 
 
-async def test_waiters_are_told_that_a_supervisor_never_came() -> None:
-    """Typed: which process, how often, why, and what to do."""
-    line = Line(object(), "key", lambda: True)
-    line.lose(StartFailed("supervisor", 5, "its process (7) ended while it started"))
+async def test_waiters_are_told_that_a_supervisor_never_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typed: which process, how often, why, and what to do; nobody starts it again."""
+    killed: list[tuple[object, bool]] = []
+    monkeypatch.setattr(ray, "kill", lambda actor, *, no_restart=True: killed.append((actor, no_restart)))
+    actor = object()
+    line = Line(actor, "key", lambda: True)
+    _give_up(line, actor, 5, "its process (7) ended while it started")
+    assert killed == [(actor, True)]
     with pytest.raises(StartFailed, match=r"supervisor failed to start 5 times in a row.*\(7\).*doctor"):
         await line.ask("actors")
 

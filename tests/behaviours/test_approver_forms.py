@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.misbehaving import junk
 from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, results, until
+from tests.behaviours.reading import PATIENCE_S, asked, facts_of, results, until
 
 BY_ERROR = "approver error"
 HERE = "tests.behaviours.approvers"
@@ -248,6 +249,25 @@ async def test_always_allow_answers_every_later_call_and_those_that_wait(open_tr
         assert sorted(decided) == ["always", "always", "person"]
         assert [fact.tool for fact in await facts_of(tree, ToolAlwaysAllowed)] == ["launch"]
         assert len(effects(open_tree.workspace)) == 3
+
+
+@pytest.mark.own_runtime
+async def test_one_answer_for_two_sessions_reaches_the_one_that_gives_way(open_tree: Opener) -> None:
+    """The first to hear wants the one host, where the other still is when its call is allowed."""
+    model = ScriptedModel(
+        {
+            "main/b1": [call("launch", text="one"), "done"],
+            "main/b2": [call("launch", text="two"), "done"],
+        }
+    )
+    async with asyncio.timeout(PATIENCE_S), open_tree(model, tools=TOOLS, slots=1) as tree:
+        for _ in range(2):
+            await tree.main.spawn("branch", "go")
+        pending, _ = await asked(tree, 2)
+        await pending.approve(always=True)
+        for name in ("main/b1", "main/b2"):
+            assert (await tree.session(name).result()).summary == "done"
+    assert sorted(text for _, text in effects(open_tree.workspace)) == ["one", "two"]
 
 
 @pytest.mark.parametrize("approver", ["nothing", f"{HERE}:missing", "no.such.room:name", [5], 5])

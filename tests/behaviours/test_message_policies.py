@@ -98,7 +98,9 @@ async def test_what_tools_say_to_people_is_shown_on_the_channel(open_tree: Opene
             raise OSError("no paper")
 
     troubles: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, trouble: troubles.append(trouble))
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda loop, trouble: troubles.append(trouble))
     async with (
         asyncio.timeout(PATIENCE_S),
         open_tree(MODEL, channel=CallbackChannel(show=show), tools=[weigh]) as tree,
@@ -108,4 +110,15 @@ async def test_what_tools_say_to_people_is_shown_on_the_channel(open_tree: Opene
         for thing in ("stone", "apple"):
             await tree.main.call("weigh", {"thing": thing})
         assert [await shown.get(), await shown.get()] == [("weigh", "stone: 7 g"), ("weigh", "apple: 7 g")]
+    loop.set_exception_handler(before)
     assert [str(each["exception"]) for each in troubles] == ["no paper"]
+
+
+async def test_a_message_passes_a_branch_whose_approver_hears_none(open_tree: Opener) -> None:
+    """A function that answers requests is a channel for these alone; words go to the person above."""
+    channel = QueueChannel()
+    async with asyncio.timeout(PATIENCE_S), open_tree(MODEL, channel=channel) as tree:
+        branch = await tree.main.spawn("branch", "go on", approver=lambda request: True)
+        inner = await branch.spawn("branch", "go on")
+        await inner.call("message", {"text": "hello"})
+        assert await channel.messages.get() == "hello"
