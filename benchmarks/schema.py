@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import read_options, show
+from sessiontree.api.plugins import installed_tools
 from sessiontree.contracts.plugins import PluginContext
-from sessiontree.plugins import installed_tools
 from sessiontree.schema.cleaning import clean
 from sessiontree.schema.derive import derive_schema
 from sessiontree.schema.dialect import DIALECTS

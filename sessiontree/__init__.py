@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any  # noqa: E402
 from sessiontree.version import VERSION  # noqa: E402
 
 if TYPE_CHECKING:
+    from sessiontree.api.inbox import Approvals as Approvals
+    from sessiontree.api.inbox import PendingApproval as PendingApproval
+    from sessiontree.api.runtime import Runtime as Runtime
+    from sessiontree.api.session_handle import PendingReply as PendingReply
+    from sessiontree.api.session_handle import SessionHandle as SessionHandle
+    from sessiontree.api.session_tree import SessionTree as SessionTree
     from sessiontree.channels.callback import CallbackChannel as CallbackChannel
     from sessiontree.channels.queue import QueueChannel as QueueChannel
     from sessiontree.channels.terminal import TerminalChannel as TerminalChannel
@@ -121,10 +127,6 @@ if TYPE_CHECKING:
     from sessiontree.contracts.tool import Tool as Tool
     from sessiontree.contracts.tree_summary import TreeSummary as TreeSummary
     from sessiontree.contracts.usage import Usage as Usage
-    from sessiontree.desk import Approvals as Approvals
-    from sessiontree.desk import PendingApproval as PendingApproval
-    from sessiontree.handle import PendingReply as PendingReply
-    from sessiontree.handle import SessionHandle as SessionHandle
     from sessiontree.hooks.metadata import AddMetadata as AddMetadata
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.trim import Trim as Trim
@@ -148,10 +150,8 @@ if TYPE_CHECKING:
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.policy.slips import PolicyWarning as PolicyWarning
-    from sessiontree.runtime import Runtime as Runtime
     from sessiontree.schema.guardrails import SchemaWarning as SchemaWarning
     from sessiontree.schema.mcp import to_mcp as to_mcp
-    from sessiontree.session_tree import SessionTree as SessionTree
     from sessiontree.tree.receipt import ReceiptLine as ReceiptLine
 
 __version__ = VERSION
@@ -249,8 +249,8 @@ _ROOMS = {
     "contracts.tool": ("RawTool", "Tool"),
     "contracts.tree_summary": ("TreeSummary",),
     "contracts.usage": ("Usage",),
-    "desk": ("Approvals", "PendingApproval"),
-    "handle": ("PendingReply", "SessionHandle"),
+    "api.inbox": ("Approvals", "PendingApproval"),
+    "api.session_handle": ("PendingReply", "SessionHandle"),
     "hooks.metadata": ("AddMetadata",),
     "hooks.redact": ("Redact",),
     "hooks.trim": ("Trim",),
@@ -264,10 +264,10 @@ _ROOMS = {
     "outbound.settings": ("WebSettings",),
     "policy.settings": ("PolicyConfig", "ToolPolicy"),
     "policy.slips": ("PolicyWarning",),
-    "runtime": ("Runtime",),
+    "api.runtime": ("Runtime",),
     "schema.guardrails": ("SchemaWarning",),
     "schema.mcp": ("to_mcp",),
-    "session_tree": ("SessionTree",),
+    "api.session_tree": ("SessionTree",),
     "tree.receipt": ("ReceiptLine",),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}

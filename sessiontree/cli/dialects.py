@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sessiontree.api.plugins import InstalledTool
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.plugins import InstalledTool
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import dialect_named
 from sessiontree.schema.loss import Cleaned

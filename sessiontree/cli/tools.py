@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sessiontree.api.options import plugin_context, plugins_of, policy_of
+from sessiontree.api.paths import default_state_dir, workspace_root
+from sessiontree.api.plugins import InstalledTool, installed_tools
 from sessiontree.cli.dialects import show_dialect
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
@@ -14,9 +17,6 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.kernel.policing import standing_of
-from sessiontree.options import plugin_context, plugins_of, policy_of
-from sessiontree.places import default_state_dir, workspace_root
-from sessiontree.plugins import InstalledTool, installed_tools
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.explanation import Explanation

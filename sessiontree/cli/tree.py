@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
 from sessiontree.cli.portrait import ApprovalLine, Portrait, portrait_of
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
@@ -15,7 +16,6 @@ from sessiontree.contracts.tree_summary import TreeSummary
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
 from sessiontree.kernel.summaries import summaries_of
-from sessiontree.places import absolute_path, default_state_dir, workspace_root
 from sessiontree.tree.state import Session
 
 

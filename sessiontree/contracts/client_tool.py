@@ -1,7 +1,7 @@
 """Tools that are declared here and run by the creating program, wherever the session is.
 
 A call takes every gate another tool's call takes. Then it is owed to the program, which answers it by its id;
-the host of the session is free meanwhile. Not here: how the program hears of calls (client_calls.py above).
+the host of the session is free meanwhile. Not here: how the program hears of calls (api/client_calls.py).
 Source: seed 000, section 8.3.
 """
 

@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 from typing import Protocol
 
+from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
+from sessiontree.api.runtime import BackendName, Runtime
+from sessiontree.api.session_tree import SessionTree
 from sessiontree.contracts.agent import AgentConfig, AgentSpec
 from sessiontree.contracts.errors import ConfigError, SessionFailed
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.places import absolute_path, default_state_dir, workspace_root
-from sessiontree.runtime import BackendName, Runtime
-from sessiontree.session_tree import SessionTree
 from sessiontree.survey.answer import MAX_PLACES, Answer, AnswerPlace, AskOrder, answer_of
 from sessiontree.survey.asking import AskModel
 from sessiontree.survey.bounds import MAX_RESULT_CHARS

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
+from sessiontree.api.runtime import BackendName, Runtime
+from sessiontree.api.session_tree import SessionTree
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.places import absolute_path, default_state_dir, workspace_root
-from sessiontree.runtime import BackendName, Runtime
-from sessiontree.session_tree import SessionTree
 from sessiontree.survey.bounds import MAX_LIVE
 from sessiontree.survey.consent import channel_of, choose
 from sessiontree.survey.outcome import FAILED, Places, conclude

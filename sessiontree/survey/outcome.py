@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from sessiontree.session_tree import SessionTree
+from sessiontree.api.session_tree import SessionTree
 from sessiontree.survey.finding import Totals
 from sessiontree.survey.run import Ending
 from sessiontree.survey.screen import Screen

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from sessiontree.api.runtime import Runtime
+from sessiontree.api.session_tree import SessionTree
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.runtime import Runtime
-from sessiontree.session_tree import SessionTree
 from sessiontree.survey.bounds import AGENTS, SMART_RULES, limits_for
 from sessiontree.survey.consent import Consent
 from sessiontree.survey.earlier import FindSurvey

@@ -1,7 +1,6 @@
 """Trees without ``await``: the same public surface for scripts and for the cells of a running notebook.
 
-Room: floor 6, over ``runtime.py``; crosses from any thread to the one loop of this process's sync trees, and
-asks people on the threads that wait. Not here: what any of the calls do; that is the async classes' matter.
+Room: over ``api``; crosses from any thread to the one loop of this process's sync trees, and asks people on the threads that wait. Not here: what any of the calls do; that is the async classes' matter.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from sessiontree.contracts.senders import Sender
 from sessiontree.sync.crossing import Crossing
 
 if TYPE_CHECKING:
-    from sessiontree import desk
+    from sessiontree.api import inbox as desk
 
 
 @dataclass(frozen=True, slots=True)

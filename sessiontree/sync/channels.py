@@ -10,13 +10,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, TextIO, TypeAlias, TypeVar, cast
 
+from sessiontree.api.options import (
+    ApproverLike,
+    channel_owners,
+    channel_show,
+    channel_system_tier,
+    channel_tools,
+)
 from sessiontree.channels import terminal
 from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.tiers import SystemAnswer
-from sessiontree.options import ApproverLike, channel_owners, channel_show, channel_system_tier, channel_tools
 from sessiontree.sync.prompts import Prompts
 
 T = TypeVar("T")

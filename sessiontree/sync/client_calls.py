@@ -12,7 +12,7 @@ from sessiontree.sync.crossing import Crossing
 from sessiontree.sync.reading import Pump
 
 if TYPE_CHECKING:
-    from sessiontree import client_calls
+    from sessiontree.api import client_calls
 
 READ_AHEAD = 64
 """Calls that an iteration holds before the loop waits for its reader."""

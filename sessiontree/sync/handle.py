@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from sessiontree.api.options import ApproverLike
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.messages import Message
@@ -13,7 +14,6 @@ from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
-from sessiontree.options import ApproverLike
 from sessiontree.sync.channels import crossed_approver
 from sessiontree.sync.crossing import Crossing
 from sessiontree.sync.reading import Pump
@@ -24,8 +24,8 @@ READ_AHEAD = 64
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from sessiontree import handle
-    from sessiontree.handle import OnError
+    from sessiontree.api import session_handle as handle
+    from sessiontree.api.session_handle import OnError
     from sessiontree.tree.receipt import ReceiptLine
 
 

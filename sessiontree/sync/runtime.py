@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from sessiontree import runtime
+from sessiontree.api import runtime
+from sessiontree.api.runtime import BackendName, Enforcement
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime import BackendName, Enforcement
 from sessiontree.sync.crossing import Crossing
 
 if TYPE_CHECKING:

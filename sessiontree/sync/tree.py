@@ -9,7 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from sessiontree import session_tree as on_loop
+from sessiontree.api import session_tree as on_loop
+from sessiontree.api.options import ApproverLike, ChannelLike, PluginsLike, PolicyLike
+from sessiontree.api.runtime import BackendName
+from sessiontree.api.runtime import Runtime as AsyncRuntime
 from sessiontree.channels.port import HumanChannel
 from sessiontree.contracts.agent import AgentSpec
 from sessiontree.contracts.approvals import ApprovalMode, Rule
@@ -20,10 +23,7 @@ from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.usage import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
-from sessiontree.options import ApproverLike, ChannelLike, PluginsLike, PolicyLike
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
-from sessiontree.runtime import BackendName
-from sessiontree.runtime import Runtime as AsyncRuntime
 from sessiontree.sync.approvals import Approvals
 from sessiontree.sync.channels import CrossedChannel, QueueChannel, crossed_approver, crossed_channel
 from sessiontree.sync.client_calls import ClientCalls

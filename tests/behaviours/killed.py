@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from sessiontree import FunctionModel, SessionTree
-from sessiontree.runtime import BackendName
+from sessiontree.api.runtime import BackendName
 from tests.behaviours import household
 from tests.behaviours.deadly import Countdown, DeadlyAppend, DeadlyLaunch, DeadlyReply
 from tests.behaviours.effects import Look

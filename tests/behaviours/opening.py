@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from ray import cloudpickle
 
 from sessiontree import Runtime, SessionTree
+from sessiontree.api.runtime import BackendName
 from sessiontree.models.port import Model
-from sessiontree.runtime import BackendName
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sessiontree import SessionTree, ToolCall
+from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.desk import PendingApproval
 from sessiontree.journal.record import Record
 from sessiontree.kernel.replay import fact_of
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from sessiontree import ApprovalClosed, Limits, ScriptedModel, call
+from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.tree_facts import ApprovalDecided
-from sessiontree.desk import PendingApproval
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener

@@ -30,7 +30,7 @@ from sessiontree import (
     ToolResult,
     call,
 )
-from sessiontree.client_calls import WaitingCall
+from sessiontree.api.client_calls import WaitingCall
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved
 from sessiontree.contracts.tree_facts import ClientCallClosed as Closed

@@ -39,7 +39,7 @@ from sessiontree import (
     sync,
     tool,
 )
-from sessiontree.runtime import Runtime
+from sessiontree.api.runtime import Runtime
 from tests.behaviours.effects import TOOLS, Look, Words
 from tests.behaviours.opening import Opener
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sessiontree import Runtime, ScriptedModel, SessionTree, WrongLoop, call
-from sessiontree.runtime import BackendName
+from sessiontree.api.runtime import BackendName
 from tests.behaviours.effects import TOOLS
 
 BACKENDS = ["local", pytest.param("ray", marks=pytest.mark.slow)]

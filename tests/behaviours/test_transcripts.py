@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, FunctionModel, ModelRequest, SessionTree, call
+from sessiontree.api.session_handle import FACTS_PER_PAGE
 from sessiontree.contracts.messages import Message
 from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.handle import FACTS_PER_PAGE
 from sessiontree.models.answers import Answer
 from tests.behaviours.effects import TOOLS
 from tests.behaviours.opening import Opener

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.backend import OwnerPort
+from sessiontree.api.backend import OwnerPort
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import (
     ApprovalClosed,

@@ -12,7 +12,7 @@ import pytest
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 LAZY_DOORS = {
     "sessiontree/__init__.py",
-    "sessiontree/runtime.py",
+    "sessiontree/api/runtime.py",
     "sessiontree/interpreter/import_guard.py",
     "sessiontree/cli/__main__.py",
     "sessiontree/cli/app.py",
@@ -136,12 +136,12 @@ def test_planted_late_import_is_found(tmp_path: Path, source: str) -> None:
 
 def test_lazy_door_may_load_by_name_but_not_import_late(tmp_path: Path) -> None:
     """The table of backends loads modules through importlib; a plain late import is refused there too."""
-    door = tmp_path / "sessiontree" / "runtime.py"
+    door = tmp_path / "sessiontree" / "api/runtime.py"
     door.parent.mkdir()
     door.write_text("import importlib\n\ndef load(name):\n    return importlib.import_module(name)\n")
     assert late_imports(door, tmp_path) == []
     door.write_text("def load():\n    import ray\n")
-    assert late_imports(door, tmp_path) == ["sessiontree/runtime.py:2"]
+    assert late_imports(door, tmp_path) == ["sessiontree/api/runtime.py:2"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.api.runtime import Runtime
+from sessiontree.api.session_tree import SessionTree
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import UserMessage
 from sessiontree.journal.journal import Journal
@@ -14,8 +16,6 @@ from sessiontree.kernel.supervisor import load_tree
 from sessiontree.models.answers import Answer, call
 from sessiontree.models.port import ModelRequest
 from sessiontree.models.scripted import FunctionModel
-from sessiontree.runtime import Runtime
-from sessiontree.session_tree import SessionTree
 
 CHILDREN = 6
 

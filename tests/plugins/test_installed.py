@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, PluginContext, PluginSettings
-from sessiontree.plugins import InstalledTool, installed_tools
+from sessiontree.api.plugins import InstalledTool, installed_tools
 from sessiontree_tools import builtin_tools
 from tests.plugins.conftest import Site
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from sessiontree.api.runtime import Runtime
+from sessiontree.api.session_tree import SessionTree
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.terminal import TerminalChannel
 from sessiontree.contracts.context import ToolContext
@@ -19,8 +21,6 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import Tool
 from sessiontree.kernel.progress import ProgressReader
-from sessiontree.runtime import Runtime
-from sessiontree.session_tree import SessionTree
 from sessiontree.survey.bounds import AGENTS, MAX_LIVE, limits_for
 from sessiontree.survey.consent import Consent, channel_of, choose
 from sessiontree.survey.earlier import FindSurvey

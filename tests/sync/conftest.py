@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.runtime import BackendName
+from sessiontree.api.runtime import BackendName
 from sessiontree.sync.portal import PORTAL
 from tests.behaviours.opening import BACKENDS
 from tests.behaviours.switchboard import Switchboard

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sessiontree.api.runtime import BackendName
 from sessiontree.models.port import Model
-from sessiontree.runtime import BackendName
 from sessiontree.sync import Runtime, SessionTree
 
 PATIENCE_S = 60.0

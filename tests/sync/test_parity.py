@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from sessiontree import client_calls, desk, handle, runtime, session_tree, sync
+from sessiontree import sync
+from sessiontree.api import client_calls, runtime, session_tree
+from sessiontree.api import inbox as desk
+from sessiontree.api import session_handle as handle
 from sessiontree.kernel import progress
 
 Taken = Callable[[type, type, bool], list[str]]

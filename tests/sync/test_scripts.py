@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.runtime import BackendName
+from sessiontree.api.runtime import BackendName
 from tests.sync.opening import PATIENCE_S
 
 OPENING = """
@@ -389,5 +389,7 @@ def test_the_import_is_light() -> None:
     modules, threads = json.loads(done.stdout)
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"ray", "rich", "typer", "lancedb", "pyarrow", "PIL", "httpx", "sqlite3"}
-    assert not {"sessiontree.local.backend", "sessiontree.handle", "sessiontree.desk"} & set(modules)
+    assert not {"sessiontree.local.backend", "sessiontree.api.session_handle", "sessiontree.api.inbox"} & set(
+        modules
+    )
     assert threads == 1

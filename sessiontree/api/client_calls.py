@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessiontree.backend import Backend
+from sessiontree.api.backend import Backend
+from sessiontree.api.event_feed import READ_WAIT_S
 from sessiontree.contracts.client_call import ClientAnswer, ClientCall, answer_of, failure_of
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.following import READ_WAIT_S
 from sessiontree.kernel.tidings import Called
 
 

@@ -19,13 +19,13 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
+from sessiontree.api.paths import absolute_path
 from sessiontree.contracts.errors import ConfigError, WrongLoop
 from sessiontree.contracts.suggestion import meant
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.places import absolute_path
 
 if TYPE_CHECKING:
-    from sessiontree.backend import Backend
+    from sessiontree.api.backend import Backend
     from sessiontree.contracts.tree_summary import TreeSummary
     from sessiontree.journal.claim import JournalClaim
 
@@ -42,9 +42,9 @@ _LATE = {
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.kernel.summaries:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
-    "desk": "sessiontree.desk:ApprovalDesk",
-    "handle": "sessiontree.handle:SessionHandle",
-    "hook_desk": "sessiontree.hook_desk:HookDesk",
+    "desk": "sessiontree.api.inbox:ApprovalDesk",
+    "handle": "sessiontree.api.session_handle:SessionHandle",
+    "hook_desk": "sessiontree.api.program_hooks:HookDesk",
 }
 """What a tree needs once it is opened: the one place that loads a backend, and only the one asked for."""
 

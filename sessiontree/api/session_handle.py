@@ -20,7 +20,10 @@ from typing import (
     overload,
 )
 
-from sessiontree.backend import Backend, OwnerPort
+from sessiontree.api.backend import Backend, OwnerPort
+from sessiontree.api.inbox import ApprovalDesk
+from sessiontree.api.options import ApproverLike, split_approver
+from sessiontree.api.program_hooks import HookDesk
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,
@@ -41,11 +44,8 @@ from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tool_reply import ToolReply
-from sessiontree.desk import ApprovalDesk
-from sessiontree.hook_desk import HookDesk
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.replies import Reply, tool_reply
-from sessiontree.options import ApproverLike, split_approver
 from sessiontree.schema.result import result_schema_of, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial

@@ -12,11 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from sessiontree.backend import Backend
+from sessiontree.api.backend import Backend
+from sessiontree.api.client_calls import ClientCalls
+from sessiontree.api.event_feed import facts_after
+from sessiontree.api.options import channel_show
 from sessiontree.channels.callback import DisplayListener
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.queue import QueueChannel
-from sessiontree.client_calls import ClientCalls
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.displays import display_of
@@ -31,10 +33,8 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.following import facts_after
 from sessiontree.kernel.replay import fact_of
 from sessiontree.kernel.tidings import Decided, Said, Shown, Tiding
-from sessiontree.options import channel_show
 
 READ_WAIT_S = 20.0
 UNHEEDED_S = 1.0

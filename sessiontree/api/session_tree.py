@@ -12,24 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from sessiontree.channels.port import HumanChannel
-from sessiontree.contracts.agent import AgentSpec
-from sessiontree.contracts.approvals import ApprovalMode, Rule
-from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.contracts.hooks import Hook
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.plugins import PluginContext, PluginSettings
-from sessiontree.contracts.tool import Tool
-from sessiontree.contracts.usage import Usage
-from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.following import facts_after
-from sessiontree.interpreter.import_guard import keep_out
-from sessiontree.kernel.equipment import TreeSetup
-from sessiontree.kernel.policing import policy_in
-from sessiontree.memory.settings import MemorySettings
-from sessiontree.models.port import Model
-from sessiontree.options import (
+from sessiontree.api.event_feed import facts_after
+from sessiontree.api.options import (
     ApproverLike,
     ChannelLike,
     PluginsLike,
@@ -53,18 +37,34 @@ from sessiontree.options import (
     tree_config,
     without_tools,
 )
+from sessiontree.api.paths import absolute_path, check_not_around, default_state_dir, workspace_root
+from sessiontree.api.plugins import check_claims, installed_tools
+from sessiontree.api.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
+from sessiontree.channels.port import HumanChannel
+from sessiontree.contracts.agent import AgentSpec
+from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.errors import ConfigError, SessionTreeError
+from sessiontree.contracts.hooks import Hook
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.plugins import PluginContext, PluginSettings
+from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.usage import Usage
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.interpreter.import_guard import keep_out
+from sessiontree.kernel.equipment import TreeSetup
+from sessiontree.kernel.policing import policy_in
+from sessiontree.memory.settings import MemorySettings
+from sessiontree.models.port import Model
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
-from sessiontree.places import absolute_path, check_not_around, default_state_dir, workspace_root
-from sessiontree.plugins import check_claims, installed_tools
-from sessiontree.runtime import BackendName, Cell, Runtime, Sharing, Tenant, late
 
 if TYPE_CHECKING:
-    from sessiontree.backend import Backend, OwnerPort
-    from sessiontree.client_calls import ClientCalls
+    from sessiontree.api.backend import Backend, OwnerPort
+    from sessiontree.api.client_calls import ClientCalls
+    from sessiontree.api.inbox import ApprovalDesk, Approvals
+    from sessiontree.api.program_hooks import HookDesk
+    from sessiontree.api.session_handle import SessionHandle
     from sessiontree.contracts.tree_config import TreeConfig
-    from sessiontree.desk import ApprovalDesk, Approvals
-    from sessiontree.handle import SessionHandle
-    from sessiontree.hook_desk import HookDesk
     from sessiontree.journal.record import Record
     from sessiontree.kernel.progress import ProgressReader
     from sessiontree.tree.receipt import ReceiptLine

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from sessiontree.backend import Backend
+from sessiontree.api.backend import Backend
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.hook_sessions import EndedSession, Spawning, StartedSession
 from sessiontree.contracts.hooks import Hook, HookContext

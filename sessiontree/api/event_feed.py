@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sessiontree.backend import OwnerPort
+    from sessiontree.api.backend import OwnerPort
     from sessiontree.journal.record import Record
 
 READ_AT_ONCE = 512
