@@ -44,7 +44,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.contracts.tree_facts import SessionSpawned
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 DEPTH = 8
 SHALLOW = 2

@@ -42,7 +42,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.session_facts import CallIntended, CallResolved
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.journal.journal import Journal
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 POSTED = stimuli
 """Posts in facts hold stimuli; their room makes them known."""

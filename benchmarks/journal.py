@@ -41,7 +41,7 @@ from sessiontree.contracts.stimuli import (
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.journal.switching import WRITERS
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial

@@ -131,8 +131,6 @@ if TYPE_CHECKING:
     from sessiontree.hooks.redact import Redact as Redact
     from sessiontree.hooks.trim import Trim as Trim
     from sessiontree.journal.record import Record as Record
-    from sessiontree.kernel.progress import Progress as Progress
-    from sessiontree.kernel.progress import ProgressReader as ProgressReader
     from sessiontree.memory.settings import HashingSettings as HashingSettings
     from sessiontree.memory.settings import HTTPSettings as HTTPSettings
     from sessiontree.memory.settings import MemorySettings as MemorySettings
@@ -150,6 +148,8 @@ if TYPE_CHECKING:
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.policy.slips import PolicyWarning as PolicyWarning
+    from sessiontree.runtime.progress import Progress as Progress
+    from sessiontree.runtime.progress import ProgressReader as ProgressReader
     from sessiontree.schema.guardrails import SchemaWarning as SchemaWarning
     from sessiontree.schema.mcp import to_mcp as to_mcp
     from sessiontree.tree.receipt import ReceiptLine as ReceiptLine
@@ -255,7 +255,7 @@ _ROOMS = {
     "hooks.redact": ("Redact",),
     "hooks.trim": ("Trim",),
     "journal.record": ("Record",),
-    "kernel.progress": ("Progress", "ProgressReader"),
+    "runtime.progress": ("Progress", "ProgressReader"),
     "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
     "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),

@@ -38,12 +38,12 @@ from sessiontree.actors.supervisor import SUPERVISOR_CALLS, SupervisorShell, act
 from sessiontree.actors.transport import REAPED_S
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.kernel.equipment import TreeSetup
-from sessiontree.kernel.progress import ProgressReader
-from sessiontree.kernel.reports import ActorRow
-from sessiontree.kernel.scheduler import PoolSize
-from sessiontree.kernel.settings import Settings, hidden_places
 from sessiontree.memory.settings import MemorySettings
+from sessiontree.runtime.equipment import TreeSetup
+from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.reports import ActorRow
+from sessiontree.runtime.scheduler import PoolSize
+from sessiontree.runtime.settings import Settings, hidden_places
 from sessiontree.sandbox import available_level
 from sessiontree.sandbox.process_tree import ancestors
 

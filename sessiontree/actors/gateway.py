@@ -12,12 +12,12 @@ from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.host import HostSettings
 from sessiontree.actors.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.kernel.answers import Hello, Standing
-from sessiontree.kernel.equipping import Equipping
-from sessiontree.kernel.gateway_frames import GatewayFrame
-from sessiontree.kernel.gateway_host import GatewayHost
-from sessiontree.kernel.host_process import OwnProcess, resident_bytes
 from sessiontree.models.port import GatewayModel
+from sessiontree.runtime.answers import Hello, Standing
+from sessiontree.runtime.equipping import Equipping
+from sessiontree.runtime.gateway_frames import GatewayFrame
+from sessiontree.runtime.gateway_host import GatewayHost
+from sessiontree.runtime.host_process import OwnProcess, resident_bytes
 
 
 class GatewayShell:

@@ -15,14 +15,14 @@ from sessiontree.actors.baggage import open_for_host
 from sessiontree.actors.calling import RemoteServices
 from sessiontree.actors.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.kernel.answers import Hello, Standing
-from sessiontree.kernel.clock import KernelClock
-from sessiontree.kernel.equipping import Equipping
-from sessiontree.kernel.frames import Frame
-from sessiontree.kernel.host import HostCore, HostEquipment
-from sessiontree.kernel.host_process import OwnProcess, resident_bytes
-from sessiontree.kernel.memory_line import MemoryLine
-from sessiontree.kernel.progress import ProgressHub
+from sessiontree.runtime.answers import Hello, Standing
+from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.equipping import Equipping
+from sessiontree.runtime.frames import Frame
+from sessiontree.runtime.host import HostCore, HostEquipment
+from sessiontree.runtime.host_process import OwnProcess, resident_bytes
+from sessiontree.runtime.memory_line import MemoryLine
+from sessiontree.runtime.progress import ProgressHub
 from sessiontree.sandbox import level_in_force, self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 

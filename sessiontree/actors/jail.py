@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.actors.start_watch import NOTE, FailedStarts
-from sessiontree.kernel.settings import Settings, hidden_places
+from sessiontree.runtime.settings import Settings, hidden_places
 from sessiontree.sandbox import Jail, Level, prepare_victims, probe, py_executable
 
 

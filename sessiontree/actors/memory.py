@@ -16,11 +16,11 @@ from sessiontree.actors.host import HostSettings
 from sessiontree.actors.start_watch import RestartKeeper
 from sessiontree.actors.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.kernel.host_process import OwnProcess
-from sessiontree.kernel.memory import MemoryCore
-from sessiontree.kernel.memory_host import MemoryHost
-from sessiontree.kernel.memory_opening import open_store
 from sessiontree.memory.settings import MemorySettings
+from sessiontree.runtime.host_process import OwnProcess
+from sessiontree.runtime.memory import MemoryCore
+from sessiontree.runtime.memory_host import MemoryHost
+from sessiontree.runtime.memory_opening import open_store
 
 END_S = 5.0
 

@@ -15,15 +15,15 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.journal.record import Record
-from sessiontree.kernel.owner import SessionRecord
-from sessiontree.kernel.replies import CallReply, Reply
-from sessiontree.kernel.tidings import Tiding
+from sessiontree.runtime.owner import SessionRecord
+from sessiontree.runtime.replies import CallReply, Reply
+from sessiontree.runtime.tidings import Tiding
 from sessiontree.tree.receipt import ReceiptLine
 from sessiontree.tree.stimuli import SpawnAsked
 
 
 class RemoteOwner:
-    """As :class:`~sessiontree.kernel.owner.Owner`; plain methods wait for the answer, about a millisecond."""
+    """As :class:`~sessiontree.runtime.owner.Owner`; plain methods wait for the answer, about a ms."""
 
     def __init__(self, line: Line) -> None:
         """Bind the line."""

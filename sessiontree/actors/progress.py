@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sessiontree.actors.line import Line
 from sessiontree.contracts.errors import EngineLost, SessionTreeError
-from sessiontree.kernel.progress import Progress, ProgressHub, ProgressReader
+from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
 
 PULL_S = 20.0
 AGAIN_S = 0.2

@@ -29,12 +29,12 @@ from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.contracts.tool import Tool, check_is_tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.kernel.approver_function import load_approver
-from sessiontree.kernel.clock import machine_ms
-from sessiontree.kernel.policing import policy_row
 from sessiontree.models.port import name_of as model_name_of
 from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.policy.slips import PolicyWarning
+from sessiontree.runtime.approver_function import load_approver
+from sessiontree.runtime.clock import machine_ms
+from sessiontree.runtime.policing import policy_row
 from sessiontree.schema.guardrails import SchemaWarning, schema_slips
 from sessiontree.tree.accounts import endless
 from sessiontree.tree.ceiling import strictest

@@ -21,7 +21,7 @@ from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.journal.record import Record
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 from sessiontree.tree.stimuli import SpawnAsked
 
 READ_AT_ONCE = 512

@@ -44,8 +44,8 @@ from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tool_reply import ToolReply
-from sessiontree.kernel.replay import fact_of
-from sessiontree.kernel.replies import Reply, tool_reply
+from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replies import Reply, tool_reply
 from sessiontree.schema.result import result_schema_of, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial

@@ -52,11 +52,11 @@ from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.usage import Usage
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
-from sessiontree.kernel.equipment import TreeSetup
-from sessiontree.kernel.policing import policy_in
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
 from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
+from sessiontree.runtime.equipment import TreeSetup
+from sessiontree.runtime.policing import policy_in
 
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend, OwnerPort
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from sessiontree.api.session_handle import SessionHandle
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
-    from sessiontree.kernel.progress import ProgressReader
+    from sessiontree.runtime.progress import ProgressReader
     from sessiontree.tree.receipt import ReceiptLine
 
 

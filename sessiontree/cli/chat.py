@@ -24,7 +24,7 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.door.client import DoorClient
 from sessiontree.journal.journal import Journal
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 MOST_SENT = 16
 """Messages that wait for their replies; later ones are held back here until one has its own."""

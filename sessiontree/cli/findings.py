@@ -11,7 +11,7 @@ from sessiontree.actors.engine_settings import OBJECT_STORE_BYTES, OLDEST, Wishe
 from sessiontree.cli.checkup import SHARED_MEMORY, Installation, Live, Room, State
 from sessiontree.cli.confinement import Confinement
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.kernel.settings import OBSERVING
+from sessiontree.runtime.settings import OBSERVING
 from sessiontree.sandbox import CommandConfinement, Level
 
 Mark: TypeAlias = Literal["wrong", "beware"]

@@ -19,7 +19,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 READ_AT_ONCE = 512
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0

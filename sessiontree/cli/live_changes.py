@@ -28,7 +28,7 @@ from sessiontree.cli.portrait import shortened
 from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.journal.record import Record
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 Change = dict[str, Any]
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from sessiontree.contracts.codec import current_versions
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 _KIND = re.compile(r'\{"kind":"(\w+)"')
 _VALUE = r'("[^"\\]*(?:\\.[^"\\]*)*"|-?\d+)'

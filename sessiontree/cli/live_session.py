@@ -10,7 +10,7 @@ from sessiontree.channels.shown import visible
 from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 MAX_NAME_CHARS = 80
 """Longest step and label, before invisible characters are made visible."""

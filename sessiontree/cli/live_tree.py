@@ -15,7 +15,7 @@ from sessiontree.cli.live_session import LiveSession, call_text
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.journal.record import Record
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 _MAIN = "main"
 

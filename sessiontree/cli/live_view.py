@@ -22,7 +22,7 @@ from sessiontree.channels.shown import visible
 from sessiontree.cli.live_picture import STYLES, Line, Pace, picture
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.journal.record import Record
-from sessiontree.kernel.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressReader
 
 REFRESH_EVERY_S = 0.25
 _STYLES = {name: Style.parse(name) for name in {*STYLES.values(), "bold", "dim"} if name}

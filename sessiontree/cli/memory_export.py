@@ -17,10 +17,10 @@ from sessiontree.cli.memory_place import MemoryPlace
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.kernel.clock import machine_ms
 from sessiontree.memory.exporting import Exported, private_file, write_export
 from sessiontree.memory.importing import Imported, check_export, import_export
 from sessiontree.memory.store import MemoryStore
+from sessiontree.runtime.clock import machine_ms
 
 STREAM = "-"
 """Names standard output, or input, as a file."""

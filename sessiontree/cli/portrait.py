@@ -14,7 +14,7 @@ from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
 from sessiontree.contracts.usage import Usage
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Verdict
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.receipt import receipt
 from sessiontree.tree.state import Session, TreeState, initial_tree

@@ -18,7 +18,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.door.client import DoorClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 
 HOW_TO_RESUME = "take it up first: with `sessiontree resume` a survey, with SessionTree.resume any other"
 WAIT_S = 20.0

@@ -16,7 +16,7 @@ from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.shown import visible
 from sessiontree.cli.live_channel import YieldingChannel
 from sessiontree.cli.live_view import LiveView, is_live_terminal
-from sessiontree.kernel.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressReader
 
 _WIDE = 200
 """Width of tables where nobody looks: no cell is folded in a file or pipe."""

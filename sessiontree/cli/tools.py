@@ -16,12 +16,12 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.kernel.policing import standing_of
 from sessiontree.policy.catalog import CATALOG
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.explanation import Explanation
 from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.steps import Standing
+from sessiontree.runtime.policing import standing_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ H = TypeVar("H")
 class SessionRights:
     """Everything a session's tools can reach. What is None here does not exist for the session.
 
-    Built once per adoption by kind (``kernel/rights.py``); never widened afterwards. A tool is given them
+    Built once per adoption by kind (``runtime/rights.py``); never widened afterwards. A tool is given them
     narrowed to what its class declares.
     """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sessiontree.contracts.errors import JournalError
 from sessiontree.journal.faults import write_error
-from sessiontree.kernel.socket_files import listen_at, socket_address
+from sessiontree.runtime.socket_files import listen_at, socket_address
 
 DOOR = "door"
 BACKLOG = 64

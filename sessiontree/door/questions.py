@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.door import values
 from sessiontree.door.requests import Given, Request, Told
-from sessiontree.kernel.owner import Owner
+from sessiontree.runtime.owner import Owner
 
 LONGEST_READ_S = 20.0
 READ_AT_ONCE = 512

@@ -16,7 +16,7 @@ from sessiontree.door.peer import Peer, confinement_of, has_ended, held, peer_of
 from sessiontree.door.place import OpenDoor, open_door
 from sessiontree.door.questions import answer
 from sessiontree.door.requests import Request, Told
-from sessiontree.kernel.owner import Owner
+from sessiontree.runtime.owner import Owner
 
 MOST_PEERS = 32
 PATIENCE_S = 30.0

@@ -17,24 +17,24 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.door.server import DoorServer
 from sessiontree.journal.journal import Journal
-from sessiontree.kernel.clock import KernelClock
-from sessiontree.kernel.equipment import TreeSetup
-from sessiontree.kernel.gateway import GatewayCore
-from sessiontree.kernel.host import HostCore, HostEquipment
-from sessiontree.kernel.memory import MemoryCore
-from sessiontree.kernel.memory_opening import open_store
-from sessiontree.kernel.memory_words import Ended, MemoryRight, Told
-from sessiontree.kernel.owner import Owner
-from sessiontree.kernel.progress import ProgressHub, ProgressReader
-from sessiontree.kernel.scheduler import PoolSize
-from sessiontree.kernel.settings import hidden_places
-from sessiontree.kernel.supervisor import SupervisorCore
 from sessiontree.local.transport import Faults, LocalTransport
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
 from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
+from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.equipment import TreeSetup
+from sessiontree.runtime.gateway import GatewayCore
+from sessiontree.runtime.host import HostCore, HostEquipment
+from sessiontree.runtime.memory import MemoryCore
+from sessiontree.runtime.memory_opening import open_store
+from sessiontree.runtime.memory_words import Ended, MemoryRight, Told
+from sessiontree.runtime.owner import Owner
+from sessiontree.runtime.progress import ProgressHub, ProgressReader
+from sessiontree.runtime.scheduler import PoolSize
+from sessiontree.runtime.settings import hidden_places
+from sessiontree.runtime.supervisor import SupervisorCore
 
 DEFAULT_SLOTS = 64
 POOL = "host"

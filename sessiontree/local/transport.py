@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sessiontree.kernel.errors import HostLost
-from sessiontree.kernel.frames import Frame, PollReply
-from sessiontree.kernel.host import HostCore
+from sessiontree.runtime.errors import HostLost
+from sessiontree.runtime.frames import Frame, PollReply
+from sessiontree.runtime.host import HostCore
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sessiontree.channels.port import HumanChannel
 from sessiontree.journal.record import Record
-from sessiontree.kernel.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressReader
 
 
 class View(Protocol):

@@ -9,7 +9,7 @@ from sessiontree.contracts.errors import ConfigError, JournalError
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
-from sessiontree.kernel.supervisor import load_tree
+from sessiontree.runtime.supervisor import load_tree
 from sessiontree.survey.run import out_of
 
 

@@ -10,7 +10,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.session_facts import Rested
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, SessionEnded, SessionSpawned
 from sessiontree.journal.record import Record
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 from sessiontree.survey.finding import GroupFindings
 from sessiontree.survey.screen import View
 from sessiontree.survey.words import LastWord, last_word_of

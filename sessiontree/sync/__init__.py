@@ -1,6 +1,7 @@
 """Trees without ``await``: the same public surface for scripts and for the cells of a running notebook.
 
-Room: over ``api``; crosses from any thread to the one loop of this process's sync trees, and asks people on the threads that wait. Not here: what any of the calls do; that is the async classes' matter.
+Room: over ``api``; crosses from any thread to the one loop of this process's sync trees, and asks people on
+the threads that wait. Not here: what any of the calls do; that is the async classes' matter.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sessiontree.sync.crossing import Crossing
 from sessiontree.sync.portal import not_open
 
 if TYPE_CHECKING:
-    from sessiontree.kernel import progress
+    from sessiontree.runtime import progress
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.kernel.equipment import TreeSetup
-from sessiontree.kernel.facades import _BEHIND
+from sessiontree.runtime.equipment import TreeSetup
+from sessiontree.runtime.facades import _BEHIND
 
 
 class Tree(Protocol):

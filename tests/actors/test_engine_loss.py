@@ -32,7 +32,7 @@ from sessiontree.actors.engine_watch import (
 )
 from sessiontree.actors.line import Line
 from sessiontree.actors.wire import packed
-from sessiontree.kernel.answers import Answer
+from sessiontree.runtime.answers import Answer
 
 PROGRAM_S = 240.0
 """Two starts of a Ray and some seconds; on a machine where everybody starts one at once, longer."""

@@ -15,8 +15,8 @@ from sessiontree.actors import line as line_room
 from sessiontree.actors.line import Line
 from sessiontree.actors.wire import opened, packed
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.kernel.answers import Answer
-from sessiontree.kernel.equipment import Baggage
+from sessiontree.runtime.answers import Answer
+from sessiontree.runtime.equipment import Baggage
 
 pytestmark = pytest.mark.slow
 

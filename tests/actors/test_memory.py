@@ -32,11 +32,11 @@ from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.memory import MemoryQuery, Selection
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_facts import CallResolved
-from sessiontree.kernel.memory_line import MOST_LOSSES
-from sessiontree.kernel.memory_opening import open_store
-from sessiontree.kernel.replay import fact_of
-from sessiontree.kernel.reports import ActorRow
 from sessiontree.models.answers import Answer
+from sessiontree.runtime.memory_line import MOST_LOSSES
+from sessiontree.runtime.memory_opening import open_store
+from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.reports import ActorRow
 from sessiontree.testing.force import bare
 from tests.actors.misdeeds import Misdeed
 from tests.behaviours.reading import facts_of

@@ -32,7 +32,7 @@ from sessiontree.contracts.events import (
     ToolExecutionUpdate,
 )
 from sessiontree.contracts.hooks import HookAnswer
-from sessiontree.kernel.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressReader
 
 WORDS = {
     ToolExecutionStart: "start",

@@ -9,12 +9,18 @@ from contextlib import suppress
 from types import FunctionType, ModuleType
 from typing import Any
 
-from sessiontree.kernel.facades import PORTS
+from sessiontree.runtime.facades import PORTS
 
 PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType)
 MOST = 20_000
 """Objects after which a walk has left what belongs to a context."""
-INSIDE = ("sessiontree.kernel", "sessiontree.dispatch", "sessiontree.sandbox", "sessiontree.workspace", "ray")
+INSIDE = (
+    "sessiontree.runtime",
+    "sessiontree.dispatch",
+    "sessiontree.sandbox",
+    "sessiontree.workspace",
+    "ray",
+)
 """Packages whose objects know the way to handles."""
 
 
@@ -91,7 +97,7 @@ def insides(found: Iterable[tuple[str, Any]]) -> list[str]:
         f"{way}: {type(thing).__module__}.{type(thing).__qualname__}"
         for way, thing in found
         if type(thing).__module__.startswith(INSIDE)
-        and type(thing).__module__ != "sessiontree.kernel.facades"
+        and type(thing).__module__ != "sessiontree.runtime.facades"
         and type(thing).__qualname__ != "_Line"
     ]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from sessiontree import ScriptedModel, SessionStatus, call
 from sessiontree.contracts.tree_facts import SessionAdopted
-from sessiontree.kernel.clock import machine_ms
+from sessiontree.runtime.clock import machine_ms
 from tests.behaviours.effects import TOOLS
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, asked, facts_of

@@ -22,8 +22,8 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import CallHeld, Stopping
 from sessiontree.contracts.tree_facts import CancelBegun, SessionAdopted, SessionEnded, SessionSpawned
-from sessiontree.kernel.clock import machine_ms
 from sessiontree.models.answers import Answer
+from sessiontree.runtime.clock import machine_ms
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, results, until

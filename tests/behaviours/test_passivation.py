@@ -34,9 +34,9 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import CallParked, Opened, TurnReplied
 from sessiontree.contracts.tree_facts import ResultHeld
-from sessiontree.kernel.replay import fact_of
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
+from sessiontree.runtime.replay import fact_of
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import asked, facts_of, records, results, until

@@ -19,7 +19,7 @@ from sessiontree.contracts.events import (
 )
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.tool import Tool
-from sessiontree.kernel.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressReader
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, facts_of, results
 from tests.behaviours.signals import Log

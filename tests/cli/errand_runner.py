@@ -14,7 +14,7 @@ from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.door.client import DoorClient
 from sessiontree.door.questions import LONGEST_READ_S
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 from tests.cli.program import LONGEST_S, read_until
 
 

@@ -13,7 +13,7 @@ from sessiontree.cli.live_view import REFRESH_EVERY_S, is_live_terminal
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.events import ToolExecutionStart
-from sessiontree.kernel.progress import ProgressHub
+from sessiontree.runtime.progress import ProgressHub
 from tests.cli.live_glass import Glass
 from tests.cli.live_words import ended, record, records, spawned
 

@@ -28,9 +28,9 @@ from sessiontree.door.client import DoorClient
 from sessiontree.door.place import open_door
 from sessiontree.door.questions import LONGEST_READ_S
 from sessiontree.door.server import DoorServer
-from sessiontree.kernel.owner import Owner
-from sessiontree.kernel.replay import fact_of
-from sessiontree.kernel.replies import Reply
+from sessiontree.runtime.owner import Owner
+from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replies import Reply
 from sessiontree.version import VERSION
 from tests.door.errands import errands
 

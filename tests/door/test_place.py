@@ -13,7 +13,7 @@ import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
 from sessiontree.door.place import BACKLOG, DOOR, knock, open_door
-from sessiontree.kernel.socket_files import MAX_ADDRESS_BYTES
+from sessiontree.runtime.socket_files import MAX_ADDRESS_BYTES
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from sessiontree.door.lines import MAX_LINE_BYTES
 from sessiontree.door.place import knock
 from sessiontree.door.requests import line_of
 from sessiontree.door.server import DoorServer
-from sessiontree.kernel.owner import Owner
+from sessiontree.runtime.owner import Owner
 from tests.door.errands import errands
 
 LONGEST_S = 60.0

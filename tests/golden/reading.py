@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sessiontree.journal.export import load_export
-from sessiontree.kernel.replay import fact_of
+from sessiontree.runtime.replay import fact_of
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import SessionState, initial
 from sessiontree.tree.evolve import evolve as evolve_tree

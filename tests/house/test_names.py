@@ -16,8 +16,8 @@ LAZY_DOORS = {
     "sessiontree/interpreter/import_guard.py",
     "sessiontree/cli/__main__.py",
     "sessiontree/cli/app.py",
-    "sessiontree/kernel/approver_function.py",
-    "sessiontree/kernel/memory_opening.py",
+    "sessiontree/runtime/approver_function.py",
+    "sessiontree/runtime/memory_opening.py",
     "sessiontree/memory/embedders.py",
 }
 """What loads modules by name: lazy exports, backends, commands, approvers, embedders, stores."""

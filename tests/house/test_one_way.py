@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 DOORS = {
-    "execute": {"dispatch/dispatcher.py", "kernel/running.py", "testing/context.py"},
+    "execute": {"dispatch/dispatcher.py", "runtime/running.py", "testing/context.py"},
     "ToolContext": {"dispatch/dispatcher.py", "testing/context.py"},
-    "Dispatcher": {"kernel/host.py"},
+    "Dispatcher": {"runtime/host.py"},
 }
 """What is called, and who calls it. The dispatcher runs tools; a host makes the dispatcher, and what keeps
 deadlines asks it. Tests of a tool alone have no dispatcher, and nothing but what they are handed."""
@@ -58,7 +58,7 @@ def test_nothing_reaches_a_tool_beside_the_dispatcher(shipped_modules: list[Path
 @pytest.mark.parametrize(
     ("module", "planted"),
     [
-        ("kernel/shortcut.py", "async def f(tool, ctx):\n    return await tool.execute({}, ctx)"),
+        ("runtime/shortcut.py", "async def f(tool, ctx):\n    return await tool.execute({}, ctx)"),
         ("tools/sessiontree_tools/nested.py", "context = ToolContext(rights, 'c', signals)"),
         ("api/session_handle.py", "table = Dispatcher(tools, held, rights, policy)"),
         ("survey/model.py", "run = getattr(tool, 'execute')"),
@@ -78,4 +78,4 @@ def test_the_database_s_word_is_another_one() -> None:
     """Statements are executed too, by the journal alone."""
     statement = "connection.execute('COMMIT')"
     assert list(doors_of("journal/commit.py", statement)) == []
-    assert list(doors_of("kernel/commit.py", statement)) == ["kernel/commit.py calls execute"]
+    assert list(doors_of("runtime/commit.py", statement)) == ["runtime/commit.py calls execute"]

@@ -20,7 +20,7 @@ from sessiontree.contracts.errors import ConfigError, ExecutionError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import Tool
-from sessiontree.kernel.progress import ProgressReader
+from sessiontree.runtime.progress import ProgressReader
 from sessiontree.survey.bounds import AGENTS, MAX_LIVE, limits_for
 from sessiontree.survey.consent import Consent, channel_of, choose
 from sessiontree.survey.earlier import FindSurvey

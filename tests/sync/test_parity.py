@@ -12,7 +12,7 @@ from sessiontree import sync
 from sessiontree.api import client_calls, runtime, session_tree
 from sessiontree.api import inbox as desk
 from sessiontree.api import session_handle as handle
-from sessiontree.kernel import progress
+from sessiontree.runtime import progress
 
 Taken = Callable[[type, type, bool], list[str]]
 

@@ -30,8 +30,8 @@ from sessiontree import Runtime as AsyncRuntime
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.kernel.replay import fact_of
 from sessiontree.models.answers import Answer, message_of
+from sessiontree.runtime.replay import fact_of
 from sessiontree.sync import QueueChannel, SessionTree
 from tests.behaviours.effects import TOOLS, effects
 from tests.behaviours.signals import Flag, Turnstile

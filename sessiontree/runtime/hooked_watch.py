@@ -1,0 +1,134 @@
+"""What a session with hooks tells those who watch: progress as hooks let it be seen, and calls that end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from sessiontree.contracts.context import CallSignals
+from sessiontree.contracts.events import TextDelta, ToolExecutionUpdate
+from sessiontree.contracts.hooks import KeptResult
+from sessiontree.contracts.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.ports import UpdateCallback
+from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
+from sessiontree.dispatch.hook_run import HookFault
+from sessiontree.dispatch.hooks import HookChain
+from sessiontree.runtime.facades import Facades
+from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.watching import CallWatch
+
+MOST_WAITING = 256
+"""Progress that waits for hooks; the oldest is dropped first."""
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """Where the progress of one call goes, until the call is over."""
+
+    key: str
+    call_id: str
+    tool: str
+    is_open: bool = True
+    blamed: set[str] = field(default_factory=set)
+    """Hooks whose failure at this call's progress was told already."""
+
+
+class HookedWatch(CallWatch):
+    """A session's watch that hooks stand before.
+
+    Args:
+        hub: Where progress goes.
+        tree_id: The tree.
+        session: The session.
+        facades: The session's facades; what tools report comes past them.
+        chain: The tree's hooks.
+    """
+
+    def __init__(
+        self, hub: ProgressHub, tree_id: str, session: str, facades: Facades, chain: HookChain
+    ) -> None:
+        """Bind hub, session and hooks."""
+        super().__init__(hub, tree_id, session, facades)
+        self._reported_on = facades.notice(self._reported)
+        self._chain = chain
+        self._watchers = self.readers
+        self.readers = (self,)  # the hooks are among those who watch, also where nobody else does
+        self._lines: dict[str, _Line] = {}
+        self._waiting: deque[tuple[_Line, JsonValue]] = deque(maxlen=MOST_WAITING)
+        self._screening: asyncio.Task[None] | None = None
+        self.on_resolved: Callable[[CallResolved], None] = lambda fact: None
+        """Told of each call that has its result."""
+        self.on_replied: Callable[[TurnReplied], None] = lambda fact: None
+        """Told of each reply that was taken in."""
+        self.on_fault: Callable[[str, HookFault], None] = lambda key, fault: None
+        """Told of hooks that fail: at progress, once for each call; at what tools say and spawn."""
+
+    def updates_of(self, call_id: str, tool: str, signals: CallSignals) -> UpdateCallback:
+        """Return where the progress of an attempt goes; callable from any thread."""
+        line = self._lines.get(call_id)
+        if line is None or not self._chain.rewrites:
+            return super().updates_of(call_id, tool, signals)
+        return partial(self._reported_on, line)
+
+    def open_line(self, key: str, call_id: str, tool: str) -> None:
+        """A call is about to run."""
+        self._lines[call_id] = _Line(key, call_id, tool)
+
+    def close_line(self, call_id: str) -> None:
+        """A call is over: what it reported and nobody has seen by now is never shown."""
+        line = self._lines.pop(call_id, None)
+        if line is not None:
+            line.is_open = False
+
+    def _reported(self, line: _Line, progress: JsonValue) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._queue, line, to_json_value(progress))
+
+    def _queue(self, line: _Line, progress: JsonValue) -> None:
+        if not self._watchers or not line.is_open:
+            return
+        self._waiting.append((line, progress))
+        if self._screening is None:
+            self._screening = asyncio.create_task(self._screen())
+
+    async def _screen(self) -> None:
+        try:
+            while self._waiting:
+                line, progress = self._waiting.popleft()
+                if line.is_open:
+                    await self._show(line, progress)
+        finally:
+            self._screening = None
+
+    async def _show(self, line: _Line, progress: JsonValue) -> None:
+        shown = KeptResult(line.call_id, line.tool, (), progress, is_error=False)
+        kept = await self._chain.persist(shown)
+        for fault in kept.faults:
+            if fault.hook not in line.blamed:
+                line.blamed.add(fault.hook)
+                self.on_fault(line.key, fault)
+        if line.is_open and not kept.is_withheld:
+            event = ToolExecutionUpdate(line.call_id, line.tool, kept.result.details)
+            self._hub.emit(self._tree_id, self._session, event)
+
+    def said(self, text: str) -> None:
+        """Show a reply as hooks left it, in one piece: nothing of it was shown before."""
+        if self._watchers and text:
+            self._hub.emit(self._tree_id, self._session, TextDelta(text))
+
+    def failed(self, key: str, fault: HookFault) -> None:
+        """Tell of a hook that failed at what a tool says or spawns."""
+        self.on_fault(key, fault)
+
+    def saw(self, facts: Sequence[SessionFact]) -> None:
+        """Tell of the calls that have their result, and of replies."""
+        for fact in facts:
+            if isinstance(fact, CallResolved):
+                self.on_resolved(fact)
+            elif isinstance(fact, TurnReplied):
+                self.on_replied(fact)
+        if self._watchers:
+            super().saw(facts)

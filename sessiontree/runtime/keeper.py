@@ -1,0 +1,499 @@
+"""The keeper of one tree: its machine and seats, and the rule that facts are durable before anything follows.
+
+Every change takes one way: stimuli are decided, their facts are appended in one commit together with the
+session facts that caused them, and the instructions are carried out once that commit is durable, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.codec import pack
+from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.session_ids import session_key
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import Packed
+from sessiontree.runtime.bell import Bell
+from sessiontree.runtime.carrying import Carrier
+from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.frames import Adopt, Outcome, Watch
+from sessiontree.runtime.gateway import Gateway
+from sessiontree.runtime.intending import intended_with
+from sessiontree.runtime.memory_words import MemoryPort
+from sessiontree.runtime.order import InOrder
+from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.replies import CallReply, Reply
+from sessiontree.runtime.scheduler import Scheduler
+from sessiontree.runtime.seat import Input, Seat
+from sessiontree.runtime.translating import TO_TREE
+from sessiontree.runtime.waiters import Waiters
+from sessiontree.session import instructions as session_todo
+from sessiontree.tree import stimuli as tree_stimuli
+from sessiontree.tree.budgets import remaining
+from sessiontree.tree.decide import decide
+from sessiontree.tree.evolve import evolve
+from sessiontree.tree.instructions import TreeInstruction
+from sessiontree.tree.saying import has_channel
+from sessiontree.tree.state import TreeState
+from sessiontree.tree.stimuli import TreeStimulus
+
+LEFT_WITHIN_S = 10.0
+"""How long a receipt waits to hear what ended sessions left behind."""
+METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
+"""Members of a budget that a reply uses up."""
+BOOKED_AFTER_S = 0.05
+"""How long after its first adoption a session's time to live begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a keeper shares with the other keepers of its supervisor, and its tree's agents and model."""
+
+    journal: Journal
+    scheduler: Scheduler
+    gateway: Gateway
+    memory: MemoryPort
+    hub: ProgressHub
+    clock: KernelClock
+    agents: dict[str, AgentConfig]
+
+
+class TreeKeeper:
+    """Keeps one tree."""
+
+    def __init__(
+        self, config: TreeConfig, state: TreeState, around: Surroundings, booked_ms: int = 0
+    ) -> None:
+        """Take charge of a tree's state; ``booked_ms`` is the time of its newest fact."""
+        self.config = config
+        self.state = state
+        self.seats: dict[str, Seat] = {}
+        self.replies: Waiters[Reply] = Waiters()
+        self.calls: Waiters[CallReply] = Waiters()
+        self.results: Waiters[SessionResult[Any]] = Waiters()
+        self.failure: Exception | None = None
+        self.equipment = config.tree_id
+        """Names the tools and model it was opened with."""
+        self.watched = 0
+        """How many watch the tree's progress."""
+        self.news = asyncio.Event()
+        """Set whenever facts became durable; who waits clears it first."""
+        self.bell = Bell(name for name, request in state.requests.items() if request.how == "show")
+        self.settling: Waiters[None] = Waiters()
+        self._settled = 0
+        self._around = around
+        self._order = InOrder(self._fail)
+        self.expected: dict[str, set[str]] = {}
+        """Ids of messages and calls that a session has not answered."""
+        self._carrier = Carrier(self, around)
+        self._leaving: Counter[str] = Counter()
+        """Sessions on their way off a host, and off how many."""
+        self._has_left = asyncio.Event()
+        self.now_ms = around.clock.now_ms
+        """The tree's time."""
+        self._booked_ms = booked_ms
+        self._embodied: list[str] = []
+        self._booking: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Stop all timers and tell everybody who waits that the tree is closed here."""
+        self._book_embodied()
+        self._carrier.close()
+        self._fail(SessionClosed("main", "the tree was closed in this process; resume it to go on"))
+
+    # Changing the tree.
+
+    def stimulate(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
+        """Decide on a stimulus; its instructions are carried out after the commit."""
+        return self._commit(None, (), (stimulus,), cause, ())
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Do something once everything decided so far is durable and carried out."""
+        self._order.after(None, action)
+
+    async def settle(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
+        """Decide on a stimulus and return its instructions once they are durable and carried out.
+
+        Raises:
+            SessionTreeError: the facts could not be made durable, or the tree was closed.
+        """
+        self.check_open()
+        instructions = self.stimulate(stimulus, cause)
+        await self.caught_up()
+        return instructions
+
+    async def caught_up(self) -> None:
+        """Wait until everything decided so far is durable and carried out.
+
+        Raises:
+            SessionTreeError: as :meth:`settle`.
+        """
+        self.check_open()
+        self._settled += 1
+        done = self.settling.wait(key := str(self._settled))
+        self._order.after(None, partial(self.settling.settle, key, None))
+        await done
+
+    def leaves(self, session: str) -> None:
+        """A session begins to leave a host; :meth:`left` is to follow."""
+        self._leaving[session] += 1
+
+    def left(self, session: str, ended: int) -> None:
+        """A session has left a host, and so many processes that it had left there were ended."""
+        self._leaving[session] -= 1
+        if not self._leaving[session]:
+            del self._leaving[session]
+        if ended and self.failure is None:
+            at_ms = self._around.clock.now_ms()
+            self.stimulate(tree_stimuli.LeftoversFound(at_ms, session, ended), f"left:{session}")
+        self._has_left.set()
+
+    async def all_left(self, session: str) -> None:
+        """Wait, for a limited time, until a session and those below it have left their hosts.
+
+        What they left there is durable then. Where the tree is closed meanwhile, it may not be known.
+        """
+        with contextlib.suppress(TimeoutError, SessionTreeError):
+            async with asyncio.timeout(LEFT_WITHIN_S):
+                while self.failure is None and self._is_leaving(session):
+                    self._has_left.clear()
+                    await self._has_left.wait()
+                await self.caught_up()
+
+    def _is_leaving(self, session: str) -> bool:
+        return any(name == session or name.startswith(f"{session}/") for name in self._leaving)
+
+    def check_open(self) -> None:
+        """Raise what ended the tree in this process, if anything did."""
+        if self.failure is not None:
+            raise self.failure
+
+    def _commit(
+        self,
+        seat: Seat | None,
+        session_facts: Sequence[Packed],
+        given: Sequence[TreeStimulus],
+        cause: str,
+        local: Sequence[Any],
+    ) -> list[TreeInstruction]:
+        """Append session facts and what the tree machine makes of them as one commit."""
+        tree_facts, instructions, tell = self._decide_all(seat, given, cause)
+        intents: list[tuple[Seat, Packed]] = []
+        if instructions:
+            instructions, intents = intended_with(instructions, self.seats, cause)
+        commit, seq = None, 0
+        own = list(session_facts)
+        chunks: list[tuple[str, Sequence[Packed]]] = []
+        counted: list[Seat] = []
+        if seat is not None and own:
+            chunks.append((seat.session, own))
+            counted.append(seat)
+        for asker, intent in intents:
+            if asker is seat and own:
+                own.append(intent)
+            else:
+                chunks.append((asker.session, (intent,)))
+                counted.append(asker)
+        if tree_facts:
+            chunks.append(("", tree_facts))
+        if chunks:
+            chunks = [(session, self._in_time(facts)) for session, facts in chunks]
+            try:
+                seq, commit = self._around.journal.append(self.config.tree_id, chunks)
+            except JournalError as error:
+                # Another tree's commit broke the journal: this one ends here too, and its host goes on.
+                self._fail(error)
+                return instructions
+            for each in counted:
+                each.commits += 1
+                each.journaled = True
+        self._order.after(
+            commit, partial(self._carry_out, counted, instructions, seat, local, seq if tell else 0)
+        )
+        self._carrier.begin_children(instructions)
+        return instructions
+
+    def _in_time(self, facts: Sequence[Packed]) -> Sequence[Packed]:
+        """Return facts whose times never step back in the tree: what a host reports late is booked late."""
+        booked_ms, is_in_order = self._booked_ms, True
+        for _, at_ms, _ in facts:
+            if at_ms < booked_ms:
+                is_in_order = False
+            else:
+                booked_ms = at_ms
+        latest_ms, self._booked_ms = self._booked_ms, booked_ms
+        if is_in_order:
+            return facts
+        ordered = []
+        for cause, at_ms, text in facts:
+            latest_ms = max(latest_ms, at_ms)
+            ordered.append(Packed(cause, latest_ms, text))
+        return ordered
+
+    def _decide_all(
+        self, seat: Seat | None, given: Sequence[TreeStimulus], cause: str
+    ) -> tuple[list[Packed], list[TreeInstruction], bool]:
+        """Decide on stimuli in turn; a session whose stimulus can't be decided on has crashed.
+
+        Returns:
+            The facts as they are to be written, what follows from them, and whether they are news for people.
+
+        Raises:
+            Exception: a stimulus of the creating program can't be decided on; nothing has changed.
+        """
+        facts: list[Packed] = []
+        instructions: list[TreeInstruction] = []
+        tell = False
+        for stimulus in given:
+            try:
+                tell = self._decide(stimulus, cause, facts, instructions) or tell
+            except Exception as error:
+                if seat is None:
+                    raise
+                lost = tree_stimuli.SessionLost(stimulus.at_ms, seat.session, words_of(error))
+                self._decide(lost, cause, facts, instructions)
+                return facts, instructions, True
+        return facts, instructions, tell
+
+    def _decide(
+        self,
+        stimulus: TreeStimulus,
+        cause: str,
+        facts: list[Packed],
+        instructions: list[TreeInstruction],
+    ) -> bool:
+        new_facts, new_instructions = decide(self.state, stimulus)
+        # Packed before any of them counts: the state must never know what the journal can't.
+        facts.extend([Packed(cause, stimulus.at_ms, pack(fact)) for fact in new_facts])
+        for fact in new_facts:
+            evolve(self.state, fact)
+        instructions.extend(new_instructions)
+        return self.bell.concerns(new_facts)
+
+    def _carry_out(
+        self,
+        counted: Sequence[Seat],
+        instructions: Sequence[TreeInstruction],
+        seat: Seat | None,
+        local: Sequence[Any],
+        told_seq: int,
+    ) -> None:
+        if self.failure is None:
+            self._do(seat, local, instructions, counted)
+        else:
+            self._count_off(counted)
+        # Else closed here since: what follows is owed, and done by whoever resumes the tree.
+        self.news.set()
+        if told_seq:
+            self.bell.ring(told_seq)
+
+    def _do(
+        self,
+        seat: Seat | None,
+        local: Sequence[Any],
+        instructions: Sequence[TreeInstruction],
+        counted: Sequence[Seat],
+    ) -> None:
+        if seat is not None:
+            for each in local:
+                self._carrier.for_session(seat, each)
+        for instruction in instructions:
+            self._carrier.for_tree(instruction)
+        # Not before: while one of them is given a host, none may give way that is owed something here, too.
+        self._count_off(counted)
+        for each in counted:
+            if not each.over:
+                if each.link is None and (each.waiting or each.recovered):
+                    self._around.scheduler.want(each)
+                self._around.scheduler.settle(each)
+
+    @staticmethod
+    def _count_off(counted: Sequence[Seat]) -> None:
+        for each in counted:
+            each.commits -= 1
+
+    def _fail(self, error: Exception) -> None:
+        """The journal takes no more, or the tree is closed: nothing goes on, everybody is told."""
+        if self.failure is None:
+            self.failure = error
+        for seat in list(self.seats.values()):
+            seat.over = True
+            self._around.scheduler.vacate(seat, force=True)
+            self._around.gateway.forget(self.config.tree_id, seat.session)
+        self.seats.clear()
+        for waiters in (self.replies, self.calls, self.results, self.settling):
+            waiters.fail_all(self.failure)
+        self.news.set()
+        self._has_left.set()
+        self.bell.close()
+
+    def watch(self, change: int) -> None:
+        """Count those who watch the tree; hosts hear when the first comes and when the last goes."""
+        before = self.watched > 0
+        self.watched = max(0, self.watched + change)
+        watched = self.watched > 0
+        if watched != before:
+            self._around.gateway.watch(self.config.tree_id, watched=watched)
+            for seat in self.seats.values():
+                if seat.link is not None:
+                    seat.link.send(Watch(self.config.tree_id, watched))
+
+    def embodied(self, seat: Seat) -> None:
+        """A host embodies a session; where that begins its time to live, it is booked, soon and with others.
+
+        A session that has ended by then, as most small ones have, leaves no fact of it.
+        """
+        node = self.state.sessions[seat.session]
+        if node.spec.ttl_s is not None and node.expires_at_ms is None:
+            self._embodied.append(seat.session)
+            if self._booking is None:
+                self._booking = asyncio.get_running_loop().call_later(BOOKED_AFTER_S, self._book_embodied)
+
+    def _book_embodied(self) -> None:
+        if self._booking is not None:
+            self._booking.cancel()
+            self._booking = None
+        names, self._embodied = self._embodied, []
+        if names and self.failure is None:
+            at_ms = self.now_ms()
+            self._commit(
+                None, (), [tree_stimuli.SessionEmbodied(at_ms, name) for name in names], "adopted", ()
+            )
+
+    # What hosts report.
+
+    def on_crash(self, seat: Seat, reason: str) -> None:
+        """A session brought its host down, or every host it was given: it ends, typed."""
+        lost = tree_stimuli.SessionLost(self.now_ms(), seat.session, reason)
+        self.stimulate(lost, "host")
+
+    def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
+        """Take in what became of a session's step."""
+        at_ms = self.now_ms()
+        before = seat.taken
+        posts = self._note_taken(seat, outcome.taken)
+        seat.idle = outcome.idle and not seat.sent
+        given: list[TreeStimulus] = []
+        offers = any(type(each) is session_todo.OfferResult for each in outcome.instructions)
+        if seat.taken - before > len(posts) and not offers:
+            given.append(tree_stimuli.Stirred(at_ms, seat.session))
+        seat.quiet = offers and self._has_all(seat, posts)
+        if posts:
+            given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
+        if outcome.usage is not None:
+            seat.losses = 0
+            given.append(tree_stimuli.UsageReported(at_ms, seat.session, outcome.usage))
+        local: list[Any] = []
+        for instruction in outcome.instructions:
+            translate = TO_TREE.get(type(instruction))
+            if translate is None:
+                local.append(instruction)
+            else:
+                given.append(translate(seat, instruction, at_ms))
+        if outcome.crash is not None:
+            given.append(tree_stimuli.SessionLost(at_ms, seat.session, outcome.crash))
+        cause = outcome.facts[0].cause if outcome.facts else "outcome"
+        if outcome.facts or given or local:
+            self._commit(seat, outcome.facts, given, cause, local)
+        if not seat.over:
+            if seat.waiting:
+                self._around.scheduler.want(seat)
+            self._around.scheduler.settle(seat)
+
+    def _has_all(self, seat: Seat, posts: tuple[str, ...]) -> bool:
+        """Whether nothing is on its way to a session that took these posts."""
+        owed = self.state.owed_to.members(seat.session)
+        return not seat.waiting and not seat.sent and all(post in posts for post in owed)
+
+    def _note_taken(self, seat: Seat, taken: int) -> tuple[str, ...]:
+        posts = []
+        while seat.taken < taken and seat.sent:
+            seat.taken += 1
+            post_id = seat.sent.popleft().post_id
+            if post_id is not None:
+                posts.append(post_id)
+        return tuple(posts)
+
+    def model_of(self, agent: str) -> str:
+        """Return the name of an agent's model."""
+        return self._around.agents[agent].model or self.config.model
+
+    def adoption(self, seat: Seat) -> Adopt:
+        """Return the frame that makes a host embody a session."""
+        spec = self.state.sessions[seat.session].spec
+        texts: tuple[str, ...] = ()
+        if seat.journaled:
+            records = self._around.journal.read_session(self.config.tree_id, seat.session)
+            texts = tuple(record.text for record in records)
+        agent = self._around.agents[spec.agent].model_copy(update=spec.strictness)
+        return Adopt(
+            self.config.tree_id,
+            seat.session,
+            seat.epoch,
+            spec,
+            self.config.limits,
+            agent,
+            self.config.workspace,
+            self.model_of(spec.agent),
+            texts,
+            seat.recovered,
+            not METERED.isdisjoint(remaining(self.state, seat.session)),
+            seat.grant,
+            self.watched > 0,
+            self.equipment,
+            session_key(self.config.nonce, seat.session),
+            self._around.clock.offset_ms,
+            has_channel(self.state, seat.session),
+        )
+
+    # What goes to sessions.
+
+    def seat_of(self, session: str) -> Seat:
+        """Return a live session's seat, taking one where it has none yet."""
+        seat = self.seats.get(session)
+        if seat is None:
+            spec = self.state.sessions[session].spec
+            seat = self.seats[session] = Seat(self, session, spec.kind, spec.dedicated)
+        return seat
+
+    def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
+        """Bring a stimulus to a live session."""
+        seat = self.seat_of(session)
+        seat.waiting.append(Input(cause, stimulus, post_id))
+        self._around.scheduler.want(seat)
+
+    def say(self, session: str, incoming: stimuli.Incoming) -> asyncio.Future[Reply]:
+        """Bring a message to a session; the future gets the last word for it."""
+        future = self.replies.wait(incoming.message_id)
+        self.expected.setdefault(session, set()).add(incoming.message_id)
+        self._stir(session, incoming.at_ms, f"message:{incoming.message_id}")
+        self.deliver(session, incoming, f"message:{incoming.message_id}")
+        return future
+
+    def call(self, session: str, asked: stimuli.CallAsked) -> asyncio.Future[CallReply]:
+        """Have a session make one call outside its transcript."""
+        future = self.calls.wait(asked.call_id)
+        self.expected.setdefault(session, set()).add(asked.call_id)
+        self._stir(session, asked.at_ms, f"call:{asked.call_id}")
+        self.deliver(session, asked, f"call:{asked.call_id}")
+        return future
+
+    def _stir(self, session: str, at_ms: int, cause: str) -> None:
+        """Withdraw a last word that could end the session before it hears; Main's cannot."""
+        if session != "main" and self.state.sessions[session].held is not None:
+            self.stimulate(tree_stimuli.Stirred(at_ms, session), cause)
+
+    def carry(self, instructions: Sequence[TreeInstruction]) -> None:
+        """Carry out instructions whose facts are durable already, as after recovery."""
+        self._carry_out((), instructions, None, (), 0)

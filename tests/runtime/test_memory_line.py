@@ -1,0 +1,192 @@
+"""A host asks memory again, by the same key, when its process is lost; and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable, PermissionDenied, SessionClosed
+from sessiontree.contracts.memory import MemoryQuery, NewRecord, Selection
+from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.runtime.errors import HostLost
+from sessiontree.runtime.memory_line import MOST_LOSSES, MemoryLine
+from sessiontree.runtime.memory_link import MemoryLink
+from sessiontree.runtime.memory_words import Ended
+
+RECORDS = (NewRecord("the sky is blue"),)
+
+
+@dataclass(slots=True)
+class Process:
+    """Memory's process as a host sees it: lost a number of times, then it answers.
+
+    Args:
+        losses: How often it is lost first.
+        answer: What it says then; an exception is raised.
+    """
+
+    losses: int = 0
+    answer: Any = ("id",)
+    asked: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
+    found: int = 0
+
+    async def find(self, grant: str) -> Process:
+        """Return the way to it."""
+        self.found += 1
+        return self
+
+    async def ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
+        """Answer, or be lost, having done what was asked or not."""
+        self.asked.append((grant, name, given))
+        if len(self.asked) <= self.losses:
+            raise HostLost(f"it was killed the {len(self.asked)}. time")
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return list(self.answer)
+
+
+def line_to(process: Process, answer_s: float = 20.0) -> MemoryLine:
+    """Return a host's way to it."""
+    return MemoryLine(process.find, answer_s=answer_s, again_s=0.0)
+
+
+@pytest.mark.parametrize("losses", [0, 1, MOST_LOSSES - 1])
+async def test_a_lost_process_is_asked_again_by_the_same_key(losses: int) -> None:
+    """Each time the supervisor says which way; what is asked stays the same, key and all."""
+    process = Process(losses)
+    assert await line_to(process).store("grant", RECORDS, "key") == ["id"]
+    assert process.asked == [("grant", "store", (RECORDS, "key"))] * (losses + 1)
+    assert process.found == losses + 1
+
+
+async def test_the_way_is_asked_for_once() -> None:
+    """As long as memory answers, one call is one question."""
+    process = Process()
+    line = line_to(process)
+    await line.search("a", MemoryQuery("x"))
+    await line.select("b", Selection(ids=("x",)), 5)
+    await line.forget("c", Selection(ids=("x",)), "key")
+    assert [(grant, name) for grant, name, _ in process.asked] == [
+        ("a", "search"),
+        ("b", "select"),
+        ("c", "forget"),
+    ]
+    assert process.found == 1
+
+
+async def test_a_process_that_is_lost_each_time_fails_the_call() -> None:
+    """Typed, with the reason; the next call begins anew."""
+    process = Process(MOST_LOSSES)
+    line = line_to(process)
+    with pytest.raises(MemoryFailed, match=f"lost {MOST_LOSSES} times.*killed the {MOST_LOSSES}. time"):
+        await line.store("grant", RECORDS, "key")
+    assert await line.store("grant", RECORDS, "key") == ["id"]
+
+
+async def test_a_memory_that_never_answers_fails_the_call() -> None:
+    """It is not waited for longer than was said."""
+
+    async def never(grant: str) -> Process:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.raises(MemoryFailed, match=r"no answer within 0\.01 s"):
+        await MemoryLine(never, answer_s=0.01).search("grant", MemoryQuery("x"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SessionClosed("?", "no grant"),
+        PermissionDenied(PermissionTier.WORKSPACE, "no right"),
+        MemoryUnwritable("/memory", "full"),
+        TimeoutError("of something inside"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_what_memory_says_is_not_asked_again(error: Exception) -> None:
+    """A refusal is an answer."""
+    process = Process(answer=error)
+    with pytest.raises(type(error)):
+        await line_to(process).store("grant", RECORDS, "key")
+    assert len(process.asked) == 1
+
+
+async def test_a_given_up_call_is_given_up() -> None:
+    """Cancelling the tool ends the waiting at once; it is no failure of memory."""
+    process = Process(losses=MOST_LOSSES)
+    line = MemoryLine(process.find, again_s=1000.0)
+    storing = asyncio.ensure_future(line.store("grant", RECORDS, "key"))
+    while not process.asked:  # noqa: ASYNC110 - one turn of the loop
+        await asyncio.sleep(0)
+    storing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await storing
+
+
+@dataclass(slots=True)
+class Started:
+    """Memory's process as its supervisor sees it."""
+
+    way: str = "the way"
+    told: list[tuple[Any, ...]] = field(default_factory=list)
+    is_ended: bool = False
+
+    def tell(self, name: str, *given: Any) -> None:
+        """Keep it."""
+        self.told.append((name, *given))
+
+    async def end(self) -> None:
+        """Note it."""
+        self.is_ended = True
+
+
+async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -> None:
+    """Before, nothing is told; after, only what it has been told is taken back."""
+    started: list[Started] = []
+
+    def start() -> Started:
+        started.append(Started())
+        return started[-1]
+
+    link, end = MemoryLink(start), Ended("t", "default", "/w", 1)
+    link.revoked("a")
+    link.ended(end)
+    assert link.actors() == []
+    assert started == []
+    assert link.way() == link.way() == "the way"
+    assert [(row.name, row.role, row.pid) for row in link.actors()] == [("memory", "memory", 0)]
+    link.begun(77)
+    told = link.told(
+        [("a", "recall"), ("b", "remember"), ("c", "recall")],
+        [_SCOPE, _SCOPE, SessionClosed("?", "none")],
+    )
+    assert told.ended == ()
+    for grant in "abca":
+        link.revoked(grant)
+    link.ended(end)
+    (process,) = started
+    assert process.told == [("revoked", "a"), ("ended", end)]
+    assert [link.told([], []).ended for _ in range(2)] == [(end,), ()], "it is told once more, in order"
+    assert [row.pid for row in link.actors()] == [77]
+    await link.close()
+    assert process.is_ended
+    assert link.actors() == []
+
+
+async def test_a_process_that_begins_again_knows_no_grant() -> None:
+    """What the one before was told need not be taken back from it."""
+    process = Started()
+    link = MemoryLink(lambda: process)
+    link.way()
+    link.begun(1)
+    link.told([("a", "recall")], [_SCOPE])
+    link.begun(2)
+    link.revoked("a")
+    assert process.told == []
+
+
+_SCOPE: Any = object()

@@ -1,0 +1,172 @@
+"""Hosts are given out so that everybody gets one in the end, and nobody gets another's words."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree
+from sessiontree.contracts.errors import ApprovalClosed, JournalCorrupt
+from sessiontree.contracts.tree_facts import ApprovalWaiting
+from sessiontree.local.backend import LocalBackend
+from sessiontree.local.transport import LocalTransport
+from sessiontree.models.answers import Answer, call
+from sessiontree.runtime.frames import Adopt, Outcome, Unfit
+from sessiontree.runtime.host import HostCore
+from sessiontree.runtime.seat import Seat
+from sessiontree.runtime.supervisor import SupervisorCore
+from tests.behaviours.effects import TOOLS
+from tests.behaviours.reading import until
+from tests.runtime.faulty import FaultyRuntime
+
+PATIENCE_S = 60.0
+
+
+def reply(request: ModelRequest) -> Answer:
+    """A Branch waits for a person; Main answers."""
+    if request.kind is SessionKind.MAIN:
+        return "here"
+    return call("launch", text="now") if request.turn == 1 else "launched"
+
+
+MODEL = FunctionModel(reply)
+
+
+def seat_of(supervisor: SupervisorCore, tree: SessionTree, session: str = "main") -> Seat:
+    """Return a live session's seat."""
+    return supervisor.tree(tree.tree_id).seats[session]
+
+
+async def test_hosts_kept_for_life_take_no_room_from_the_others(tmp_path: Path) -> None:
+    """Dedicated hosts are beside the pool: when the pool's only host is lost, another one is started."""
+    async with (
+        FaultyRuntime(tmp_path / "state", slots=1) as runtime,
+        SessionTree(tmp_path, model=MODEL, tools=TOOLS, runtime=runtime) as tree,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        await tree.main.send("hello")
+        child = await tree.main.spawn("branch", "go", dedicated=True)
+        await until(tree, ApprovalWaiting)
+        link = seat_of(runtime.local.supervisor, tree).link
+        assert link is not None
+        link.condemn("it was lost", to_blame=False)
+        assert await tree.main.send("there?") == "here"
+        (pending,) = tree.approvals.pending()
+        await pending.approve()
+        assert (await child.result()).summary == "launched"
+
+
+async def test_a_dedicated_session_does_not_queue_for_the_pool(tmp_path: Path) -> None:
+    """It gets a host of its own at once, however many others wait for theirs."""
+    async with (
+        FaultyRuntime(tmp_path / "state", slots=1) as runtime,
+        SessionTree(tmp_path, model=MODEL, tools=TOOLS, runtime=runtime) as tree,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        await tree.main.send("hello")
+        scheduler = runtime.local.supervisor.scheduler
+        main = seat_of(runtime.local.supervisor, tree)
+        main.idle = False
+        scheduler.settle(main)
+        await tree.main.spawn("branch", "go")
+        kept = await tree.main.spawn("branch", "go", dedicated=True)
+        seat = seat_of(runtime.local.supervisor, tree, kept.session_id)
+        assert seat.link is not None
+
+
+async def test_two_sessions_of_one_name_never_share_an_epoch(tmp_path: Path) -> None:
+    """What a host still says of one tree's Main is not taken for another tree's Main on the same host."""
+    model = ScriptedModel(["here"] * 4)
+    async with (
+        FaultyRuntime(tmp_path / "state", slots=1) as runtime,
+        SessionTree(tmp_path, model=model, runtime=runtime) as one,
+        SessionTree(tmp_path, model=model, runtime=runtime) as other,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        await one.main.send("hello")
+        supervisor = runtime.local.supervisor
+        epoch = seat_of(supervisor, one).epoch
+        await other.main.send("hello")
+        seat = seat_of(supervisor, other)
+        assert seat.link is not None
+        before = runtime.local.owner.last_seq(other.tree_id)
+        late = Outcome("main", epoch, 9, (), (), False, None, "it crashed")
+        seat.link._on_outcome(seat.link, late)
+        assert await other.main.send("hello") == "here"
+        assert runtime.local.owner.last_seq(other.tree_id) > before
+
+
+async def test_a_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -> None:
+    """It ends, typed; its host serves others, and whoever woke it hears no strange error."""
+    async with (
+        FaultyRuntime(tmp_path / "state", slots=1) as runtime,
+        SessionTree(tmp_path, model=MODEL, tools=TOOLS, runtime=runtime) as tree,
+        SessionTree(tmp_path, model=ScriptedModel(["here"] * 4), runtime=runtime) as other,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        child = await tree.main.spawn("branch", "go")
+        await until(tree, ApprovalWaiting)
+        assert await other.main.send("hello") == "here"
+        journal = runtime.local.supervisor.journal
+        whole = journal.read_session
+
+        def damaged(tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None) -> object:
+            if session == child.session_id:
+                raise JournalCorrupt(tree_id, "a record of it is damaged")
+            return whole(tree_id, session, after_seq=after_seq, max_n=max_n)
+
+        journal.read_session = damaged  # type: ignore[method-assign, assignment]
+        (pending,) = tree.approvals.pending()
+        with pytest.raises(ApprovalClosed):  # who asked is gone: nothing runs
+            await pending.approve()
+        result = await child.result()
+        assert "damaged" in result.summary
+        assert await other.main.send("hello") == "here"
+        assert await tree.main.send("hello") == "here"
+
+
+class EarlyHosts(LocalBackend):
+    """Hosts that can't read what was made after their start, as confined processes can't."""
+
+    made = 0
+    readable: dict[str, int] = {}  # noqa: RUF012 - set by the test, by tree: how many hosts are too old for it
+
+    def _make_transport(self, pool: str, name: str) -> LocalTransport:
+        self.made += 1
+        number, readable = self.made, self.readable
+
+        class EarlyHost(HostCore):
+            def _adopt(self, adopt: Adopt) -> None:
+                if number <= readable.get(adopt.tree_id, 0):
+                    self._drop()
+                    self._mailbox.put(Unfit(adopt.session, adopt.epoch, "it started too early"))
+                else:
+                    super()._adopt(adopt)
+
+        host = EarlyHost(self._equip, self.supervisor, self.memory, self._hub, self._clock.now_ms)
+        transport = LocalTransport(host, None, self.transports.remove)
+        self.transports.append(transport)
+        return transport
+
+
+async def test_a_tree_made_after_all_hosts_were_started_gets_a_new_one(tmp_path: Path) -> None:
+    """However many hosts were confined too early, the first that was not is found at once."""
+    runtime = FaultyRuntime(tmp_path / "state")
+    await runtime.close()
+    backend = runtime.backend = runtime.local = EarlyHosts(tmp_path / "state", slots=6)
+    backend.supervisor.scheduler._most_losses = 2
+    async with (
+        runtime,
+        SessionTree(tmp_path, model=MODEL, tools=TOOLS, runtime=runtime) as tree,
+        SessionTree(tmp_path, model=MODEL, tools=TOOLS, runtime=runtime) as later,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        await tree.main.send("hello")
+        for _ in range(5):
+            await tree.main.spawn("branch", "go")
+        await until(tree, ApprovalWaiting, count=5)
+        assert backend.made == 6
+        backend.readable[later.tree_id] = backend.made
+        assert await later.main.send("hello") == "here"

@@ -1,0 +1,89 @@
+"""The one place that hands out handles gives a Worker none that changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
+from sessiontree.contracts.context import SessionRights
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.outbound.settings import WebSettings
+from sessiontree.outbound.web import OutboundWeb
+from sessiontree.runtime.rights import Handles, build_rights
+from sessiontree.sandbox import CommandShell
+from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
+from sessiontree.testing.memory import PlainMemory
+from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
+
+Build: TypeAlias = Callable[[str, SessionKind, Path, AgentConfig, Handles], SessionRights]
+
+CONFIGS = st.builds(
+    AgentConfig,
+    agent_id=st.text(min_size=1, max_size=8),
+    model=st.text(max_size=8),
+    prompt=st.text(max_size=20),
+    system_tier=st.sampled_from(["allow", "ask", "deny"]),
+    workspace_access=st.sampled_from(["rw", "ro"]),
+    max_result_chars=st.integers(200, 400_000),
+)
+
+
+def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
+    """Whatever a host could hand out, a session holds only what its kind may ever hold."""
+    handles = Handles(
+        reader=WorkspaceReader(root),
+        writer=WorkspaceWriter(root),
+        shell=CommandShell(root),
+        channel=RecordingChannel(),
+        sessions=RecordingSessions(),
+        status=FixedStatus(fresh_report(SessionKind.MAIN)),
+        memory=PlainMemory(),
+        memory_writer=PlainMemory(),
+        web=OutboundWeb(WebSettings()),
+    )
+
+    @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @given(kind=st.sampled_from(SessionKind), config=CONFIGS, session=st.text(max_size=8))
+    def check(kind: SessionKind, config: AgentConfig, session: str) -> None:
+        rights = build(session, kind, root, config, handles)
+        held = {name for name in CAPABILITIES if getattr(rights, name) is not None}
+        assert held <= capabilities_of(kind)
+        if kind is SessionKind.WORKER:
+            assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions"})
+        else:
+            everything = set(CAPABILITIES)
+            assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
+        assert (rights.session_id, rights.kind, rights.config) == (session, kind, config)
+        assert rights.workspace_root == root
+
+    check()
+
+
+@pytest.mark.covers("A35", "A36", "S46")
+def test_a_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> None:
+    """REL-P11: for every kind, configuration and set of handles."""
+    rights_are_bounded_by_kind(build_rights, tmp_path)
+
+
+@pytest.mark.parametrize("handle", ["writer", "shell", "channel", "memory_writer", "sessions"])
+def test_one_handle_too_many_is_found(tmp_path: Path, handle: str) -> None:
+    """The property fails where a Worker of one configuration in three holds one handle."""
+
+    def careless(
+        session: str, kind: SessionKind, root: Path, config: AgentConfig, handles: Handles
+    ) -> SessionRights:
+        rights = build_rights(session, kind, root, config, handles)
+        if config.system_tier == "ask":
+            return replace(rights, **{handle: getattr(handles, handle)})
+        return rights
+
+    with pytest.raises(AssertionError):
+        rights_are_bounded_by_kind(careless, tmp_path)
