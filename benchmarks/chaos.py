@@ -37,7 +37,7 @@ from pathlib import Path
 
 from benchmarks.places import places
 from benchmarks.report import Figure, Options, percentile, show
-from sessiontree.actors import engine_home
+from sessiontree.backends.ray import engine_home
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.session_facts import CallIntended, CallResolved
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned

@@ -27,8 +27,8 @@ from typing import Final
 from benchmarks.places import places
 from benchmarks.report import Figure, Options, percentile, read_options, show
 from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree
-from sessiontree.actors.backend import RayBackend
-from sessiontree.actors.engine_servers import RAYLET, watched_servers
+from sessiontree.backends.ray.backend import RayBackend
+from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
 from sessiontree.journal.journal import Journal
 from sessiontree.sandbox.process_tree import children
 

@@ -36,8 +36,8 @@ BACKENDS = ("ray", "local")
 ENFORCEMENTS = ("required", "best_effort")
 LEAST_HOST_BYTES = 128 * 2**20
 _LATE = {
-    "ray": "sessiontree.actors.backend:RayBackend",
-    "local": "sessiontree.local.backend:LocalBackend",
+    "ray": "sessiontree.backends.ray.backend:RayBackend",
+    "local": "sessiontree.backends.local.backend:LocalBackend",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.runtime.summaries:summaries_of",

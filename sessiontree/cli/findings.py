@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
-from sessiontree.actors.engine_settings import OBJECT_STORE_BYTES, OLDEST, Wishes, check_version
+from sessiontree.backends.ray.engine_settings import OBJECT_STORE_BYTES, OLDEST, Wishes, check_version
 from sessiontree.cli.checkup import SHARED_MEMORY, Installation, Live, Room, State
 from sessiontree.cli.confinement import Confinement
 from sessiontree.contracts.errors import ConfigError

@@ -87,8 +87,8 @@ FAULTS = [
     ("floors", "sessiontree/runtime/planted.py", "import sessiontree.door"),
     ("floors", "sessiontree/sandbox/planted.py", "import sessiontree.workspace"),
     ("floors", "sessiontree/outbound/planted.py", "import sessiontree.workspace"),
-    ("floors", "sessiontree/actors/planted.py", "import sessiontree.local"),
-    ("floors", "sessiontree/local/planted.py", "import sessiontree.api.plugins"),
+    ("backends", "sessiontree/backends/ray/planted.py", "import sessiontree.backends.local"),
+    ("floors", "sessiontree/backends/local/planted.py", "import sessiontree.api.plugins"),
     ("floors", "sessiontree/sync/planted.py", "import sessiontree.cli"),
     ("floors", "sessiontree/runtime/planted.py", "from sessiontree import SessionTree"),
     ("floors", "sessiontree/attic/__init__.py", '"""A room without a floor."""'),
@@ -134,10 +134,11 @@ def test_every_room_but_the_contracts_is_closed_to_tools(checkout: Path) -> None
     assert layers[1:] == ["sessiontree_tools", "sessiontree.contracts", "sessiontree.interpreter"]
 
 
-def test_every_room_but_actors_is_kept_from_the_engine(checkout: Path) -> None:
-    """A new room is named in the contract that leaves the engine to one room."""
+def test_every_room_but_the_ray_backend_is_kept_from_the_engine(checkout: Path) -> None:
+    """A new room is named in the contract that leaves the engine to one backend."""
     kept = set(contract_of(checkout, "engine")["source_modules"])
-    assert kept == rooms_of(checkout) - {"sessiontree.actors"} | {"sessiontree_tools"}
+    others = rooms_of(checkout) - {"sessiontree.backends"}
+    assert kept == others | {"sessiontree.backends.local", "sessiontree_tools"}
 
 
 def test_every_room_but_memory_is_kept_light(checkout: Path) -> None:

@@ -36,7 +36,7 @@ def test_first_tree_counts_lines_and_ends_every_session() -> None:
     with Kernel() as kernel:
         outcomes = [kernel.run("".join(cell["source"])) for cell in code_cells(path)]
         loaded = kernel.value(
-            "import sys\n['ray' in sys.modules, 'sessiontree.local.backend' in sys.modules]"
+            "import sys\n['ray' in sys.modules, 'sessiontree.backends.local.backend' in sys.modules]"
         )
     _, reply, counts, written, asked, published, replies, receipt = outcomes
     assert loaded == [True, False]

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from sessiontree import Runtime
+from sessiontree.backends.local.backend import DEFAULT_SLOTS, LocalBackend
+from sessiontree.backends.local.transport import Faults
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
-from sessiontree.local.backend import DEFAULT_SLOTS, LocalBackend
-from sessiontree.local.transport import Faults
 
 Chunks = Sequence[tuple[str, Sequence[Packed]]]
 

@@ -22,6 +22,7 @@ from sessiontree import (
     SessionTree,
     call,
 )
+from sessiontree.backends.local.transport import Faults
 from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.hooks import EndedCall
 from sessiontree.contracts.messages import AssistantMessage
@@ -30,7 +31,6 @@ from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.stimuli import ClientAnswered
 from sessiontree.contracts.tree_facts import ClientCallClosed as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened
-from sessiontree.local.transport import Faults
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.seat import Seat
 from tests.behaviours.reading import facts_of, results

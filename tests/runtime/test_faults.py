@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from sessiontree import CallbackChannel, Limits, SessionTree, Tool
+from sessiontree.backends.local.transport import Faults
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.session_ids import session_key
-from sessiontree.local.transport import Faults
 from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.supervisor import load_tree
 from sessiontree.session.evolve import evolve

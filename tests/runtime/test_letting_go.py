@@ -20,8 +20,8 @@ from sessiontree import (
     ToolContext,
     ToolResult,
 )
-from sessiontree.local.backend import LocalBackend
-from sessiontree.local.transport import LocalTransport
+from sessiontree.backends.local.backend import LocalBackend
+from sessiontree.backends.local.transport import LocalTransport
 from sessiontree.models.answers import call
 from sessiontree.runtime.host import HostCore
 from sessiontree.sandbox.process_tree import ProcessIdentity

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree
+from sessiontree.backends.local.backend import LocalBackend
+from sessiontree.backends.local.transport import LocalTransport
 from sessiontree.contracts.errors import ApprovalClosed, JournalCorrupt
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.local.backend import LocalBackend
-from sessiontree.local.transport import LocalTransport
 from sessiontree.models.answers import Answer, call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore

@@ -389,7 +389,9 @@ def test_the_import_is_light() -> None:
     modules, threads = json.loads(done.stdout)
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"ray", "rich", "typer", "lancedb", "pyarrow", "PIL", "httpx", "sqlite3"}
-    assert not {"sessiontree.local.backend", "sessiontree.api.session_handle", "sessiontree.api.inbox"} & set(
-        modules
-    )
+    assert not {
+        "sessiontree.backends.local.backend",
+        "sessiontree.api.session_handle",
+        "sessiontree.api.inbox",
+    } & set(modules)
     assert threads == 1

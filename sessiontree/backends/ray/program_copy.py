@@ -1,0 +1,343 @@
+"""The copy of a program's own modules that hosts and gateway import from, taken when a tree opens.
+
+Tools, models and approvers name modules that are installed nowhere: those beside a script, a notebook or a
+test. The processes of a runtime import from no place that a session can write, so they get a copy as it is
+when the tree opens, beneath the state directory, behind everything installed.
+
+Copied are the top-level modules and packages that the program has imported from outside its environment, and
+what is beside them for imports still to come. Not here: how a process finds it (``import_guard.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from sessiontree.backends.ray.engine_home import Process, process_of
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.interpreter.import_guard import (
+    INTERNAL,
+    DeclaredPackages,
+    Directories,
+    declared_names,
+    environment,
+)
+
+MAX_FILES: Final = 5_000
+MAX_BYTES: Final = 64 * 2**20
+MAX_DATA_BYTES: Final = 2**20
+"""Size limit in bytes for the files of a package that are copied although they are not code."""
+CODE: Final = (".py", *EXTENSION_SUFFIXES)
+_NEVER: Final = frozenset(
+    {"__main__", "__mp_main__", "sitecustomize", "usercustomize", "sessiontree", "sessiontree_tools"}
+)
+Sources = dict[str, Path]
+"""Files by where they are put, relative to the copy."""
+
+
+class ProgramCopies:
+    """The copies of one runtime: one for each state of the program that a tree was opened in.
+
+    Args:
+        state_dir: Of the runtime; the copies are beneath.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        """Touch nothing yet."""
+        self._state_dir = state_dir
+        self._root: Path | None = None
+        self._latest: tuple[frozenset[tuple[str, str, int, int]], Path] | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a directory to remove."""
+        return self._root is not None
+
+    def root(self) -> Path:
+        """Return the directory of them all, which Workers may read; made when first asked for. Blocks.
+
+        What dead programs left of theirs is removed then.
+
+        Raises:
+            ConfigError: it can't be made.
+        """
+        if self._root is None:
+            parent = self._state_dir / "program"
+            me = process_of(os.getpid())
+            assert me is not None, "a running process is in /proc"  # noqa: S101 - Ray needs it as well
+            try:
+                self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+                parent.mkdir(mode=0o700, exist_ok=True)
+                for path in parent.iterdir():
+                    if not _is_alive(path.name):
+                        remove(path)
+                self._root = Path(tempfile.mkdtemp(prefix=f"{me.pid}-{me.started}-", dir=parent))
+            except OSError as error:
+                raise _unwritable(error) from error
+        return self._root
+
+    def take(self) -> Path | None:
+        """Copy the program's modules as they are now; None where it has none. Blocks.
+
+        Raises:
+            ConfigError: one has the name of an installed one, they are too many or too large, or the copy
+                can't be written.
+        """
+        sources = modules_of_the_program()
+        if not sources:
+            return None
+        seen = frozenset(_seen(sources))
+        if self._latest is None or self._latest[0] != seen:
+            try:
+                self._latest = (seen, _copied(sources, self.root()))
+            except OSError as error:
+                raise _unwritable(error) from error
+        return self._latest[1]
+
+    def close(self) -> None:
+        """Remove them all. Blocks."""
+        if self._root is not None:
+            remove(self._root)
+            with contextlib.suppress(OSError):  # other programs have theirs there
+                self._root.parent.rmdir()
+
+
+def _unwritable(error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the program's modules can't be copied into the state directory for its tree: {error}"
+    )
+
+
+def modules_of_the_program() -> Sources:
+    """Return the files of all modules that the program has, or may come to, from outside its environment.
+
+    Raises:
+        ConfigError: an imported one has the name of an installed one, or they are too many or too large.
+    """
+    installed = _Installed()
+    found: Sources = {}
+    beside = dict.fromkeys(_directories_of_the_program())
+    for top, modules in _imported(installed).items():
+        if not installed.check_free(top, Path(_file_of(modules[0]))):
+            continue
+        whole = _file_of(sys.modules[top]) if top in sys.modules else ""
+        if not whole:
+            for module in modules:
+                found |= _namesakes(module)
+        elif installed.is_foreign(whole):  # else something put a module into an installed package
+            own = Path(whole)
+            place = own.parent if own.stem == "__init__" else own
+            found |= _files(place)
+            beside |= {path: None for path in sys.path if path == str(place.parent)}
+    _check_bounds(found)
+    for directory in beside:
+        more = {**_siblings(Path(directory), installed), **found}
+        if _is_bounded(more):
+            found = more
+    return found
+
+
+def _imported(installed: _Installed) -> dict[str, list[ModuleType]]:
+    """Return the loaded modules from outside the environment by their top-level names."""
+    found: dict[str, list[ModuleType]] = {}
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        if top not in _NEVER and installed.is_foreign(_file_of(module)):
+            found.setdefault(top, []).append(module)
+    return found
+
+
+class _Installed:
+    """What of a name is installed, and where."""
+
+    def __init__(self) -> None:
+        """Look at the environment as it is now."""
+        directories = environment()
+        self._places = Directories(*directories)
+        self._declared = declared_names(directories)
+        self._path = [path for path in sys.path if os.path.isabs(path) and self._places.hold(path)]  # noqa: PTH117 - text
+        self._others = [path for path in sys.path if os.path.isabs(path) and path not in self._path]  # noqa: PTH117 - text
+
+    def is_foreign(self, file: str) -> bool:
+        """Return whether a module's file is one outside the environment."""
+        return file.endswith(CODE) and not self._places.hold(file)
+
+    def check_free(self, name: str, theirs: Path) -> bool:
+        """Return whether a program's module can be had under its name; False if it is installed itself.
+
+        Raises:
+            ConfigError: what is installed under this name is another one.
+        """
+        if name in INTERNAL:
+            return False
+        ours = self.place_of(name)
+        if ours is None:
+            return True
+        if ours and theirs.is_relative_to(Path(ours).parent):
+            return False
+        raise ConfigError(
+            f"the program has imported its own module {name!r} from {str(theirs)!r}, and "
+            f"{ours or 'the standard library'!r} is installed under the same name: the processes of the tree "
+            "would import that one. Rename the program's, uninstall the other, or use backend='local'"
+        )
+
+    def place_of(self, name: str) -> str | None:
+        """Return the file installed under a name, empty where it has none; None = nothing is installed."""
+        if name in sys.builtin_module_names or name in sys.stdlib_module_names:
+            return ""
+        spec = PathFinder.find_spec(name, self._path)
+        if spec is None and name in self._declared:
+            spec = self._editable(name)
+        return None if spec is None else spec.origin or ""
+
+    def _editable(self, name: str) -> ModuleSpec | None:
+        behind = sys.meta_path[sys.meta_path.index(PathFinder) + 1 :] if PathFinder in sys.meta_path else []
+        for finder in behind:
+            if found := finder.find_spec(name, None):
+                return found
+        for path in self._others:
+            if found := DeclaredPackages(path, self._declared).find_spec(name):
+                return found
+        return None
+
+
+def _file_of(module: ModuleType) -> str:
+    file = getattr(module, "__file__", None)
+    return os.path.abspath(file) if isinstance(file, str) else ""  # noqa: PTH100 - links stay as they are
+
+
+def _directories_of_the_program() -> Iterator[str]:
+    """Yield the directories that Python itself has put on the path for the program."""
+    if "" in sys.path:
+        yield str(Path.cwd())
+    main = sys.modules.get("__main__")
+    script = "" if main is None else _file_of(main)
+    if script and str(Path(script).parent) in sys.path:
+        yield str(Path(script).parent)
+
+
+def _files(place: Path) -> Sources:
+    """Return a module, or everything of a package that is code or small, by its place in a copy."""
+    if not place.is_dir():
+        return {place.name: place}
+    found: Sources = {}
+    for folder, folders, names in os.walk(place):
+        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+        for name in names:
+            path = Path(folder, name)
+            if not name.startswith(".") and _is_wanted(path):
+                found[str(path.relative_to(place.parent))] = path
+        if len(found) > MAX_FILES:
+            break
+    return found
+
+
+def _is_wanted(path: Path) -> bool:
+    """Whether a file is code, or small; a link may lead to what nobody is to read, so none is followed."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and (path.name.endswith(CODE) or status.st_size <= MAX_DATA_BYTES)
+
+
+def _namesakes(module: ModuleType) -> Sources:
+    """Return the files in the directory of a module that is in a package without ``__init__``."""
+    file = Path(_file_of(module))
+    package = module.__name__.split(".")[:-1]
+    if file.stem == "__init__":
+        return {str(Path(*package, each)): path for each, path in _files(file.parent).items()}
+    folder = Path(*package)
+    return {str(folder / path.name): path for path in file.parent.glob("*.py") if _is_wanted(path)}
+
+
+def _siblings(directory: Path, installed: _Installed) -> Sources:
+    """Return the modules and packages of a directory whose names nothing installed has."""
+    found: Sources = {}
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return {}
+    for entry in entries:
+        name = entry.name.partition(".")[0]
+        if not name.isidentifier() or name in _NEVER or installed.place_of(name) is not None:
+            continue
+        path = Path(entry.path)
+        is_package = entry.is_dir(follow_symlinks=False) and (path / "__init__.py").is_file()
+        if is_package or (entry.name.endswith(CODE) and _is_wanted(path)):
+            found |= _files(path)
+        if len(found) > MAX_FILES:
+            break
+    return found
+
+
+def _is_bounded(sources: Sources) -> bool:
+    return len(sources) <= MAX_FILES and sum(size for *_, size, _ in _seen(sources)) <= MAX_BYTES
+
+
+def _check_bounds(sources: Sources) -> None:
+    if _is_bounded(sources):
+        return
+    tops: dict[str, int] = {}
+    for place, _, size, _ in _seen(sources):
+        tops[Path(place).parts[0]] = tops.get(Path(place).parts[0], 0) + size
+    largest = max(tops, key=lambda name: tops[name])
+    raise ConfigError(
+        f"the program's own modules are {len(sources):,} files and {sum(tops.values()):,} bytes, most of it "
+        f"{largest!r}; {MAX_FILES:,} files and {MAX_BYTES:,} bytes are copied for the processes of a tree. "
+        "Install what is large (an editable install will do), or use backend='local'"
+    )
+
+
+def _seen(sources: Sources) -> Iterator[tuple[str, str, int, int]]:
+    """Yield for each file where it goes, where it is, its size and its time."""
+    for place, path in sources.items():
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        yield place, str(path), status.st_size, status.st_mtime_ns
+
+
+def _copied(sources: Sources, root: Path) -> Path:
+    """Copy files into a new directory, read-only."""
+    directory = Path(tempfile.mkdtemp(prefix="copy-", dir=root))
+    for place, path in sources.items():
+        target = directory / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # gone, or a link by now
+            continue
+        with open(source, "rb") as file, target.open("wb") as copy:  # noqa: PTH123 - a descriptor
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                shutil.copyfileobj(file, copy)
+        target.chmod(0o400)
+    for folder, _, _ in os.walk(directory):
+        Path(folder).chmod(0o500)
+    return directory
+
+
+def remove(place: Path) -> None:
+    """Remove a directory of copies, read-only as they are."""
+    for folder, _, _ in os.walk(place):
+        Path(folder).chmod(0o700)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _is_alive(name: str) -> bool:
+    """Return whether the program that made a directory of this name still runs."""
+    words = name.split("-")
+    if len(words) < 3 or not (words[0].isdecimal() and words[1].isdecimal()):
+        return False
+    owner = Process(int(words[0]), int(words[1]))
+    return process_of(owner.pid) == owner

@@ -1,0 +1,54 @@
+"""What listens is told as the kernel knows it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from sessiontree.backends.ray.engine_security import listeners, mode_of
+
+
+@pytest.mark.parametrize(
+    ("family", "address", "told"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+        (socket.AF_INET, "0.0.0.0", "0.0.0.0"),  # noqa: S104 - what must be told when it happens
+        (socket.AF_INET6, "::1", "::1"),
+        (socket.AF_INET6, "::", "::"),
+        (socket.AF_INET6, "::ffff:127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_a_listening_socket_is_found_with_address_port_and_process(
+    family: socket.AddressFamily, address: str, told: str
+) -> None:
+    """Both families, their bytes in the right order; gone when closed."""
+    with socket.socket(family) as server:
+        try:
+            server.bind((address, 0))
+        except OSError:
+            pytest.skip(f"this machine has no {address}")
+        server.listen()
+        port = server.getsockname()[1]
+        found = [listener for listener in listeners([os.getpid()]) if listener.port == port]
+        assert [(listener.address, listener.pid) for listener in found] == [(told, os.getpid())]
+        assert found[0].process
+    assert port not in [listener.port for listener in listeners([os.getpid()])]
+
+
+def test_a_connected_socket_is_no_listener() -> None:
+    """Only what takes connections counts."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            ports = [listener.port for listener in listeners([os.getpid()])]
+            assert port in ports
+            assert client.getsockname()[1] not in ports
+
+
+def test_nothing_has_no_mode(tmp_path: Path) -> None:
+    """A path that is missing, or not known, is told as none, not as an error."""
+    assert mode_of(None) is None
+    assert mode_of(tmp_path / "missing") is None

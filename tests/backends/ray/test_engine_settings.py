@@ -1,0 +1,122 @@
+"""What a private Ray is started with, and which wishes are refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sessiontree.backends.ray.engine_security import Listener
+from sessiontree.backends.ray.engine_settings import SYSTEM_CONFIG, Wishes, environment, variables
+from sessiontree.contracts.errors import ConfigError
+
+MOST_S = 300.0
+"""So long may a raylet be silent, at least: a suspended program, a machine out of breath."""
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        (Wishes("ray://10.0.0.1:10001"), "Ray Client"),
+        (Wishes("somewhere"), "neither host:port nor 'auto'"),
+        (Wishes("local"), "leave it out for a private Ray"),
+        (Wishes("10.0.0.1:6379", num_cpus=2), "num_cpus is for a private Ray"),
+        (Wishes(num_cpus=-1), "give 0 or more"),
+    ],
+)
+def test_a_wish_that_never_fits_is_refused_with_what_would(wishes: Wishes, words: str) -> None:
+    """Before anything starts."""
+    with pytest.raises(ConfigError, match=words):
+        wishes.check()
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes("auto"), Wishes("[::1]:6379"), Wishes(num_cpus=0)])
+def test_a_wish_that_fits_passes(wishes: Wishes) -> None:
+    """Nothing is refused for its form alone."""
+    wishes.check()
+
+
+@pytest.mark.parametrize(
+    ("wishes", "running"),
+    [
+        (Wishes("10.0.0.1:6379"), Wishes()),
+        (Wishes("10.0.0.1:6379"), Wishes("10.0.0.2:6379")),
+        (Wishes(num_cpus=2), Wishes(num_cpus=4)),
+        (Wishes(num_cpus=2), Wishes()),
+        (Wishes(), Wishes(insecure=True)),
+    ],
+)
+def test_an_engine_does_not_share_what_it_did_not_ask_for(wishes: Wishes, running: Wishes) -> None:
+    """Another cluster, another size, no authentication: refused, never silently different."""
+    with pytest.raises(ConfigError):
+        wishes.check_joins(running)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "running"),
+    [
+        (Wishes(), Wishes("10.0.0.1:6379")),
+        (Wishes(), Wishes(num_cpus=4)),
+        (Wishes(insecure=True), Wishes(insecure=True)),
+        (Wishes(insecure=True), Wishes()),
+    ],
+)
+def test_an_engine_shares_what_fulfils_its_wishes(wishes: Wishes, running: Wishes) -> None:
+    """Who asks for nothing special takes what is there."""
+    wishes.check_joins(running)
+
+
+def test_no_authentication_takes_two_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """REL 2.3: the environment alone is refused, the argument alone changes nothing."""
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert Wishes(insecure=True).for_private_ray() == Wishes()
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.raises(ConfigError, match="insecure=True"):
+        Wishes().for_private_ray()
+    assert Wishes(insecure=True).for_private_ray().insecure
+
+
+def test_variables_come_back_whatever_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Set, taken away and added ones, and those that Ray sets beside them, even when the start fails."""
+    monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+    monkeypatch.delenv("PYTHONBREAKPOINT", raising=False)
+    before = dict(os.environ)
+    with pytest.raises(RuntimeError), variables(environment(tmp_path / "mark", insecure=False)):
+        assert "RAY_ADDRESS" not in os.environ
+        assert os.environ["RAY_AUTH_MODE"] == "token"
+        assert os.environ["RAY_AUTH_TOKEN_PATH"] == str(tmp_path / "mark")
+        os.environ["PYTHONBREAKPOINT"] = "ray.util.rpdb.set_trace"
+        raise RuntimeError
+    assert dict(os.environ) == before
+
+
+def test_a_token_is_never_the_same_and_in_no_file(tmp_path: Path) -> None:
+    """256 fresh bits each time, handed down in the environment of Ray's processes alone."""
+    tokens = {environment(tmp_path / "mark", insecure=False)["RAY_AUTH_TOKEN"] for _ in range(8)}
+    assert len(tokens) == 8
+    assert all(token is not None and len(token) == 64 for token in tokens)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_silent_raylet_is_given_time() -> None:
+    """Failures times period and time-out come to minutes, where Ray's own come to 65 s."""
+    silence_ms = SYSTEM_CONFIG["health_check_period_ms"] + SYSTEM_CONFIG["health_check_timeout_ms"]
+    assert SYSTEM_CONFIG["health_check_failure_threshold"] * silence_ms >= MOST_S * 1000
+
+
+@pytest.mark.parametrize(
+    ("address", "is_open"),
+    [
+        ("127.0.0.1", False),
+        ("127.0.0.2", False),
+        ("::1", False),
+        ("::", True),
+        ("0.0.0.0", True),  # noqa: S104 - what must be told when it happens
+        ("192.0.2.1", True),
+    ],
+)
+def test_a_listener_is_open_unless_it_is_bound_to_the_loopback(address: str, is_open: bool) -> None:
+    """All interfaces count as open, and so does one that others can reach."""
+    assert Listener(address, 1, 1, "raylet").is_open is is_open
