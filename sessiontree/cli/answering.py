@@ -9,7 +9,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ApprovalClosed
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 
 
 class Answering:

@@ -21,7 +21,7 @@ from sessiontree.cli.typed_lines import TypedLines
 from sessiontree.contracts.approvals import ApprovalAnswer
 from sessiontree.contracts.errors import ApprovalClosed, ConfigError
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 

@@ -12,7 +12,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from sessiontree.tree.receipt import ReceiptLine
 
 REASON = "cancelled from the command line"

@@ -22,7 +22,7 @@ from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.replay import fact_of
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import Place
 from sessiontree.journal.tables import check_header, log_of

@@ -15,7 +15,7 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
     TreeNotFound,
 )
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.replay import fact_of

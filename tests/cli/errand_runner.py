@@ -12,15 +12,15 @@ from pathlib import Path
 
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.door.client import DoorClient
-from sessiontree.door.questions import LONGEST_READ_S
+from sessiontree.control.client import DoorClient
+from sessiontree.control.questions import LONGEST_READ_S
 from sessiontree.runtime.replay import fact_of
 from tests.cli.program import LONGEST_S, read_until
 
 
 @dataclass(frozen=True, slots=True)
 class Errands:
-    """A program that keeps a tree open until its Main ends; see :mod:`tests.door.errands`."""
+    """A program that keeps a tree open until its Main ends; see :mod:`tests.control.errands`."""
 
     process: subprocess.Popen[bytes]
     state_dir: Path
@@ -66,7 +66,7 @@ def errands(home: Path, *messages: str) -> Iterator[Errands]:
     """Start the program over a workspace and a state directory below ``home``, and wait until it is open."""
     workspace, state_dir = home / "workspace", home / "journal"
     workspace.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "tests.door.errands", str(workspace), str(state_dir), *messages]
+    command = [sys.executable, "-m", "tests.control.errands", str(workspace), str(state_dir), *messages]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             opened = read_until(process.stdout, ("open ",))

@@ -15,8 +15,8 @@ from sessiontree.backends.local.transport import Faults, LocalTransport
 from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.control.server import DoorServer
 from sessiontree.dispatch.hooks import HookChain
-from sessiontree.door.server import DoorServer
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel

@@ -23,8 +23,8 @@ from sessiontree.backends.ray.start_watch import RestartKeeper, StartPace, Start
 from sessiontree.backends.ray.transport import RayTransport
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.door.lineage import Lineage, lineage_of
-from sessiontree.door.server import DoorServer
+from sessiontree.control.lineage import Lineage, lineage_of
+from sessiontree.control.server import DoorServer
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.serving import Serving
 from sessiontree.runtime.settings import OBSERVING, Settings

@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, call, tool
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from tests.behaviours.reading import PATIENCE_S, results
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ ASK = """
 import asyncio, sys
 from pathlib import Path
 from sessiontree import ApprovalAnswer
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 
 async def main():
     async with await DoorClient.connect(Path(sys.argv[1])) as client:

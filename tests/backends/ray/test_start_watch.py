@@ -31,7 +31,7 @@ from sessiontree.backends.ray.start_watch import (
     StartWatch,
     end_started,
 )
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from sessiontree.sandbox.process_tree import children, process_of
 
 PATIENCE_S = 60.0

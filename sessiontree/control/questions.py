@@ -11,8 +11,8 @@ from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.errors import ClientAnswerRefused, ConfigError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.door import values
-from sessiontree.door.requests import Given, Request, Told
+from sessiontree.control import values
+from sessiontree.control.requests import Given, Request, Told
 from sessiontree.runtime.owner import Owner
 
 LONGEST_READ_S = 20.0

@@ -13,7 +13,7 @@ from sessiontree.contracts.client_call import ClientAnswer, answer_of, failure_o
 from sessiontree.contracts.errors import ClientAnswerRefused, ClientCallClosed
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.door.client import DoorClient
+from sessiontree.control.client import DoorClient
 from tests.behaviours.reading import results
 
 LONGEST_S = 60.0

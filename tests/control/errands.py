@@ -3,7 +3,7 @@
 Said to a session: ``sweep PLACE`` (needs a person's yes), ``delegate TASK`` (to a Branch), ``tell WORDS`` (on
 its channel); anything else it repeats.
 
-Usage: ``python -m tests.door.errands WORKSPACE STATE_DIR [MESSAGE …]``; sends the messages, and prints ``open
+Usage: ``python -m tests.control.errands WORKSPACE STATE_DIR [MESSAGE …]``; sends the messages, and prints ``open
 TREE``, ``reply TEXT`` for each of its messages and in the end ``ended STATUS``.
 """
 

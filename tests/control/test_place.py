@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
-from sessiontree.door.place import BACKLOG, DOOR, knock, open_door
+from sessiontree.control.place import BACKLOG, DOOR, knock, open_door
 from sessiontree.runtime.socket_files import MAX_ADDRESS_BYTES
 
 

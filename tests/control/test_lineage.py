@@ -13,7 +13,7 @@ from operator import eq
 
 import pytest
 
-from sessiontree.door.lineage import Lineage, adopter_here, lineage_of
+from sessiontree.control.lineage import Lineage, adopter_here, lineage_of
 from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
 
 ENGINE = """

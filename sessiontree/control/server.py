@@ -10,12 +10,12 @@ from pathlib import Path
 
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.door.conversation import Conversation
-from sessiontree.door.lineage import Lineage
-from sessiontree.door.peer import Peer, confinement_of, has_ended, held, peer_of, refusal_of
-from sessiontree.door.place import OpenDoor, open_door
-from sessiontree.door.questions import answer
-from sessiontree.door.requests import Request, Told
+from sessiontree.control.conversation import Conversation
+from sessiontree.control.lineage import Lineage
+from sessiontree.control.peer import Peer, confinement_of, has_ended, held, peer_of, refusal_of
+from sessiontree.control.place import OpenDoor, open_door
+from sessiontree.control.questions import answer
+from sessiontree.control.requests import Request, Told
 from sessiontree.runtime.owner import Owner
 
 MOST_PEERS = 32

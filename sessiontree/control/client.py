@@ -15,8 +15,8 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.door import values
-from sessiontree.door.asking import Asking
+from sessiontree.control import values
+from sessiontree.control.asking import Asking
 from sessiontree.journal.record import Record
 from sessiontree.runtime.owner import SessionRecord
 from sessiontree.runtime.replies import CallReply, Reply

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from sessiontree.contracts.errors import ConfigError, JournalError, SessionTreeError
-from sessiontree.door.lines import MAX_LINE_BYTES, Lines
-from sessiontree.door.place import knock
-from sessiontree.door.refusals import error_from_wire
-from sessiontree.door.requests import PROTOCOL, line_of
+from sessiontree.control.lines import MAX_LINE_BYTES, Lines
+from sessiontree.control.place import knock
+from sessiontree.control.refusals import error_from_wire
+from sessiontree.control.requests import PROTOCOL, line_of
 
 READ_BYTES = 64 * 1024
 KNOCK_AGAIN_S = 0.02

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.door.lines import MAX_LINE_BYTES
-from sessiontree.door.requests import (
+from sessiontree.control.lines import MAX_LINE_BYTES
+from sessiontree.control.requests import (
     MAX_PART_CHARS,
     Given,
     Request,

@@ -15,14 +15,14 @@ import pytest
 
 from sessiontree import SessionTree
 from sessiontree.contracts.errors import JournalError, SessionTreeError
-from sessiontree.door.client import DoorClient
-from sessiontree.door.conversation import MAX_BUFFER_BYTES, MOST_AT_ONCE
-from sessiontree.door.lines import MAX_LINE_BYTES
-from sessiontree.door.place import knock
-from sessiontree.door.requests import line_of
-from sessiontree.door.server import DoorServer
+from sessiontree.control.client import DoorClient
+from sessiontree.control.conversation import MAX_BUFFER_BYTES, MOST_AT_ONCE
+from sessiontree.control.lines import MAX_LINE_BYTES
+from sessiontree.control.place import knock
+from sessiontree.control.requests import line_of
+from sessiontree.control.server import DoorServer
 from sessiontree.runtime.owner import Owner
-from tests.door.errands import errands
+from tests.control.errands import errands
 
 LONGEST_S = 60.0
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.door.peer import Confinement, Peer, confinement_of, peer_of, refusal_of
+from sessiontree.control.peer import Confinement, Peer, confinement_of, peer_of, refusal_of
 
 FREE = Confinement(0, no_new_rights=False)
 FILTERED = Confinement(1, no_new_rights=False)

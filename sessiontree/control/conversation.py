@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.door.lines import Lines
-from sessiontree.door.requests import (
+from sessiontree.control.lines import Lines
+from sessiontree.control.requests import (
     PROTOCOL,
     Request,
     Told,

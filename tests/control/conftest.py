@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.door.client import DoorClient
-from tests.door.errands import errands
+from sessiontree.control.client import DoorClient
+from tests.control.errands import errands
 
 
 @pytest.fixture

@@ -24,15 +24,15 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import ApprovalDecided
-from sessiontree.door.client import DoorClient
-from sessiontree.door.place import open_door
-from sessiontree.door.questions import LONGEST_READ_S
-from sessiontree.door.server import DoorServer
+from sessiontree.control.client import DoorClient
+from sessiontree.control.place import open_door
+from sessiontree.control.questions import LONGEST_READ_S
+from sessiontree.control.server import DoorServer
 from sessiontree.runtime.owner import Owner
 from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.replies import Reply
 from sessiontree.version import VERSION
-from tests.door.errands import errands
+from tests.control.errands import errands
 
 LONGEST_S = 60.0
 

@@ -18,7 +18,7 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import UserMessage
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.usage import Usage
-from sessiontree.door import values
+from sessiontree.control import values
 from sessiontree.journal.record import Record
 from sessiontree.runtime.owner import SessionRecord
 from sessiontree.runtime.replies import CallReply, Reply
