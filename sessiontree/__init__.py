@@ -144,7 +144,6 @@ if TYPE_CHECKING:
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
     from sessiontree.models.scripted import StreamFunctionModel as StreamFunctionModel
-    from sessiontree.outbound.settings import WebSettings as WebSettings
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
     from sessiontree.policy.slips import PolicyWarning as PolicyWarning
@@ -153,6 +152,7 @@ if TYPE_CHECKING:
     from sessiontree.schema.guardrails import SchemaWarning as SchemaWarning
     from sessiontree.schema.mcp import to_mcp as to_mcp
     from sessiontree.tree.receipt import ReceiptLine as ReceiptLine
+    from sessiontree.web.settings import WebSettings as WebSettings
 
 __version__ = VERSION
 
@@ -261,7 +261,7 @@ _ROOMS = {
     "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),
     "models.port": ("ModelRequest",),
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel", "StreamFunctionModel"),
-    "outbound.settings": ("WebSettings",),
+    "web.settings": ("WebSettings",),
     "policy.settings": ("PolicyConfig", "ToolPolicy"),
     "policy.slips": ("PolicyWarning",),
     "api.runtime": ("Runtime",),

@@ -54,9 +54,9 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
-from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.runtime.equipment import TreeSetup
 from sessiontree.runtime.policing import policy_in
+from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend, OwnerPort

@@ -11,8 +11,8 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import GatewayModel, InstantModel, Model, name_of
-from sessiontree.outbound.settings import WebSettings
 from sessiontree.policy.settings import PolicyConfig
+from sessiontree.web.settings import WebSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.usage import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
-from sessiontree.outbound.settings import PUBLIC_WEB, WebSettings
 from sessiontree.sync.approvals import Approvals
 from sessiontree.sync.channels import CrossedChannel, QueueChannel, crossed_approver, crossed_channel
 from sessiontree.sync.client_calls import ClientCalls
@@ -32,6 +31,7 @@ from sessiontree.sync.handle import SessionHandle
 from sessiontree.sync.portal import PORTAL
 from sessiontree.sync.reading import ProgressReader, Pump
 from sessiontree.sync.runtime import Runtime
+from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
 if TYPE_CHECKING:
     from sessiontree.journal.record import Record

@@ -10,7 +10,7 @@ from sessiontree import ConfigError, ScriptedModel, WebSettings, call
 from sessiontree.models.answers import Answer
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import results
-from tests.outbound.sites import answer, serving
+from tests.web.sites import answer, serving
 
 HTML = b"<title>T</title><nav>menu</nav><h1>Head</h1><script>alert(1)</script>"
 

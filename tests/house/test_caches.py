@@ -16,7 +16,7 @@ CLOSED = {
     "sandbox/command_kernel.py:_try": "the launcher's own path",
     "sandbox/command_plan.py:_filter": "kinds of machines",
     "api/runtime.py:late": "the names in the table _LATE",
-    "outbound/web.py:(called)": "no argument at all: the certificates of one web",
+    "web/web.py:(called)": "no argument at all: the certificates of one web",
 }
 """Functions with an unbounded cache, and the few values their parameter takes."""
 

@@ -86,7 +86,7 @@ FAULTS = [
     ("floors", "sessiontree/runtime/planted.py", "import sessiontree.testing"),
     ("floors", "sessiontree/runtime/planted.py", "import sessiontree.control"),
     ("floors", "sessiontree/sandbox/planted.py", "import sessiontree.workspace"),
-    ("floors", "sessiontree/outbound/planted.py", "import sessiontree.workspace"),
+    ("floors", "sessiontree/web/planted.py", "import sessiontree.workspace"),
     ("backends", "sessiontree/backends/ray/planted.py", "import sessiontree.backends.local"),
     ("floors", "sessiontree/backends/local/planted.py", "import sessiontree.api.plugins"),
     ("floors", "sessiontree/sync/planted.py", "import sessiontree.cli"),
@@ -151,10 +151,10 @@ def test_every_room_but_memory_is_kept_light(checkout: Path) -> None:
     assert kept == others | {"sessiontree.images.cleaner", "sessiontree_tools"}
 
 
-def test_every_room_but_outbound_is_kept_from_the_web(checkout: Path) -> None:
+def test_every_room_but_web_is_kept_from_the_web(checkout: Path) -> None:
     """A new room is named in the contract that leaves connections to one room."""
     kept = set(contract_of(checkout, "web")["source_modules"])
-    assert kept == rooms_of(checkout) - {"sessiontree.outbound"} | {"sessiontree_tools"}
+    assert kept == rooms_of(checkout) - {"sessiontree.web"} | {"sessiontree_tools"}
 
 
 def test_no_contract_has_exceptions(checkout: Path) -> None:

@@ -15,12 +15,12 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.outbound.settings import WebSettings
-from sessiontree.outbound.web import OutboundWeb
 from sessiontree.runtime.rights import Handles, build_rights
 from sessiontree.sandbox import CommandShell
 from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
 from sessiontree.testing.memory import PlainMemory
+from sessiontree.web.settings import WebSettings
+from sessiontree.web.web import OutboundWeb
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 
 Build: TypeAlias = Callable[[str, SessionKind, Path, AgentConfig, Handles], SessionRights]

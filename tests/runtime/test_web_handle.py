@@ -22,7 +22,7 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.ports import SearchQuery, Web
-from tests.outbound.sites import answer, serving
+from tests.web.sites import answer, serving
 
 
 class Nothing(BaseModel):

@@ -20,7 +20,6 @@ from sessiontree.dispatch.hooks import HookChain
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
-from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
 from sessiontree.runtime.clock import KernelClock
@@ -35,6 +34,7 @@ from sessiontree.runtime.progress import ProgressHub, ProgressReader
 from sessiontree.runtime.scheduler import PoolSize
 from sessiontree.runtime.settings import hidden_places
 from sessiontree.runtime.supervisor import SupervisorCore
+from sessiontree.web.web import OutboundWeb
 
 DEFAULT_SLOTS = 64
 POOL = "host"

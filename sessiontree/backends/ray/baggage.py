@@ -19,11 +19,11 @@ from sessiontree.contracts.hooks import name_of
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.models.port import GatewayModel
-from sessiontree.outbound.web import OutboundWeb
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
 from sessiontree.runtime.equipment import Baggage, TreeSetup
 from sessiontree.runtime.host import HostEquipment
+from sessiontree.web.web import OutboundWeb
 
 # A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")

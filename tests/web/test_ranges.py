@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.outbound import ranges
-from sessiontree.outbound.ranges import RANGES_V4, RANGES_V6, Ip, Range, not_public
+from sessiontree.web import ranges
+from sessiontree.web.ranges import RANGES_V4, RANGES_V6, Ip, Range, not_public
 
 Judge = Callable[[Ip], Range | None]
 PREFIX = "2a00:1450:4001:81b"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sessiontree.contracts.ports import SearchHit, SearchQuery
-from sessiontree.outbound.searxng import SearchProvider
+from sessiontree.web.searxng import SearchProvider
 
 KEPT_S: Final = 15 * 60.0
 KEPT_QUERIES: Final = 100

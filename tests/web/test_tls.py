@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.outbound.settings import WebSettings
-from sessiontree.outbound.web import OutboundWeb
-from tests.outbound.sites import PUBLIC, Detour, Names, answer, redirect, serving
+from sessiontree.web.settings import WebSettings
+from sessiontree.web.web import OutboundWeb
+from tests.web.sites import PUBLIC, Detour, Names, answer, redirect, serving
 
 
 @dataclass(slots=True)

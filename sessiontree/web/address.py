@@ -17,7 +17,7 @@ import idna
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.outbound.ranges import Ip
+from sessiontree.web.ranges import Ip
 
 MAX_URL_CHARS: Final = 4096
 SHOWN_CHARS: Final = 200

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from sessiontree.contracts.errors import ConfigError, ToolError
-from sessiontree.outbound.address import WebAddress, denied, normal_host
-from sessiontree.outbound.ranges import Ip, Range, not_public
-from sessiontree.outbound.settings import allowed_network, allowed_place
+from sessiontree.web.address import WebAddress, denied, normal_host
+from sessiontree.web.ranges import Ip, Range, not_public
+from sessiontree.web.settings import allowed_network, allowed_place
 
 
 class AddressRules:

@@ -18,11 +18,11 @@ import httpcore
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
 from sessiontree.contracts.ports import Page
-from sessiontree.outbound.address import WebAddress, denied, join_address
-from sessiontree.outbound.body import ACCEPTED, Body
-from sessiontree.outbound.network import JudgingBackend
-from sessiontree.outbound.rules import AddressRules
 from sessiontree.version import VERSION
+from sessiontree.web.address import WebAddress, denied, join_address
+from sessiontree.web.body import ACCEPTED, Body
+from sessiontree.web.network import JudgingBackend
+from sessiontree.web.rules import AddressRules
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")

@@ -13,13 +13,13 @@ import httpcore
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
-from sessiontree.outbound.address import WebAddress, parse_address
-from sessiontree.outbound.client import Bounds, WebClient
-from sessiontree.outbound.network import JudgingBackend, Resolve, system_addresses
-from sessiontree.outbound.rules import AddressRules
-from sessiontree.outbound.search_cache import SearchCache
-from sessiontree.outbound.searxng import Searxng
-from sessiontree.outbound.settings import WebSettings
+from sessiontree.web.address import WebAddress, parse_address
+from sessiontree.web.client import Bounds, WebClient
+from sessiontree.web.network import JudgingBackend, Resolve, system_addresses
+from sessiontree.web.rules import AddressRules
+from sessiontree.web.search_cache import SearchCache
+from sessiontree.web.searxng import Searxng
+from sessiontree.web.settings import WebSettings
 
 NO_PROVIDER = (
     "no search provider is configured; the owner of this tree can name a SearXNG: "

@@ -1,4 +1,4 @@
-"""Measures what reading hostile servers costs a process: ``python -m tests.outbound.hungry_program PORT…``.
+"""Measures what reading hostile servers costs a process: ``python -m tests.web.hungry_program PORT…``.
 
 Prints one JSON object: port to ``{grown_bytes, body_bytes, error}``; growth is of the resident peak.
 """
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from sessiontree.contracts.errors import ToolError
-from tests.outbound.sites import Site, local_web
+from tests.web.sites import Site, local_web
 
 
 def resident_bytes(field: str) -> int:

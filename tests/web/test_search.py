@@ -10,11 +10,11 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
 from sessiontree.contracts.ports import SearchHit, SearchQuery
-from sessiontree.outbound.search_cache import KEPT_QUERIES, KEPT_S, SearchCache
-from sessiontree.outbound.searxng import MAX_SNIPPET_CHARS
-from sessiontree.outbound.settings import WebSettings
-from sessiontree.outbound.web import OutboundWeb
-from tests.outbound.sites import Respond, Site, answer, redirect, serving
+from sessiontree.web.search_cache import KEPT_QUERIES, KEPT_S, SearchCache
+from sessiontree.web.searxng import MAX_SNIPPET_CHARS
+from sessiontree.web.settings import WebSettings
+from sessiontree.web.web import OutboundWeb
+from tests.web.sites import Respond, Site, answer, redirect, serving
 
 ROWS = [
     {"title": " One\n page ", "url": "https://one.example/", "content": "About  one. " + "x" * 2000},

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.outbound.body import MAX_MEMBERS, SPARE_WIRE_BYTES, STEP_BYTES, Body
+from sessiontree.web.body import MAX_MEMBERS, SPARE_WIRE_BYTES, STEP_BYTES, Body
 
 CUTS = st.lists(st.integers(0, 4000), max_size=8)
 

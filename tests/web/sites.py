@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import httpcore
 
-from sessiontree.outbound.settings import WebSettings
-from sessiontree.outbound.web import OutboundWeb
+from sessiontree.web.settings import WebSettings
+from sessiontree.web.web import OutboundWeb
 
 PUBLIC = "93.184.215.14"
 OTHER = "2606:2800:21f:cb07::1"

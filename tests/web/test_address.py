@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import PermissionDenied, ToolError, ValidationError
-from sessiontree.outbound.address import MAX_URL_CHARS, join_address, parse_address
+from sessiontree.web.address import MAX_URL_CHARS, join_address, parse_address
 
 LOOPBACK = [
     *(

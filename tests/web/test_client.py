@@ -11,9 +11,9 @@ from socket import SO_LINGER, SOL_SOCKET
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.outbound.settings import WebSettings
-from sessiontree.outbound.web import OutboundWeb
-from tests.outbound.sites import Respond, answer, local_web, redirect, serving
+from sessiontree.web.settings import WebSettings
+from sessiontree.web.web import OutboundWeb
+from tests.web.sites import Respond, answer, local_web, redirect, serving
 
 SENT = {"host", "accept", "accept-encoding", "user-agent", "connection"}
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
-from sessiontree.outbound.address import WebAddress, parse_address
+from sessiontree.web.address import WebAddress, parse_address
 
 MAX_ANSWER_BYTES: Final = 2 * 2**20
 MAX_TITLE_CHARS: Final = 300

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, PermissionDenied
-from sessiontree.outbound.address import parse_address
-from sessiontree.outbound.rules import AddressRules
-from sessiontree.outbound.settings import FOREIGN_PORTS, WebSettings
-from sessiontree.outbound.web import OutboundWeb
+from sessiontree.web.address import parse_address
+from sessiontree.web.rules import AddressRules
+from sessiontree.web.settings import FOREIGN_PORTS, WebSettings
+from sessiontree.web.web import OutboundWeb
 
 
 def rules(*allowed: str, ports: tuple[int, ...] = (80, 443)) -> AddressRules:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.outbound.settings import WebSettings
-from sessiontree.outbound.web import OutboundWeb
-from tests.outbound.sites import OTHER, PUBLIC, Detour, Names, answer, local_web, redirect, serving
+from sessiontree.web.settings import WebSettings
+from sessiontree.web.web import OutboundWeb
+from tests.web.sites import OTHER, PUBLIC, Detour, Names, answer, local_web, redirect, serving
 
 
 def public_web(names: Names, detour: Detour, **settings: object) -> OutboundWeb:
@@ -152,7 +152,7 @@ async def test_proxy_of_the_environment_is_not_looked_at() -> None:
     """REL-L44: a process whose environment names proxies for everything asks the server itself."""
     program = (
         "import asyncio, sys\n"
-        "from tests.outbound.sites import Site, local_web\n"
+        "from tests.web.sites import Site, local_web\n"
         "site = Site(int(sys.argv[1]))\n"
         "page = asyncio.run(local_web(site).get(site.url))\n"
         "print(page.body.decode())\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.outbound.sites import Respond, answer, serving
-from tests.outbound.test_client import (
+from tests.web.sites import Respond, answer, serving
+from tests.web.test_client import (
     empty_blocks,
     endless_headers,
     endless_hints,
@@ -69,7 +69,7 @@ async def test_hostile_answers_cost_little_memory() -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(120):
         sites = {name: await stack.enter_async_context(serving(each)) for name, each in hostile.items()}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.outbound.hungry_program"),
+            *(sys.executable, "-m", "tests.web.hungry_program"),
             *(str(site.port) for site in sites.values()),
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import httpcore
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.outbound.rules import AddressRules
+from sessiontree.web.rules import AddressRules
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a name, best first; raises OSError where it has none."""
