@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from sessiontree.contracts.stimuli import SendMode
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
-    from sessiontree.runtime.equipment import TreeSetup
-    from sessiontree.runtime.owner import SessionRecord
+    from sessiontree.runtime.inbox_events import Tiding
     from sessiontree.runtime.progress import ProgressReader
     from sessiontree.runtime.replies import CallReply, Reply
-    from sessiontree.runtime.tidings import Tiding
+    from sessiontree.runtime.supervisor_api import SessionRecord
+    from sessiontree.runtime.tree_resources import TreeSetup
     from sessiontree.tree.receipt import ReceiptLine
     from sessiontree.tree.stimuli import SpawnAsked
 
 
 class OwnerPort(Protocol):
-    """What may be asked about trees that are open: as :class:`~sessiontree.runtime.owner.Owner` has it.
+    """What may be asked about open trees: the methods of :class:`~sessiontree.runtime.supervisor_api.Owner`.
 
     Plain methods answer at once; where the supervisor is another process they wait for its answer, about a
     millisecond.

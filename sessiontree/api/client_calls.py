@@ -13,7 +13,7 @@ from sessiontree.contracts.client_call import ClientAnswer, ClientCall, answer_o
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.runtime.tidings import Called
+from sessiontree.runtime.inbox_events import Called
 
 
 @dataclass(frozen=True, slots=True)

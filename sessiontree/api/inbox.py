@@ -33,8 +33,8 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.runtime.inbox_events import Decided, Said, Shown, Tiding
 from sessiontree.runtime.replay import fact_of
-from sessiontree.runtime.tidings import Decided, Said, Shown, Tiding
 
 READ_WAIT_S = 20.0
 UNHEEDED_S = 1.0

@@ -34,7 +34,7 @@ from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.policy.slips import PolicyWarning
 from sessiontree.runtime.approver_function import load_approver
 from sessiontree.runtime.clock import machine_ms
-from sessiontree.runtime.policing import policy_row
+from sessiontree.runtime.policy_binding import policy_row
 from sessiontree.schema.guardrails import SchemaWarning, schema_slips
 from sessiontree.tree.accounts import endless
 from sessiontree.tree.ceiling import strictest

@@ -40,7 +40,7 @@ _LATE = {
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
-    "summaries_of": "sessiontree.runtime.summaries:summaries_of",
+    "summaries_of": "sessiontree.runtime.tree_summaries:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
     "desk": "sessiontree.api.inbox:ApprovalDesk",
     "handle": "sessiontree.api.session_handle:SessionHandle",

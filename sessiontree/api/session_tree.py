@@ -54,8 +54,8 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
-from sessiontree.runtime.equipment import TreeSetup
-from sessiontree.runtime.policing import policy_in
+from sessiontree.runtime.policy_binding import policy_in
+from sessiontree.runtime.tree_resources import TreeSetup
 from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from sessiontree.control.client import DoorClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import Place
 from sessiontree.journal.tables import check_header, log_of
-from sessiontree.runtime.reports import ActorRow
+from sessiontree.runtime.session_reports import ActorRow
 from sessiontree.version import VERSION
 
 ANSWER_S = 3.0

@@ -15,7 +15,7 @@ from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.tree_summary import TreeSummary
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.summaries import summaries_of
+from sessiontree.runtime.tree_summaries import summaries_of
 from sessiontree.tree.state import Session
 
 

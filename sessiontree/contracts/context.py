@@ -34,8 +34,8 @@ H = TypeVar("H")
 class SessionRights:
     """Everything a session's tools can reach. What is None here does not exist for the session.
 
-    Built once per adoption by kind (``runtime/rights.py``); never widened afterwards. A tool is given them
-    narrowed to what its class declares.
+    Built once per adoption by kind (``runtime/session_rights.py``); never widened afterwards. A tool is
+    given them narrowed to what its class declares.
     """
 
     session_id: str

@@ -18,9 +18,9 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.control import values
 from sessiontree.control.asking import Asking
 from sessiontree.journal.record import Record
-from sessiontree.runtime.owner import SessionRecord
 from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.reports import ActorRow
+from sessiontree.runtime.session_reports import ActorRow
+from sessiontree.runtime.supervisor_api import SessionRecord
 from sessiontree.tree.receipt import ReceiptLine
 from sessiontree.version import VERSION
 
@@ -31,9 +31,9 @@ T = TypeVar("T")
 class DoorClient:
     """A live runtime, asked from another process. Use it as an async context manager.
 
-    Methods are those of :class:`~sessiontree.runtime.owner.Owner`, each awaited; what cannot be asked from
-    afar (creating, resuming, spawning, letting go) is missing. Every method raises the tree's typed errors,
-    and JournalError once the runtime is gone.
+    Methods are those of :class:`~sessiontree.runtime.supervisor_api.Owner`, each awaited; what cannot be
+    asked from afar (creating, resuming, spawning, letting go) is missing. Every method raises the tree's
+    typed errors, and JournalError once the runtime is gone.
     """
 
     def __init__(self, asking: Asking) -> None:

@@ -13,7 +13,7 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.control import values
 from sessiontree.control.requests import Given, Request, Told
-from sessiontree.runtime.owner import Owner
+from sessiontree.runtime.supervisor_api import Owner
 
 LONGEST_READ_S = 20.0
 READ_AT_ONCE = 512

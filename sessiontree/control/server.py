@@ -16,7 +16,7 @@ from sessiontree.control.peer import Peer, confinement_of, has_ended, held, peer
 from sessiontree.control.place import OpenDoor, open_door
 from sessiontree.control.questions import answer
 from sessiontree.control.requests import Request, Told
-from sessiontree.runtime.owner import Owner
+from sessiontree.runtime.supervisor_api import Owner
 
 MOST_PEERS = 32
 PATIENCE_S = 30.0

@@ -16,9 +16,9 @@ from sessiontree.contracts.messages import ToolResultMessage, message_from_wire
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.usage import Usage
 from sessiontree.journal.record import Record
-from sessiontree.runtime.owner import SessionRecord
 from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.reports import ActorRow
+from sessiontree.runtime.session_reports import ActorRow
+from sessiontree.runtime.supervisor_api import SessionRecord
 from sessiontree.tree.receipt import ReceiptLine
 
 

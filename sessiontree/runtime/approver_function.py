@@ -15,7 +15,9 @@ from typing import Any
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.cancelling import is_cancelled
 from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.stimuli import ApproverAnswered
 from sessiontree.contracts.threads import in_thread
+from sessiontree.session.instructions import RunApprover
 
 ANSWERS = ("approve", "deny", "escalate")
 
@@ -57,3 +59,20 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
         return str(answer), f"approver {path}"
     said = repr(answer) if isinstance(answer, str) else type(answer).__name__
     return "escalate", f"approver {path} answered {said} instead of approve, deny or escalate"
+
+
+async def consult(path: str, asked: RunApprover, session: str, now_ms: Callable[[], int]) -> ApproverAnswered:
+    """Return what a session's approver function says to a request, as a stimulus for that session."""
+    request = ApprovalRequest(
+        asked.request_id,
+        asked.requester,
+        asked.tool,
+        asked.arguments,
+        "",
+        asked.tier,
+        0,
+        session,
+        asked_by=asked.asked_by,
+    )
+    answer, reason = await run_approver(path, request)
+    return ApproverAnswered(now_ms(), asked.request_id, answer, reason)

@@ -9,9 +9,17 @@ from sessiontree.contracts.events import ModelEvent
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.models.port import GatewayModel
 from sessiontree.runtime.frames import PollReply, Watch
-from sessiontree.runtime.gateway import Asker, GatewayCore
-from sessiontree.runtime.gateway_frames import Answered, Ask, AskWhole, GatewayFrame, NotAnswered, Said
 from sessiontree.runtime.mailbox import Mailbox
+from sessiontree.runtime.model_gateway import (
+    Answered,
+    Ask,
+    Asker,
+    AskWhole,
+    GatewayCore,
+    GatewayFrame,
+    NotAnswered,
+    Said,
+)
 
 
 class GatewayHost:

@@ -15,7 +15,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tiers import PermissionTier
 
 if TYPE_CHECKING:
-    from sessiontree.runtime.seat import Seat
+    from sessiontree.runtime.live_session import Seat
 
 Right: TypeAlias = Literal["report", "say", "spawn", "recall", "remember", "forget"]
 RIGHTS: dict[SessionKind, frozenset[Right]] = {

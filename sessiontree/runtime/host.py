@@ -18,8 +18,8 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import InstantModel
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.protected import OwnPlaces
+from sessiontree.runtime.call_watch import CallWatch
 from sessiontree.runtime.clock import KernelClock
-from sessiontree.runtime.facades import Facades
 from sessiontree.runtime.frames import (
     Adopt,
     Feed,
@@ -34,16 +34,13 @@ from sessiontree.runtime.frames import (
     Unfit,
     Watch,
 )
-from sessiontree.runtime.hooked_runner import HookedRunner
-from sessiontree.runtime.hooked_services import context_of, past_hooks
-from sessiontree.runtime.hooked_watch import HookedWatch
+from sessiontree.runtime.hook_handles import HookedWatch, context_of, past_hooks
+from sessiontree.runtime.hook_runner import HookedRunner
 from sessiontree.runtime.mailbox import Mailbox
-from sessiontree.runtime.memory_words import MemoryService
-from sessiontree.runtime.policing import session_policy
+from sessiontree.runtime.memory_protocol import MemoryService
+from sessiontree.runtime.model_requests import Questioner
+from sessiontree.runtime.policy_binding import session_policy
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
-from sessiontree.runtime.questions import Questioner
-from sessiontree.runtime.rights import Handles, build_rights
-from sessiontree.runtime.runner import SessionRunner
 from sessiontree.runtime.services import (
     ChannelHandle,
     Link,
@@ -54,7 +51,8 @@ from sessiontree.runtime.services import (
     StatusHandle,
     WebHandle,
 )
-from sessiontree.runtime.watching import CallWatch
+from sessiontree.runtime.session_rights import Facades, Handles, build_rights
+from sessiontree.runtime.session_runner import SessionRunner
 from sessiontree.sandbox import CommandShell
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity

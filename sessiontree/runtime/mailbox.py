@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sessiontree.runtime.errors import HostLost
 from sessiontree.runtime.frames import PollReply
+from sessiontree.runtime.host_link import HostLost
 
 ACK_AFTER_S = 0.1
 """How long frames that were taken wait for an answer to ride with before a poll says so alone."""

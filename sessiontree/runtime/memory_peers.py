@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import importlib
 import itertools
 import json
 import os
@@ -35,7 +36,9 @@ from sessiontree.contracts.errors import (
     words_of,
 )
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
-from sessiontree.runtime.memory_words import MemoryStore
+from sessiontree.memory.place import directory_of
+from sessiontree.memory.settings import MemorySettings
+from sessiontree.runtime.memory_protocol import MemoryStore
 from sessiontree.runtime.socket_files import listen_at, socket_address
 
 SOCKET: Final = "writer.socket"
@@ -361,3 +364,46 @@ class _Peer:
 async def _say(writer: asyncio.StreamWriter, told: Any) -> None:
     writer.write(json.dumps(told).encode() + b"\n")
     await writer.drain()
+
+
+_LATE: Final = {
+    "store": "sessiontree.memory.store:MemoryStore",
+    "embedder": "sessiontree.memory.embedders:make_embedder",
+}
+
+
+def _late(name: str) -> Any:
+    module, _, wanted = _LATE[name].partition(":")
+    return getattr(importlib.import_module(module), wanted)
+
+
+async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
+    """Open a store for writing, beside other programs; what blocks is done in a thread.
+
+    A store on this machine is written by one process, which serves the others. Of one that is reached by
+    network, programs see to it themselves that one alone writes it.
+
+    Args:
+        settings: What embeds its texts, and how it is reached.
+        uri: Where it lies.
+
+    Raises:
+        ConfigError: its embedder can't be had.
+        MemoryFailed: the store can't be opened.
+    """
+    store = await asyncio.to_thread(_late, "store")
+    embedder = await asyncio.to_thread(lambda: _late("embedder")(settings.embedder))
+    wishes = {} if settings.ann_above is None else {"ann_above": settings.ann_above}
+
+    async def open_own() -> MemoryStore:
+        opened: MemoryStore = await store.open(
+            uri, embedder, storage_options=settings.revealed_options() or None, **wishes
+        )
+        return opened
+
+    directory = directory_of(uri)
+    if directory is None:
+        return await open_own()
+    shared = SharedStore(directory, embedder.identity, open_own)
+    await shared.open()
+    return shared

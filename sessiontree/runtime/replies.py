@@ -1,20 +1,17 @@
-"""What the creating program gets back from a session."""
+"""What became of a message or a call that the program sent, also where it was answered before."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sessiontree.contracts.errors import (
-    ExecutionError,
-    PermissionDenied,
-    Timeout,
-    ToolError,
-    ValidationError,
-)
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ToolError, ValidationError
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.session_facts import CallResolved, Rested
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool_reply import ToolReply
+from sessiontree.runtime.replay import fact_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +77,23 @@ def _envelope(text: str) -> dict[str, str]:
 
 def _seconds(elapsed: object) -> float:
     return float(elapsed) if isinstance(elapsed, int | float) else 0.0
+
+
+def reply_in(facts: Iterable[str], message_id: str) -> Reply | None:
+    """Return the last word for a message, None while there is none."""
+    for text in facts:
+        if text.startswith('{"kind":"rested"') and message_id in text:
+            fact = fact_of(text)
+            if isinstance(fact, Rested) and message_id in fact.answers:
+                return Reply(fact.text, fact.error, fact.interrupted)
+    return None
+
+
+def call_in(facts: Iterable[str], call_id: str) -> CallReply | None:
+    """Return how a call made outside the transcript ended, None while it has not."""
+    for text in facts:
+        if text.startswith('{"kind":"call_resolved"') and call_id in text:
+            fact = fact_of(text)
+            if isinstance(fact, CallResolved) and fact.key == f"call.{call_id}":
+                return CallReply(fact.outcome, fact.message)
+    return None

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.runtime.errors import HostLost
 from sessiontree.runtime.frames import Feed, Kill, Release
 from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.link import HostLink
-from sessiontree.runtime.seat import Seat
+from sessiontree.runtime.host_link import HostLink, HostLost
+from sessiontree.runtime.live_session import Seat
 
 MOST_FALSE_STARTS = 4
 """How many hosts of a pool may fail to start in a row before those who wait for one end."""

@@ -9,7 +9,7 @@ from sessiontree.contracts.errors import SessionClosed
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, SessionReport, SpawnRequest, Web
 from sessiontree.contracts.senders import Asker
-from sessiontree.runtime.memory_words import MemoryService
+from sessiontree.runtime.memory_protocol import MemoryService
 
 
 class Services(Protocol):

@@ -26,16 +26,16 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
 from sessiontree.runtime.clock import KernelClock
 from sessiontree.runtime.frames import Outcome, Unfit
-from sessiontree.runtime.gateway import Gateway
 from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.keeper import Surroundings, TreeKeeper
-from sessiontree.runtime.link import HostLink, Transport
-from sessiontree.runtime.memory_words import Ended, MemoryPort, MemoryRight, Whose, ended_of, scope_of
+from sessiontree.runtime.host_link import HostLink, Transport
+from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.memory_protocol import Ended, MemoryPort, MemoryRight, Whose, ended_of, scope_of
+from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.progress import Progress, ProgressHub
 from sessiontree.runtime.replay import fact_of
-from sessiontree.runtime.reports import ActorRow, report_of
 from sessiontree.runtime.scheduler import PoolSize, Scheduler
-from sessiontree.runtime.seat import Seat
+from sessiontree.runtime.session_reports import ActorRow, report_of
+from sessiontree.runtime.tree_controller import Surroundings, TreeKeeper
 from sessiontree.schema.result import compile_result
 from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli

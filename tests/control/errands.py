@@ -3,8 +3,8 @@
 Said to a session: ``sweep PLACE`` (needs a person's yes), ``delegate TASK`` (to a Branch), ``tell WORDS`` (on
 its channel); anything else it repeats.
 
-Usage: ``python -m tests.control.errands WORKSPACE STATE_DIR [MESSAGE …]``; sends the messages, and prints ``open
-TREE``, ``reply TEXT`` for each of its messages and in the end ``ended STATUS``.
+Usage: ``python -m tests.control.errands WORKSPACE STATE_DIR [MESSAGE …]``; sends the messages, and prints
+``open TREE``, ``reply TEXT`` for each of its messages and in the end ``ended STATUS``.
 """
 
 from __future__ import annotations

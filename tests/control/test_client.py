@@ -28,9 +28,9 @@ from sessiontree.control.client import DoorClient
 from sessiontree.control.place import open_door
 from sessiontree.control.questions import LONGEST_READ_S
 from sessiontree.control.server import DoorServer
-from sessiontree.runtime.owner import Owner
 from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.replies import Reply
+from sessiontree.runtime.supervisor_api import Owner
 from sessiontree.version import VERSION
 from tests.control.errands import errands
 

@@ -21,7 +21,7 @@ from sessiontree.control.lines import MAX_LINE_BYTES
 from sessiontree.control.place import knock
 from sessiontree.control.requests import line_of
 from sessiontree.control.server import DoorServer
-from sessiontree.runtime.owner import Owner
+from sessiontree.runtime.supervisor_api import Owner
 from tests.control.errands import errands
 
 LONGEST_S = 60.0

@@ -20,9 +20,9 @@ from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.usage import Usage
 from sessiontree.control import values
 from sessiontree.journal.record import Record
-from sessiontree.runtime.owner import SessionRecord
 from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.reports import ActorRow
+from sessiontree.runtime.session_reports import ActorRow
+from sessiontree.runtime.supervisor_api import SessionRecord
 from sessiontree.testing.strategies import floats, instances_of, texts, tool_results
 from sessiontree.tree.receipt import ReceiptLine
 

@@ -179,20 +179,19 @@ def test_statements_are_numbered_and_cited_as_they_are(checkout: Path) -> None:
     [
         "runtime/nowhere.py",
         "nowhere/",
-        "runtime/keeper.py/",
+        "runtime/tree_controller.py/",
         "tests/house/test_docs_trace.py::test_nowhere",
         "NOWHERE.md",
     ],
 )
 def test_planted_dead_end_is_found(checkout: Path, named: str) -> None:
     """A file, a folder, a file taken for a folder, a test and a document that are not there are found."""
-    text = (
-        f"See `runtime/keeper.py`, `tests/house/`, `pyproject.toml` and `{named}`; not `main/b1/w2` or `a.b`."
-    )
+    known = "`runtime/tree_controller.py`, `tests/house/`, `pyproject.toml`"
+    text = f"See {known} and `{named}`; not `main/b1/w2` or `a.b`."
     assert missing(text, checkout) == [named]
 
 
-GOOD = "| `runtime/keeper.py` | `tests/house/test_docs_trace.py::test_planted_row_is_found` | |"
+GOOD = "| `runtime/tree_controller.py` | `tests/house/test_docs_trace.py::test_planted_row_is_found` | |"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ GOOD = "| `runtime/keeper.py` | `tests/house/test_docs_trace.py::test_planted_ro
         ("", "C1 stands there 0 times"),
         ("| C1 | what | | | |", "C1 has no test and nothing later"),
         (
-            "| C1 | what | `runtime/keeper.py` | | |",
+            "| C1 | what | `runtime/tree_controller.py` | | |",
             "C1 has no test and nothing later",
         ),
         ("| C1 | what | `tests/house/conftest.py` | | later |", "C1 is built in a test"),

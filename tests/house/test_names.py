@@ -17,7 +17,7 @@ LAZY_DOORS = {
     "sessiontree/cli/__main__.py",
     "sessiontree/cli/app.py",
     "sessiontree/runtime/approver_function.py",
-    "sessiontree/runtime/memory_opening.py",
+    "sessiontree/runtime/memory_peers.py",
     "sessiontree/memory/embedders.py",
 }
 """What loads modules by name: lazy exports, backends, commands, approvers, embedders, stores."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 DOORS = {
-    "execute": {"dispatch/dispatcher.py", "runtime/running.py", "testing/context.py"},
+    "execute": {"dispatch/dispatcher.py", "runtime/tool_calls.py", "testing/context.py"},
     "ToolContext": {"dispatch/dispatcher.py", "testing/context.py"},
     "Dispatcher": {"runtime/host.py"},
 }

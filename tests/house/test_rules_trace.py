@@ -74,7 +74,7 @@ GOOD = "`tests/house/test_rules_trace.py::test_planted_line_is_found`"
         ("| REL-P1 | what | | |", "REL-P1 has no test and nothing later"),
         (f"| REL-P1 | | {GOOD} | |", "REL-P1 says nothing"),
         (
-            "| REL-P1 | what | `runtime/keeper.py` | |",
+            "| REL-P1 | what | `runtime/tree_controller.py` | |",
             "REL-P1 is shown by something that is no test",
         ),
         (

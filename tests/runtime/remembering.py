@@ -15,7 +15,7 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.runtime.memory_words import Ended, MemoryRight, Told, Whose
+from sessiontree.runtime.memory_protocol import Ended, MemoryRight, Told, Whose
 
 
 @dataclass(slots=True)

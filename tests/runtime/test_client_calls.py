@@ -32,7 +32,7 @@ from sessiontree.contracts.stimuli import ClientAnswered
 from sessiontree.contracts.tree_facts import ClientCallClosed as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.seat import Seat
+from sessiontree.runtime.live_session import Seat
 from tests.behaviours.reading import facts_of, results
 from tests.runtime.faulty import FaultyRuntime, KillAt, faults_of
 

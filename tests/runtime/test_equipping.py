@@ -8,9 +8,9 @@ import pytest
 
 from sessiontree import SessionTreeError
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.runtime.equipping import MOST_TREES, Equipping
 from sessiontree.runtime.frames import AskModel
-from sessiontree.runtime.gateway_frames import Ask
+from sessiontree.runtime.model_gateway import Ask
+from sessiontree.runtime.resource_cache import MOST_TREES, Equipping
 
 QUESTION = AskModel(1, 0, (), None)
 

@@ -15,7 +15,7 @@ from sessiontree.contracts.capabilities import CAPABILITIES
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.runtime.facades import PORTS, Facades
+from sessiontree.runtime.session_rights import PORTS, Facades
 from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
 from tests.behaviours.object_graph import handles, insides, reachable

@@ -18,7 +18,7 @@ from sessiontree.models.port import GatewayModel, ModelRequest
 from sessiontree.models.scripted import AsyncFunctionModel, StreamFunctionModel
 from sessiontree.models.streaming import PIECES_AT_ONCE
 from sessiontree.runtime.frames import AskModel, ModelPrompt
-from sessiontree.runtime.gateway import Asker, GatewayCore
+from sessiontree.runtime.model_gateway import Asker, GatewayCore
 from tests.behaviours.misbehaving import junk
 from tests.models.foreign import is_paired, reply, result, user
 

@@ -10,12 +10,10 @@ from typing import Any
 
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, TextContent
-from sessiontree.runtime.errors import HostLost
 from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply
-from sessiontree.runtime.gateway import Asker
-from sessiontree.runtime.gateway_frames import Answered, Ask
-from sessiontree.runtime.gateway_link import MOST_LOSSES, GatewayLink
+from sessiontree.runtime.host_link import HostLost
 from sessiontree.runtime.mailbox import Mailbox
+from sessiontree.runtime.model_gateway import MOST_LOSSES, Answered, Ask, Asker, GatewayLink
 from sessiontree.runtime.progress import ProgressHub
 
 PATIENCE_S = 60.0

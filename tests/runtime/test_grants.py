@@ -14,8 +14,8 @@ from sessiontree.contracts.memory import MemoryScope
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.models.scripted import ScriptedModel
 from sessiontree.runtime.grants import RIGHTS, Grants
-from sessiontree.runtime.memory_words import MemoryRight
-from sessiontree.runtime.seat import Seat
+from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.memory_protocol import MemoryRight
 from tests.runtime.faulty import FaultyRuntime
 
 KINDS = st.sampled_from(SessionKind)

@@ -19,7 +19,7 @@ from sessiontree.contracts.tree_facts import (
     SessionStirred,
 )
 from sessiontree.journal.record import Record
-from sessiontree.runtime.owner import _Busy
+from sessiontree.runtime.supervisor_api import _Busy
 
 HEAD, BRANCH, WORKER = "main", "main/b1", "main/b1/w1"
 RESULT: SessionResult[Any] = SessionResult(SessionStatus.CANCELLED, "interrupted")

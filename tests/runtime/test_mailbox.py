@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionTree
-from sessiontree.runtime.errors import HostLost
+from sessiontree.runtime.host_link import HostLost
 from sessiontree.runtime.mailbox import Mailbox
 from tests.runtime.faulty import FaultyRuntime
 

@@ -22,11 +22,9 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.memory import MemoryCore
-from sessiontree.runtime.memory_grants import MemoryGrants
-from sessiontree.runtime.memory_host import MemoryHost
-from sessiontree.runtime.memory_words import Ended, MemoryRight
-from sessiontree.runtime.seat import Seat
+from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.memory_protocol import Ended, MemoryRight
+from sessiontree.runtime.memory_service import MemoryCore, MemoryGrants, MemoryHost
 from tests.runtime.remembering import ListStore, Supervisor
 
 SCOPE = MemoryScope("t1", "main/b2", "default", "/workspace")

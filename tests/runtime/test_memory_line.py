@@ -11,10 +11,9 @@ import pytest
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable, PermissionDenied, SessionClosed
 from sessiontree.contracts.memory import MemoryQuery, NewRecord, Selection
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.runtime.errors import HostLost
-from sessiontree.runtime.memory_line import MOST_LOSSES, MemoryLine
-from sessiontree.runtime.memory_link import MemoryLink
-from sessiontree.runtime.memory_words import Ended
+from sessiontree.runtime.host_link import HostLost
+from sessiontree.runtime.memory_client import MOST_LOSSES, MemoryLine, MemoryLink
+from sessiontree.runtime.memory_protocol import Ended
 
 RECORDS = (NewRecord("the sky is blue"),)
 

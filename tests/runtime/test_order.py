@@ -10,8 +10,7 @@ from functools import partial
 import pytest
 
 from sessiontree.contracts.errors import JournalUnwritable, SessionTreeError
-from sessiontree.runtime.order import InOrder
-from sessiontree.runtime.waiters import Waiters
+from sessiontree.runtime.tree_controller import InOrder, Waiters
 
 
 async def test_actions_follow_their_commits_in_the_order_given() -> None:

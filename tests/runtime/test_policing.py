@@ -26,8 +26,8 @@ from sessiontree.policy.compiled import compiled
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
 from sessiontree.runtime.frames import Adopt
 from sessiontree.runtime.host import HostEquipment, tooling_of
-from sessiontree.runtime.policing import policy_row
-from sessiontree.runtime.questions import Questioner
+from sessiontree.runtime.model_requests import Questioner
+from sessiontree.runtime.policy_binding import policy_row
 from sessiontree.session.prompt import system_prompt
 from sessiontree.session.state import initial
 from sessiontree.testing.context import FixedStatus, fresh_report

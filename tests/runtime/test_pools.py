@@ -15,7 +15,7 @@ from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore
-from sessiontree.runtime.seat import Seat
+from sessiontree.runtime.live_session import Seat
 from sessiontree.runtime.supervisor import SupervisorCore
 from tests.behaviours.effects import TOOLS
 from tests.behaviours.reading import until

@@ -15,7 +15,7 @@ from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.runtime.rights import Handles, build_rights
+from sessiontree.runtime.session_rights import Handles, build_rights
 from sessiontree.sandbox import CommandShell
 from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
 from sessiontree.testing.memory import PlainMemory

@@ -17,12 +17,12 @@ import pytest
 from sessiontree import PermissionDenied, TreeNotFound
 from sessiontree.contracts.errors import JournalLocked, SessionTreeError
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime.equipment import Baggage
-from sessiontree.runtime.link import Transport
-from sessiontree.runtime.memory_words import MemoryProcess
+from sessiontree.runtime.host_link import Transport
+from sessiontree.runtime.memory_protocol import MemoryProcess
 from sessiontree.runtime.scheduler import PoolSize
-from sessiontree.runtime.serving import Serving
 from sessiontree.runtime.settings import Settings
+from sessiontree.runtime.supervisor_server import Serving
+from sessiontree.runtime.tree_resources import Baggage
 
 KEY = "the program's"
 WRITER = """

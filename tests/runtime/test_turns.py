@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.runtime.turns import Turns
+from sessiontree.runtime.supervisor_server import Turns
 
 
 class Order(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from sessiontree.runtime.waiters import Waiters
+from sessiontree.runtime.tree_controller import Waiters
 
 
 def held(waiters: Waiters[Any]) -> int:

@@ -23,17 +23,17 @@ from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
 from sessiontree.runtime.clock import KernelClock
-from sessiontree.runtime.equipment import TreeSetup
-from sessiontree.runtime.gateway import GatewayCore
 from sessiontree.runtime.host import HostCore, HostEquipment
-from sessiontree.runtime.memory import MemoryCore
-from sessiontree.runtime.memory_opening import open_store
-from sessiontree.runtime.memory_words import Ended, MemoryRight, Told
-from sessiontree.runtime.owner import Owner
+from sessiontree.runtime.memory_peers import open_store
+from sessiontree.runtime.memory_protocol import Ended, MemoryRight, Told
+from sessiontree.runtime.memory_service import MemoryCore
+from sessiontree.runtime.model_gateway import GatewayCore
 from sessiontree.runtime.progress import ProgressHub, ProgressReader
 from sessiontree.runtime.scheduler import PoolSize
 from sessiontree.runtime.settings import hidden_places
 from sessiontree.runtime.supervisor import SupervisorCore
+from sessiontree.runtime.supervisor_api import Owner
+from sessiontree.runtime.tree_resources import TreeSetup
 from sessiontree.web.web import OutboundWeb
 
 DEFAULT_SLOTS = 64

@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sessiontree.runtime.errors import HostLost
 from sessiontree.runtime.frames import Frame, PollReply
 from sessiontree.runtime.host import HostCore
+from sessiontree.runtime.host_link import HostLost
 
 
 @dataclass(slots=True)

@@ -39,11 +39,11 @@ from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime.equipment import TreeSetup
 from sessiontree.runtime.progress import ProgressReader
-from sessiontree.runtime.reports import ActorRow
 from sessiontree.runtime.scheduler import PoolSize
+from sessiontree.runtime.session_reports import ActorRow
 from sessiontree.runtime.settings import Settings, hidden_places
+from sessiontree.runtime.tree_resources import TreeSetup
 from sessiontree.sandbox import available_level
 from sessiontree.sandbox.process_tree import ancestors
 

@@ -21,8 +21,8 @@ from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
-from sessiontree.runtime.equipment import Baggage, TreeSetup
 from sessiontree.runtime.host import HostEquipment
+from sessiontree.runtime.tree_resources import Baggage, TreeSetup
 from sessiontree.web.web import OutboundWeb
 
 # A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.

@@ -12,9 +12,9 @@ from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
 from sessiontree.contracts.senders import Asker
-from sessiontree.runtime.answers import Answer
-from sessiontree.runtime.errors import HostLost
-from sessiontree.runtime.memory_words import Ended, MemoryRight, Told
+from sessiontree.runtime.host_link import HostLost
+from sessiontree.runtime.memory_protocol import Ended, MemoryRight, Told
+from sessiontree.runtime.rpc_response import Answer
 
 LAST_WORDS_S = 2.0
 

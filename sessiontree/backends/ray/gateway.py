@@ -13,11 +13,11 @@ from sessiontree.backends.ray.host import HostSettings
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.models.port import GatewayModel
-from sessiontree.runtime.answers import Hello, Standing
-from sessiontree.runtime.equipping import Equipping
-from sessiontree.runtime.gateway_frames import GatewayFrame
 from sessiontree.runtime.gateway_host import GatewayHost
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
+from sessiontree.runtime.model_gateway import GatewayFrame
+from sessiontree.runtime.resource_cache import Equipping
+from sessiontree.runtime.rpc_response import Hello, Standing
 
 
 class GatewayShell:

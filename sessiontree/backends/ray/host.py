@@ -15,14 +15,14 @@ from sessiontree.backends.ray.baggage import open_for_host
 from sessiontree.backends.ray.calling import RemoteServices
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.runtime.answers import Hello, Standing
 from sessiontree.runtime.clock import KernelClock
-from sessiontree.runtime.equipping import Equipping
 from sessiontree.runtime.frames import Frame
 from sessiontree.runtime.host import HostCore, HostEquipment
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
-from sessiontree.runtime.memory_line import MemoryLine
+from sessiontree.runtime.memory_client import MemoryLine
 from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.resource_cache import Equipping
+from sessiontree.runtime.rpc_response import Hello, Standing
 from sessiontree.sandbox import level_in_force, self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 

@@ -17,8 +17,8 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import EngineLost, SessionClosed, SessionTreeError, TreeNotFound
-from sessiontree.runtime.answers import Answer
-from sessiontree.runtime.equipment import Baggage
+from sessiontree.runtime.rpc_response import Answer
+from sessiontree.runtime.tree_resources import Baggage
 
 ANSWER_S = 30.0
 """How long a plain question may take while the supervisor lives."""

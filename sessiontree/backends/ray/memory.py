@@ -18,9 +18,8 @@ from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.runtime.host_process import OwnProcess
-from sessiontree.runtime.memory import MemoryCore
-from sessiontree.runtime.memory_host import MemoryHost
-from sessiontree.runtime.memory_opening import open_store
+from sessiontree.runtime.memory_peers import open_store
+from sessiontree.runtime.memory_service import MemoryCore, MemoryHost
 
 END_S = 5.0
 

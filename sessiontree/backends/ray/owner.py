@@ -15,15 +15,15 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.journal.record import Record
-from sessiontree.runtime.owner import SessionRecord
+from sessiontree.runtime.inbox_events import Tiding
 from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.tidings import Tiding
+from sessiontree.runtime.supervisor_api import SessionRecord
 from sessiontree.tree.receipt import ReceiptLine
 from sessiontree.tree.stimuli import SpawnAsked
 
 
 class RemoteOwner:
-    """As :class:`~sessiontree.runtime.owner.Owner`; plain methods wait for the answer, about a ms."""
+    """As :class:`~sessiontree.runtime.supervisor_api.Owner`; plain methods wait for the reply, 1 ms."""
 
     def __init__(self, line: Line) -> None:
         """Bind the line."""

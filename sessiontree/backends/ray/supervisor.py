@@ -26,8 +26,8 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.control.lineage import Lineage, lineage_of
 from sessiontree.control.server import DoorServer
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.runtime.serving import Serving
 from sessiontree.runtime.settings import OBSERVING, Settings
+from sessiontree.runtime.supervisor_server import Serving
 from sessiontree.sandbox.process_tree import ProcessIdentity
 
 SUPERVISOR_CALLS = 100_000

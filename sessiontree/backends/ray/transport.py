@@ -15,9 +15,9 @@ from ray.exceptions import RayError
 from sessiontree.backends.ray.start_watch import LOOK_S, StartWatch
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.errors import words_of
-from sessiontree.runtime.answers import Hello, Standing
-from sessiontree.runtime.errors import HostLost
 from sessiontree.runtime.frames import PollReply
+from sessiontree.runtime.host_link import HostLost
+from sessiontree.runtime.rpc_response import Hello, Standing
 from sessiontree.sandbox.process_tree import END_WITHIN_S, LET_END_S, REPORT
 
 START_S = 120.0

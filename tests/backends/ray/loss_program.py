@@ -2,7 +2,8 @@
 
 Run as ``python -m tests.backends.ray.loss_program PLACE SERVER WHOSE``: SERVER is ``gcs_server`` or
 ``raylet``, WHOSE is ``private`` or ``joined``, a Ray that the program itself initialised. It prints one
-line of JSON: how everybody who waited ended and after how many seconds, what was left, and what the tree says taken up again.
+line of JSON: how everybody who waited ended and after how many seconds, what was left, and what the tree
+says taken up again.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from sessiontree.backends.ray.engine_watch import (
 )
 from sessiontree.backends.ray.line import Line
 from sessiontree.backends.ray.wire import packed
-from sessiontree.runtime.answers import Answer
+from sessiontree.runtime.rpc_response import Answer
 
 PROGRAM_S = 240.0
 """Two starts of a Ray and some seconds; on a machine where everybody starts one at once, longer."""

@@ -15,8 +15,8 @@ from sessiontree.backends.ray import line as line_room
 from sessiontree.backends.ray.line import Line
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.runtime.answers import Answer
-from sessiontree.runtime.equipment import Baggage
+from sessiontree.runtime.rpc_response import Answer
+from sessiontree.runtime.tree_resources import Baggage
 
 pytestmark = pytest.mark.slow
 

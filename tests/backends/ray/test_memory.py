@@ -33,10 +33,10 @@ from sessiontree.contracts.memory import MemoryQuery, Selection
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.memory_line import MOST_LOSSES
-from sessiontree.runtime.memory_opening import open_store
+from sessiontree.runtime.memory_client import MOST_LOSSES
+from sessiontree.runtime.memory_peers import open_store
 from sessiontree.runtime.replay import fact_of
-from sessiontree.runtime.reports import ActorRow
+from sessiontree.runtime.session_reports import ActorRow
 from sessiontree.testing.force import bare
 from tests.backends.ray.misdeeds import Misdeed
 from tests.behaviours.reading import facts_of

@@ -1,4 +1,4 @@
-"""A supervisor in a process of its own: who may ask it what, and what it hands out. Without an engine."""
+"""Taking numbered questions up in order, on a way that may reorder them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,50 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import Place
-from sessiontree.runtime.answers import Answer, portable
 from sessiontree.runtime.clock import KernelClock
-from sessiontree.runtime.equipment import Baggage
-from sessiontree.runtime.gateway_link import GatewayLink
-from sessiontree.runtime.link import Transport
-from sessiontree.runtime.memory_link import MemoryLink
-from sessiontree.runtime.memory_words import MemoryProcess, MemoryRight, Told
-from sessiontree.runtime.owner import Owner
+from sessiontree.runtime.host_link import Transport
+from sessiontree.runtime.memory_client import MemoryLink
+from sessiontree.runtime.memory_protocol import MemoryProcess, MemoryRight, Told
+from sessiontree.runtime.model_gateway import GatewayLink
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
+from sessiontree.runtime.rpc_response import Answer, portable
 from sessiontree.runtime.settings import ACTING, OBSERVING, Settings, pool_of
 from sessiontree.runtime.supervisor import SupervisorCore
-from sessiontree.runtime.turns import Turns
+from sessiontree.runtime.supervisor_api import Owner
+from sessiontree.runtime.tree_resources import Baggage
+
+PATIENCE_S = 5.0
+"""How long a question waits for those before it: one of them may have been lost on the way."""
+
+
+class Turns:
+    """Whose turn it is; numbers begin at 1."""
+
+    def __init__(self) -> None:
+        """Begin before the first."""
+        self._passed = 0
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+
+    async def reach(self, number: int) -> None:
+        """Wait until every number before this one has passed, or long enough."""
+        if number <= self._passed + 1:
+            return
+        turn = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await turn
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.pop(number, None)
+
+    def passed(self, number: int) -> None:
+        """Note that a number was taken up; the next one's turn has come."""
+        self._passed = max(self._passed, number)
+        turn = self._waiting.get(self._passed + 1)
+        if turn is not None and not turn.done():
+            turn.set_result(None)
+
 
 RESEND_AFTER_S: Final = 3.0
 MOST_LOSSES: Final = 2

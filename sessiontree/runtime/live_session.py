@@ -11,8 +11,8 @@ from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import ClientAnswered, Stimulus
 
 if TYPE_CHECKING:
-    from sessiontree.runtime.keeper import TreeKeeper
-    from sessiontree.runtime.link import HostLink
+    from sessiontree.runtime.host_link import HostLink
+    from sessiontree.runtime.tree_controller import TreeKeeper
 
 
 @dataclass(frozen=True, slots=True)

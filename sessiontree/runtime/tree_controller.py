@@ -1,18 +1,17 @@
-"""The keeper of one tree: its machine and seats, and the rule that facts are durable before anything follows.
+"""The controller of one tree: takes in what happens, decides, commits, and then lets the effects begin.
 
-Every change takes one way: stimuli are decided, their facts are appended in one commit together with the
-session facts that caused them, and the instructions are carried out once that commit is durable, in order.
+It is the only writer of its tree's facts. What is decided takes effect only once its facts are durable.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
@@ -24,20 +23,16 @@ from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.bell import Bell
-from sessiontree.runtime.carrying import Carrier
 from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.effects import TO_TREE, Carrier, intended_with
 from sessiontree.runtime.frames import Adopt, Outcome, Watch
-from sessiontree.runtime.gateway import Gateway
-from sessiontree.runtime.intending import intended_with
-from sessiontree.runtime.memory_words import MemoryPort
-from sessiontree.runtime.order import InOrder
+from sessiontree.runtime.inbox_events import Bell
+from sessiontree.runtime.live_session import Input, Seat
+from sessiontree.runtime.memory_protocol import MemoryPort
+from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.replies import CallReply, Reply
 from sessiontree.runtime.scheduler import Scheduler
-from sessiontree.runtime.seat import Input, Seat
-from sessiontree.runtime.translating import TO_TREE
-from sessiontree.runtime.waiters import Waiters
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.budgets import remaining
@@ -47,6 +42,110 @@ from sessiontree.tree.instructions import TreeInstruction
 from sessiontree.tree.saying import has_channel
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
+
+T = TypeVar("T")
+_Waiter: TypeAlias = tuple[asyncio.Future[T], Callable[[asyncio.Future[T]], None]]
+"""A future, and what forgets it should it be cancelled."""
+
+
+class Waiters(Generic[T]):
+    """Futures by key; several may wait for one key."""
+
+    def __init__(self) -> None:
+        """Begin with nobody waiting."""
+        self._futures: dict[str, list[_Waiter[T]]] = {}
+
+    def wait(self, key: str) -> asyncio.Future[T]:
+        """Return a future for a key."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        forget = partial(self._forget, key)
+        self._futures.setdefault(key, []).append((future, forget))
+        future.add_done_callback(forget)
+        return future
+
+    def settle(self, key: str, value: T) -> None:
+        """Give everybody who waits for a key its value."""
+        for future, forget in self._futures.pop(key, ()):
+            if not future.done():
+                future.remove_done_callback(forget)
+                future.set_result(value)
+
+    def fail(self, key: str, error: Exception) -> None:
+        """Give everybody who waits for a key an error."""
+        for future, forget in self._futures.pop(key, ()):
+            if not future.done():
+                future.remove_done_callback(forget)
+                future.set_exception(error)
+                future.exception()  # so that the loop does not report it where nobody waits any more
+
+    def fail_all(self, error: Exception) -> None:
+        """Give everybody an error."""
+        for key in list(self._futures):
+            self.fail(key, error)
+
+    def _forget(self, key: str, future: asyncio.Future[T]) -> None:
+        """Drop one that was cancelled: nobody waits for it any more."""
+        if future.cancelled() and key in self._futures:
+            left = self._futures[key] = [each for each in self._futures[key] if each[0] is not future]
+            if not left:
+                del self._futures[key]
+
+    def keys(self) -> tuple[str, ...]:
+        """What somebody waits for."""
+        return tuple(self._futures)
+
+
+class InOrder:
+    """Runs each action once the commit it was given with is durable and every earlier action has run.
+
+    Args:
+        on_failure: Told once, when a commit fails; nothing is run from then on.
+    """
+
+    def __init__(self, on_failure: Callable[[Exception], None]) -> None:
+        """Begin with nothing to do."""
+        self._on_failure = on_failure
+        self._queue: deque[tuple[asyncio.Future[None] | None, Callable[[], None]]] = deque()
+        self._running = False
+        self._failed = False
+
+    def after(self, commit: asyncio.Future[None] | None, action: Callable[[], None]) -> None:
+        """Run an action after a commit; None = after what was given before."""
+        self._queue.append((commit, action))
+        if commit is not None and not commit.done():
+            commit.add_done_callback(self._on_done)
+        else:
+            self._run()
+
+    def _on_done(self, commit: asyncio.Future[None]) -> None:
+        if not commit.cancelled():
+            commit.exception()  # after a failure nobody else asks the commits behind it how they ended
+        self._run()
+
+    def _run(self) -> None:
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._queue and not self._failed:
+                commit, action = self._queue[0]
+                if commit is not None:
+                    if not commit.done():
+                        return
+                    error = None if commit.cancelled() else commit.exception()
+                    if commit.cancelled() or error is not None:
+                        self._fail(error)
+                        return
+                self._queue.popleft()
+                action()
+        finally:
+            self._running = False
+
+    def _fail(self, error: BaseException | None) -> None:
+        self._failed = True
+        self._queue.clear()
+        self._on_failure(error if isinstance(error, Exception) else RuntimeError("the commit was cancelled"))
+
 
 LEFT_WITHIN_S = 10.0
 """How long a receipt waits to hear what ended sessions left behind."""

@@ -1,8 +1,4 @@
-"""One adopted session on a host: runs its machine, and does in place whatever leaves no trace outside.
-
-A lone call runs inside the driving task; several run as tasks. What is fed meanwhile is taken in at once, so
-that a long call never keeps a steering message, an approval or a cancel waiting.
-"""
+"""What became of preparing a call, as a stimulus for its session."""
 
 from __future__ import annotations
 
@@ -15,23 +11,73 @@ from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.errors import words_of
+from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.session_facts import CallIntended
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus
 from sessiontree.dispatch.dispatcher import Dispatcher
-from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
+from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.consulting import consult
+from sessiontree.runtime.approver_function import consult
+from sessiontree.runtime.call_watch import CallWatch
 from sessiontree.runtime.delegation import Delegation
 from sessiontree.runtime.frames import Adopt, HostInstruction, MeterTurn, Outcome
-from sessiontree.runtime.preparing import finished, skipped, stimulus_of
-from sessiontree.runtime.questions import Questioner
+from sessiontree.runtime.model_requests import Questioner
 from sessiontree.runtime.replay import session_of
-from sessiontree.runtime.running import Running, RunningCalls
-from sessiontree.runtime.watching import CallWatch
+from sessiontree.runtime.tool_calls import Running, RunningCalls
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
+from sessiontree.session.state import CallState
 from sessiontree.session.turns import standing
+
+
+def stimulus_of(prepared: PreparedCall | RejectedCall | ImmediateOutcome, at_ms: int) -> Stimulus:
+    """Return the stimulus that tells a session how its call was prepared."""
+    if isinstance(prepared, PreparedCall):
+        tool = prepared.entry.tool
+        return CallPrepared(
+            at_ms,
+            prepared.key,
+            tool.name,
+            prepared.arguments,
+            prepared.tier,
+            prepared.digest,
+            prepared.needs_approval,
+            tool.idempotent or prepared.tier == 0,
+        )
+    if isinstance(prepared, RejectedCall):
+        return CallRejected(
+            at_ms,
+            prepared.key,
+            prepared.tool,
+            prepared.message,
+            prepared.field,
+            prepared.digest,
+            prepared.schema,
+        )
+    return finished(prepared, "")
+
+
+def finished(outcome: ImmediateOutcome, answer_id: str) -> Stimulus:
+    """Return the stimulus that tells a session the result of its call, and which answer it was made of."""
+    message = outcome.message
+    return CallFinished(
+        message.timestamp,
+        outcome.key,
+        outcome.outcome,
+        message,
+        outcome.artifacts,
+        answer_id,
+        outcome.untrusted,
+    )
+
+
+def skipped(call: CallState, reason: str, at_ms: int) -> Stimulus:
+    """Return the stimulus that tells a session that its call was not begun."""
+    error = ExecutionError(f"skipped before it began: {reason}")
+    message = error_message(call.call.id, call.tool or call.call.name, error, at_ms)
+    return CallFinished(at_ms, call.key, "skipped", message)
+
 
 FACTS_PER_REPORT = 256
 REPORT_AFTER_S = 0.2

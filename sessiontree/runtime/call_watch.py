@@ -22,8 +22,8 @@ from sessiontree.contracts.ports import UpdateCallback
 from sessiontree.contracts.retry import OF_TIMEOUTS
 from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
 from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
-from sessiontree.runtime.facades import Facades
 from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.session_rights import Facades
 
 
 class CallWatch:

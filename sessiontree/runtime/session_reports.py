@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sessiontree.contracts.ports import SessionReport
-from sessiontree.runtime.policing import policy_in
+from sessiontree.runtime.policy_binding import policy_in
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.ceiling import end_of_life_ms
 
 if TYPE_CHECKING:
-    from sessiontree.runtime.keeper import TreeKeeper
+    from sessiontree.runtime.tree_controller import TreeKeeper
 
 NOT_EMBODIED = "none: on no host now"
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.runtime.reports import ActorRow
+from sessiontree.runtime.session_reports import ActorRow
 
 MemoryRight: TypeAlias = Literal["recall", "remember", "forget"]
 

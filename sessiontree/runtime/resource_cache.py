@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from sessiontree.contracts.errors import SessionTreeError, words_of
 from sessiontree.runtime.frames import Adopt
-from sessiontree.runtime.gateway_frames import Ask
+from sessiontree.runtime.model_gateway import Ask
 
 T = TypeVar("T")
 MOST_TREES = 64

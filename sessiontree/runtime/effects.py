@@ -1,32 +1,215 @@
-"""Carrying out instructions: what sessions and the tree machine want done once their facts are durable.
-
-One thing is begun before: a spawned child.
-"""
+"""What follows from decisions: events for the tree machine, intents of approved calls, messages, frames."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.errors import SessionClosed, SessionTreeError
+from sessiontree.contracts.approvals import Precedent
+from sessiontree.contracts.client_call import ClientAnswer, ClientCall
+from sessiontree.contracts.codec import pack
+from sessiontree.contracts.errors import (
+    ClientAnswerRefused,
+    ClientCallClosed,
+    SessionClosed,
+    SessionTreeError,
+)
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import SessionResult
-from sessiontree.runtime.answering import refuse_answers, settle_answer
+from sessiontree.contracts.stimuli import ApprovalAnswered, ClientAnswered
+from sessiontree.journal.record import Packed
+from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, Reask
-from sessiontree.runtime.gateway import Asker
-from sessiontree.runtime.memory_words import ended_of
+from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.memory_protocol import ended_of
+from sessiontree.runtime.model_gateway import Asker
 from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.seat import Seat
+from sessiontree.sandbox.program_finder import program_finder
 from sessiontree.session import instructions as session_todo
+from sessiontree.session.instructions import SettleAnswer
 from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli
+from sessiontree.tree.instructions import Deliver, TreeInstruction
+from sessiontree.tree.stimuli import TreeStimulus
 
 if TYPE_CHECKING:
-    from sessiontree.runtime.keeper import Surroundings, TreeKeeper
+    from sessiontree.runtime.live_session import Seat
+    from sessiontree.runtime.tree_controller import Surroundings, TreeKeeper
+
+
+def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ResultOffered(
+        at_ms, seat.session, instruction.result, seat.quiet and not instruction.stays
+    )
+
+
+def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
+    if instruction.intent is not None:
+        seat.asked[instruction.request_id] = instruction.intent
+    return tree_stimuli.ApprovalAsked(
+        at_ms,
+        seat.session,
+        instruction.request_id,
+        instruction.key,
+        instruction.tool,
+        instruction.arguments,
+        instruction.digest,
+        instruction.tier,
+        _precedent(seat, instruction),
+        instruction.asked_by,
+    )
+
+
+def _precedent(seat: Seat, instruction: session_todo.AskApproval) -> Precedent | None:
+    config = seat.keeper.config
+    member = next((row.command_in for row in config.tools if row.name == instruction.tool), "")
+    if not member:
+        return None
+    return precedent_of(instruction.arguments, member, program_finder(os.path.realpath(config.workspace)))
+
+
+def _delegated(seat: Seat, instruction: session_todo.DelegateCall, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ClientCallDelegated(
+        at_ms,
+        seat.session,
+        instruction.client_id,
+        instruction.tool,
+        instruction.arguments,
+        instruction.expires_at_ms,
+    )
+
+
+def _withdrawn(seat: Seat, instruction: session_todo.WithdrawCall, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ClientCallWithdrawn(
+        at_ms, seat.session, instruction.client_id, instruction.how, instruction.answer_id
+    )
+
+
+def _returned(seat: Seat, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.ApproverReturned(
+        at_ms, seat.session, instruction.request_id, instruction.answer, instruction.reason
+    )
+
+
+def _troubled(seat: Seat, instruction: session_todo.ReportTrouble, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.TroubleReported(
+        at_ms,
+        seat.session,
+        instruction.tool,
+        instruction.attempts,
+        instruction.field,
+        instruction.message,
+    )
+
+
+def _tainted(seat: Seat, instruction: session_todo.ReportTaint, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.TaintReported(at_ms, seat.session, instruction.source)
+
+
+TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
+    session_todo.OfferResult: _offered,
+    session_todo.AskApproval: _asked,
+    session_todo.DelegateCall: _delegated,
+    session_todo.WithdrawCall: _withdrawn,
+    session_todo.ReturnAnswer: _returned,
+    session_todo.ReportTrouble: _troubled,
+    session_todo.ReportTaint: _tainted,
+}
+"""By type of instruction; others are carried out where the session is kept."""
+
+
+def intended_with(
+    instructions: Sequence[TreeInstruction], seats: Mapping[str, Seat], cause: str
+) -> tuple[list[TreeInstruction], list[tuple[Seat, Packed]]]:
+    """Return the instructions, their answers saying what goes with them, and the intents that do."""
+    told: list[TreeInstruction] = []
+    intents: list[tuple[Seat, Packed]] = []
+    for instruction in instructions:
+        answer = instruction.stimulus if isinstance(instruction, Deliver) else None
+        if isinstance(instruction, Deliver) and isinstance(answer, ApprovalAnswered):
+            seat = seats.get(instruction.session)
+            intent = None if seat is None else seat.asked.pop(answer.request_id, None)
+            listens = seat is not None and seat.link is not None and not seat.over
+            if seat is not None and listens and intent is not None and answer.decision == "approved":
+                intents.append((seat, Packed(cause, answer.at_ms, pack(intent))))
+                answer = replace(answer, intended=True)
+            told.append(replace(instruction, stimulus=answer))
+        else:
+            told.append(instruction)
+    return told, intents
+
+
+UNKNOWN = "unknown to this tree"
+ANSWERED = "answered already"
+CANCELLED = "cancelled"
+
+
+def waiting_in(keeper: TreeKeeper) -> list[ClientCall]:
+    """Return the calls that wait for the program, in the order they were handed over."""
+    return [
+        ClientCall(client_id, call.session, call.tool, call.arguments, call.expires_at_ms)
+        for client_id, call in keeper.state.client_calls.items()
+    ]
+
+
+async def answer(
+    keeper: TreeKeeper, client_id: str, given: ClientAnswer, answer_id: str, at_ms: int, *, again: bool
+) -> None:
+    """Bring an answer to the session that waits for it; it is durable when this returns.
+
+    Args:
+        keeper: The tree's.
+        client_id: The call.
+        given: The answer.
+        answer_id: Names the answer.
+        at_ms: Now.
+        again: Whether this answer may have been taken before, by a supervisor that was lost.
+
+    Raises:
+        ClientCallClosed: the call waits for no answer, or for none of this tree.
+        ClientAnswerRefused: it can't be the call's result; the call still waits.
+    """
+    keeper.check_open()
+    call = keeper.state.client_calls.get(client_id)
+    if call is None:
+        await keeper.caught_up()
+        ended = keeper.state.client_ends.get(client_id)
+        if ended is None or not (again and ended.answer_id == answer_id):
+            raise ClientCallClosed(client_id, UNKNOWN if ended is None else ended.how)
+        return
+    stimulus = ClientAnswered(at_ms, client_id, answer_id, given)
+    told = keeper.settling.wait(answer_id)
+    keeper.seat_of(call.session).answers[answer_id] = stimulus
+    keeper.deliver(call.session, stimulus, f"answer:{client_id}")
+    await told
+
+
+def settle_answer(seat: Seat, settled: SettleAnswer) -> None:
+    """Tell who answered what became of it."""
+    answered = seat.answers.pop(settled.answer_id, None)
+    if answered is None:
+        return
+    name, answers = answered.client_id, seat.keeper.settling
+    if settled.taken:
+        answers.settle(settled.answer_id, None)
+    elif settled.refusal:
+        answers.fail(settled.answer_id, ClientAnswerRefused(name, settled.refusal, settled.field))
+    else:
+        ended = seat.keeper.state.client_ends.get(name)
+        answers.fail(settled.answer_id, ClientCallClosed(name, ANSWERED if ended is None else ended.how))
+
+
+def refuse_answers(seat: Seat) -> None:
+    """Tell everybody who answered a session that has ended."""
+    for answer_id, answered in seat.answers.items():
+        seat.keeper.settling.fail(answer_id, ClientCallClosed(answered.client_id, CANCELLED))
+    seat.answers.clear()
 
 
 class Carrier:

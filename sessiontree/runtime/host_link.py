@@ -1,8 +1,4 @@
-"""The supervisor's end of the way to one host: numbered frames out, numbered outcomes in.
-
-Either direction may lose, repeat, delay or reorder: frames are sent again until known to be received,
-outcomes are taken in order and once. A host that is gone is told to whoever holds the link.
-"""
+"""What goes wrong between supervisor and host."""
 
 from __future__ import annotations
 
@@ -11,9 +7,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sessiontree.runtime.errors import HostLost
 from sessiontree.runtime.frames import Kill, Left, PollReply, Release
 from sessiontree.runtime.progress import Progress
+
+
+class HostLost(Exception):
+    """The host is gone for good; its session is embodied elsewhere, or ends where it is to blame.
+
+    Args:
+        reason: What is known of its end.
+        to_blame: Whether the session's own work brought it about, so that trying again would too.
+        served: Whether it ever was ready to serve.
+    """
+
+    def __init__(self, reason: str, to_blame: bool = False, served: bool = True) -> None:
+        """Keep what is known."""
+        super().__init__(reason, to_blame, served)
+        self.reason = reason
+        self.to_blame = to_blame
+        self.served = served
+
+    def __str__(self) -> str:
+        """Return the reason alone."""
+        return self.reason
+
 
 RESEND_AFTER_S = 0.5
 POLL_WAIT_S = 20.0

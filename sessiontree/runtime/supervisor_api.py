@@ -35,14 +35,13 @@ from sessiontree.contracts.tree_facts import (
     SessionStirred,
 )
 from sessiontree.journal.record import Record
-from sessiontree.runtime.again import call_in, reply_in
-from sessiontree.runtime.answering import answer as bring_answer
-from sessiontree.runtime.answering import waiting_in
+from sessiontree.runtime.effects import answer as bring_answer
+from sessiontree.runtime.effects import waiting_in
+from sessiontree.runtime.inbox_events import Tiding, tidings_in
 from sessiontree.runtime.replay import fact_of
-from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.reports import ActorRow, report_of
+from sessiontree.runtime.replies import CallReply, Reply, call_in, reply_in
+from sessiontree.runtime.session_reports import ActorRow, report_of
 from sessiontree.runtime.supervisor import SupervisorCore
-from sessiontree.runtime.tidings import Tiding, tidings_in
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
 

@@ -1,23 +1,18 @@
-"""Facades: what tools hold in place of handles.
-
-A handle knows the way to the supervisor, to hooks and to the session's runner, and over those to every other
-handle. A facade offers the methods of one protocol and leads nowhere: what stands behind it is kept apart, by
-facade, and only as long as the session is embodied here.
-
-Not here: what a tool can do because it is code of the same process. It may import modules, look into frames
-and ask the garbage collector; no object of Python's stands against that.
-"""
+"""What a session's tools hold: handles by session kind, narrowed to what each tool declares."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Final, Generic, ParamSpec, cast
 from weakref import WeakKeyDictionary, WeakSet
 
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import SessionClosed
+from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import (
     Channel,
     Memory,
@@ -136,3 +131,65 @@ def _forwarded(name: str, declared: FunctionType) -> Callable[..., Any]:
 
 
 _CLASSES: Final = {name: _facade_class(port) for name, port in PORTS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """Everything a host could hand out; ``build_rights`` picks what a kind may hold."""
+
+    reader: Reader
+    writer: Writer
+    shell: Shell
+    channel: Channel | None
+    """None where no session at or above this one has one."""
+    sessions: Sessions
+    status: Status
+    memory: Memory
+    memory_writer: MemoryWriter
+    web: Web | None
+    """None where the owner of the tree allows none."""
+
+
+def build_rights(
+    session_id: str,
+    kind: SessionKind,
+    workspace: Path,
+    config: AgentConfig,
+    handles: Handles,
+    tree_id: str = "",
+) -> SessionRights:
+    """Return the rights of one session. A Worker gets nothing that could change anything.
+
+    Nobody gets a writer whose agent, or any session above it, has the workspace read-only.
+    """
+    observing = SessionRights(
+        session_id=session_id,
+        agent_id=config.agent_id,
+        kind=kind,
+        workspace_root=workspace,
+        config=config,
+        status=handles.status,
+        reader=handles.reader,
+        web=handles.web,
+        memory=handles.memory,
+        tree_id=tree_id,
+    )
+    if kind is SessionKind.WORKER:
+        return observing
+    return SessionRights(
+        session_id=session_id,
+        agent_id=config.agent_id,
+        kind=kind,
+        workspace_root=workspace,
+        config=config,
+        status=handles.status,
+        reader=handles.reader,
+        web=handles.web,
+        memory=handles.memory,
+        memory_writer=handles.memory_writer,
+        writer=handles.writer if config.workspace_access == "rw" else None,
+        shell=handles.shell,
+        channel=handles.channel,
+        sessions=handles.sessions,
+        tree_id=tree_id,
+    )
