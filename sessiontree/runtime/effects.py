@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.client_call import ClientAnswer, ClientCall
 from sessiontree.contracts.codec import pack
@@ -23,13 +24,17 @@ from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import ApprovalAnswered, ClientAnswered
+from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.policy.commands.verdict import precedent_of
+from sessiontree.runtime.clock import KernelClock
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, Reask
-from sessiontree.runtime.live_session import Seat
-from sessiontree.runtime.memory_protocol import ended_of
-from sessiontree.runtime.model_gateway import Asker
+from sessiontree.runtime.live_session import Controller, Seat
+from sessiontree.runtime.memory_protocol import MemoryPort, ended_of
+from sessiontree.runtime.model_gateway import Asker, Gateway
+from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.replies import CallReply, Reply
+from sessiontree.runtime.scheduler import Scheduler
 from sessiontree.sandbox.program_finder import program_finder
 from sessiontree.session import instructions as session_todo
 from sessiontree.session.instructions import SettleAnswer
@@ -37,10 +42,6 @@ from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.instructions import Deliver, TreeInstruction
 from sessiontree.tree.stimuli import TreeStimulus
-
-if TYPE_CHECKING:
-    from sessiontree.runtime.live_session import Seat
-    from sessiontree.runtime.tree_controller import Surroundings, TreeKeeper
 
 
 def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
@@ -150,7 +151,7 @@ ANSWERED = "answered already"
 CANCELLED = "cancelled"
 
 
-def waiting_in(keeper: TreeKeeper) -> list[ClientCall]:
+def waiting_in(keeper: Controller) -> list[ClientCall]:
     """Return the calls that wait for the program, in the order they were handed over."""
     return [
         ClientCall(client_id, call.session, call.tool, call.arguments, call.expires_at_ms)
@@ -159,7 +160,7 @@ def waiting_in(keeper: TreeKeeper) -> list[ClientCall]:
 
 
 async def answer(
-    keeper: TreeKeeper, client_id: str, given: ClientAnswer, answer_id: str, at_ms: int, *, again: bool
+    keeper: Controller, client_id: str, given: ClientAnswer, answer_id: str, at_ms: int, *, again: bool
 ) -> None:
     """Bring an answer to the session that waits for it; it is durable when this returns.
 
@@ -212,10 +213,23 @@ def refuse_answers(seat: Seat) -> None:
     seat.answers.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a keeper shares with the other keepers of its supervisor, and its tree's agents and model."""
+
+    journal: Journal
+    scheduler: Scheduler
+    gateway: Gateway
+    memory: MemoryPort
+    hub: ProgressHub
+    clock: KernelClock
+    agents: dict[str, AgentConfig]
+
+
 class Carrier:
     """Carries out one tree's instructions."""
 
-    def __init__(self, keeper: TreeKeeper, around: Surroundings) -> None:
+    def __init__(self, keeper: Controller, around: Surroundings) -> None:
         """Bind the tree's keeper."""
         self._keeper = keeper
         self._around = around

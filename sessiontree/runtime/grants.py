@@ -8,14 +8,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sessiontree.contracts.errors import PermissionDenied, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tiers import PermissionTier
-
-if TYPE_CHECKING:
-    from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import Seat
 
 Right: TypeAlias = Literal["report", "say", "spawn", "recall", "remember", "forget"]
 RIGHTS: dict[SessionKind, frozenset[Right]] = {

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import ClientAnswered, Stimulus
-
-if TYPE_CHECKING:
-    from sessiontree.runtime.host_link import HostLink
-    from sessiontree.runtime.tree_controller import TreeKeeper
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.runtime.frames import Adopt, Outcome
+from sessiontree.runtime.future_map import Waiters
+from sessiontree.runtime.host_link import HostLink
+from sessiontree.runtime.replies import CallReply, Reply
+from sessiontree.tree.instructions import TreeInstruction
+from sessiontree.tree.state import TreeState
+from sessiontree.tree.stimuli import TreeStimulus
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +30,89 @@ class Input:
     post_id: str | None = None
 
 
+class Controller(Protocol):
+    """What scheduler, effects and reports use of the controller of a session's tree."""
+
+    state: TreeState
+    config: TreeConfig
+    failure: Exception | None
+    """Why the tree goes on no more in this process."""
+    seats: dict[str, Seat]
+    """The live sessions that have one, by id."""
+    replies: Waiters[Reply]
+    calls: Waiters[CallReply]
+    results: Waiters[SessionResult[Any]]
+    settling: Waiters[None]
+    """Who answered calls of the program's, by the ids of the answers."""
+    expected: dict[str, set[str]]
+    """Ids of the messages and calls that somebody waits for, by session."""
+
+    def now_ms(self) -> int:
+        """Return the tree's time."""
+        ...
+
+    def model_of(self, agent: str) -> str:
+        """Return the name of an agent's model."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise what ended the tree in this process, if anything did."""
+        ...
+
+    async def caught_up(self) -> None:
+        """Wait until every fact so far is durable."""
+        ...
+
+    def afterwards(self, action: Callable[[], None]) -> None:
+        """Run an action once every fact so far is durable."""
+        ...
+
+    def stimulate(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
+        """Have the tree machine decide on a stimulus."""
+        ...
+
+    async def settle(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
+        """Have the tree machine decide; returns what follows once it is durable and carried out."""
+        ...
+
+    def seat_of(self, session: str) -> Seat:
+        """Return a live session's seat, taking one where it has none yet."""
+        ...
+
+    def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
+        """Bring a stimulus to a live session."""
+        ...
+
+    def adoption(self, seat: Seat) -> Adopt:
+        """Return the frame that makes a host embody a session."""
+        ...
+
+    def embodied(self, seat: Seat) -> None:
+        """A host embodies a session."""
+        ...
+
+    def leaves(self, session: str) -> None:
+        """A session begins to leave its host."""
+        ...
+
+    def left(self, session: str, ended: int) -> None:
+        """A session has left its host, and so many processes that it had left there were ended."""
+        ...
+
+    def on_crash(self, seat: Seat, reason: str) -> None:
+        """A session brought its host down, or every host it was given."""
+        ...
+
+    def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
+        """Take in what became of a session's step."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Seat:
     """One live session. Lost with the supervisor; everything it owes stands in the journal."""
 
-    keeper: TreeKeeper
+    keeper: Controller
     session: str
     kind: SessionKind
     dedicated: bool

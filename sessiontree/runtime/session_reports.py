@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sessiontree.contracts.ports import SessionReport
+from sessiontree.runtime.live_session import Controller
 from sessiontree.runtime.policy_binding import policy_in
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.ceiling import end_of_life_ms
-
-if TYPE_CHECKING:
-    from sessiontree.runtime.tree_controller import TreeKeeper
 
 NOT_EMBODIED = "none: on no host now"
 
@@ -32,7 +29,7 @@ class ActorRow:
     epoch: int = 0
 
 
-def report_of(keeper: TreeKeeper, session: str) -> SessionReport:
+def report_of(keeper: Controller, session: str) -> SessionReport:
     """Return one session's standing."""
     state = keeper.state
     node = state.sessions[session]

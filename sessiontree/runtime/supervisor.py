@@ -25,6 +25,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
 from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.effects import Surroundings
 from sessiontree.runtime.frames import Outcome, Unfit
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.host_link import HostLink, Transport
@@ -35,7 +36,7 @@ from sessiontree.runtime.progress import Progress, ProgressHub
 from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.scheduler import PoolSize, Scheduler
 from sessiontree.runtime.session_reports import ActorRow, report_of
-from sessiontree.runtime.tree_controller import Surroundings, TreeKeeper
+from sessiontree.runtime.tree_controller import TreeKeeper
 from sessiontree.schema.result import compile_result
 from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli

@@ -9,30 +9,23 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.clock import KernelClock
-from sessiontree.runtime.effects import TO_TREE, Carrier, intended_with
+from sessiontree.runtime.effects import TO_TREE, Carrier, Surroundings, intended_with
 from sessiontree.runtime.frames import Adopt, Outcome, Watch
+from sessiontree.runtime.future_map import Waiters
 from sessiontree.runtime.inbox_events import Bell
 from sessiontree.runtime.live_session import Input, Seat
-from sessiontree.runtime.memory_protocol import MemoryPort
-from sessiontree.runtime.model_gateway import Gateway
-from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.scheduler import Scheduler
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.budgets import remaining
@@ -42,57 +35,6 @@ from sessiontree.tree.instructions import TreeInstruction
 from sessiontree.tree.saying import has_channel
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
-
-T = TypeVar("T")
-_Waiter: TypeAlias = tuple[asyncio.Future[T], Callable[[asyncio.Future[T]], None]]
-"""A future, and what forgets it should it be cancelled."""
-
-
-class Waiters(Generic[T]):
-    """Futures by key; several may wait for one key."""
-
-    def __init__(self) -> None:
-        """Begin with nobody waiting."""
-        self._futures: dict[str, list[_Waiter[T]]] = {}
-
-    def wait(self, key: str) -> asyncio.Future[T]:
-        """Return a future for a key."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        forget = partial(self._forget, key)
-        self._futures.setdefault(key, []).append((future, forget))
-        future.add_done_callback(forget)
-        return future
-
-    def settle(self, key: str, value: T) -> None:
-        """Give everybody who waits for a key its value."""
-        for future, forget in self._futures.pop(key, ()):
-            if not future.done():
-                future.remove_done_callback(forget)
-                future.set_result(value)
-
-    def fail(self, key: str, error: Exception) -> None:
-        """Give everybody who waits for a key an error."""
-        for future, forget in self._futures.pop(key, ()):
-            if not future.done():
-                future.remove_done_callback(forget)
-                future.set_exception(error)
-                future.exception()  # so that the loop does not report it where nobody waits any more
-
-    def fail_all(self, error: Exception) -> None:
-        """Give everybody an error."""
-        for key in list(self._futures):
-            self.fail(key, error)
-
-    def _forget(self, key: str, future: asyncio.Future[T]) -> None:
-        """Drop one that was cancelled: nobody waits for it any more."""
-        if future.cancelled() and key in self._futures:
-            left = self._futures[key] = [each for each in self._futures[key] if each[0] is not future]
-            if not left:
-                del self._futures[key]
-
-    def keys(self) -> tuple[str, ...]:
-        """What somebody waits for."""
-        return tuple(self._futures)
 
 
 class InOrder:
@@ -153,19 +95,6 @@ METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
 """Members of a budget that a reply uses up."""
 BOOKED_AFTER_S = 0.05
 """How long after its first adoption a session's time to live begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a keeper shares with the other keepers of its supervisor, and its tree's agents and model."""
-
-    journal: Journal
-    scheduler: Scheduler
-    gateway: Gateway
-    memory: MemoryPort
-    hub: ProgressHub
-    clock: KernelClock
-    agents: dict[str, AgentConfig]
 
 
 class TreeKeeper:

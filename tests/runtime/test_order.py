@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 
 from sessiontree.contracts.errors import JournalUnwritable, SessionTreeError
-from sessiontree.runtime.tree_controller import InOrder, Waiters
+from sessiontree.runtime.future_map import Waiters
+from sessiontree.runtime.tree_controller import InOrder
 
 
 async def test_actions_follow_their_commits_in_the_order_given() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from sessiontree.runtime.tree_controller import Waiters
+from sessiontree.runtime.future_map import Waiters
 
 
 def held(waiters: Waiters[Any]) -> int:
