@@ -29,7 +29,7 @@ from sessiontree.journal.record import Packed
 from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.runtime.clock import KernelClock
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, Reask
-from sessiontree.runtime.live_session import Controller, Seat
+from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_protocol import MemoryPort, ended_of
 from sessiontree.runtime.model_gateway import Asker, Gateway
 from sessiontree.runtime.progress import ProgressHub
@@ -44,41 +44,41 @@ from sessiontree.tree.instructions import Deliver, TreeInstruction
 from sessiontree.tree.stimuli import TreeStimulus
 
 
-def _offered(seat: Seat, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
+def _offered(live: LiveSession, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
     return tree_stimuli.ResultOffered(
-        at_ms, seat.session, instruction.result, seat.quiet and not instruction.stays
+        at_ms, live.session, instruction.result, live.quiet and not instruction.stays
     )
 
 
-def _asked(seat: Seat, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
+def _asked(live: LiveSession, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
     if instruction.intent is not None:
-        seat.asked[instruction.request_id] = instruction.intent
+        live.asked[instruction.request_id] = instruction.intent
     return tree_stimuli.ApprovalAsked(
         at_ms,
-        seat.session,
+        live.session,
         instruction.request_id,
         instruction.key,
         instruction.tool,
         instruction.arguments,
         instruction.digest,
         instruction.tier,
-        _precedent(seat, instruction),
+        _precedent(live, instruction),
         instruction.asked_by,
     )
 
 
-def _precedent(seat: Seat, instruction: session_todo.AskApproval) -> Precedent | None:
-    config = seat.keeper.config
+def _precedent(live: LiveSession, instruction: session_todo.AskApproval) -> Precedent | None:
+    config = live.controller.config
     member = next((row.command_in for row in config.tools if row.name == instruction.tool), "")
     if not member:
         return None
     return precedent_of(instruction.arguments, member, program_finder(os.path.realpath(config.workspace)))
 
 
-def _delegated(seat: Seat, instruction: session_todo.DelegateCall, at_ms: int) -> TreeStimulus:
+def _delegated(live: LiveSession, instruction: session_todo.DelegateCall, at_ms: int) -> TreeStimulus:
     return tree_stimuli.ClientCallDelegated(
         at_ms,
-        seat.session,
+        live.session,
         instruction.client_id,
         instruction.tool,
         instruction.arguments,
@@ -86,22 +86,22 @@ def _delegated(seat: Seat, instruction: session_todo.DelegateCall, at_ms: int) -
     )
 
 
-def _withdrawn(seat: Seat, instruction: session_todo.WithdrawCall, at_ms: int) -> TreeStimulus:
+def _withdrawn(live: LiveSession, instruction: session_todo.WithdrawCall, at_ms: int) -> TreeStimulus:
     return tree_stimuli.ClientCallWithdrawn(
-        at_ms, seat.session, instruction.client_id, instruction.how, instruction.answer_id
+        at_ms, live.session, instruction.client_id, instruction.how, instruction.answer_id
     )
 
 
-def _returned(seat: Seat, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:
+def _returned(live: LiveSession, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:
     return tree_stimuli.ApproverReturned(
-        at_ms, seat.session, instruction.request_id, instruction.answer, instruction.reason
+        at_ms, live.session, instruction.request_id, instruction.answer, instruction.reason
     )
 
 
-def _troubled(seat: Seat, instruction: session_todo.ReportTrouble, at_ms: int) -> TreeStimulus:
+def _troubled(live: LiveSession, instruction: session_todo.ReportTrouble, at_ms: int) -> TreeStimulus:
     return tree_stimuli.TroubleReported(
         at_ms,
-        seat.session,
+        live.session,
         instruction.tool,
         instruction.attempts,
         instruction.field,
@@ -109,11 +109,11 @@ def _troubled(seat: Seat, instruction: session_todo.ReportTrouble, at_ms: int) -
     )
 
 
-def _tainted(seat: Seat, instruction: session_todo.ReportTaint, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.TaintReported(at_ms, seat.session, instruction.source)
+def _tainted(live: LiveSession, instruction: session_todo.ReportTaint, at_ms: int) -> TreeStimulus:
+    return tree_stimuli.TaintReported(at_ms, live.session, instruction.source)
 
 
-TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
+TO_TREE: dict[type[Any], Callable[[LiveSession, Any, int], TreeStimulus]] = {
     session_todo.OfferResult: _offered,
     session_todo.AskApproval: _asked,
     session_todo.DelegateCall: _delegated,
@@ -126,19 +126,19 @@ TO_TREE: dict[type[Any], Callable[[Seat, Any, int], TreeStimulus]] = {
 
 
 def intended_with(
-    instructions: Sequence[TreeInstruction], seats: Mapping[str, Seat], cause: str
-) -> tuple[list[TreeInstruction], list[tuple[Seat, Packed]]]:
+    instructions: Sequence[TreeInstruction], live_sessions: Mapping[str, LiveSession], cause: str
+) -> tuple[list[TreeInstruction], list[tuple[LiveSession, Packed]]]:
     """Return the instructions, their answers saying what goes with them, and the intents that do."""
     told: list[TreeInstruction] = []
-    intents: list[tuple[Seat, Packed]] = []
+    intents: list[tuple[LiveSession, Packed]] = []
     for instruction in instructions:
         answer = instruction.stimulus if isinstance(instruction, Deliver) else None
         if isinstance(instruction, Deliver) and isinstance(answer, ApprovalAnswered):
-            seat = seats.get(instruction.session)
-            intent = None if seat is None else seat.asked.pop(answer.request_id, None)
-            listens = seat is not None and seat.link is not None and not seat.over
-            if seat is not None and listens and intent is not None and answer.decision == "approved":
-                intents.append((seat, Packed(cause, answer.at_ms, pack(intent))))
+            live = live_sessions.get(instruction.session)
+            intent = None if live is None else live.asked.pop(answer.request_id, None)
+            listens = live is not None and live.link is not None and not live.over
+            if live is not None and listens and intent is not None and answer.decision == "approved":
+                intents.append((live, Packed(cause, answer.at_ms, pack(intent))))
                 answer = replace(answer, intended=True)
             told.append(replace(instruction, stimulus=answer))
         else:
@@ -151,21 +151,21 @@ ANSWERED = "answered already"
 CANCELLED = "cancelled"
 
 
-def waiting_in(keeper: Controller) -> list[ClientCall]:
+def waiting_in(controller: Controller) -> list[ClientCall]:
     """Return the calls that wait for the program, in the order they were handed over."""
     return [
         ClientCall(client_id, call.session, call.tool, call.arguments, call.expires_at_ms)
-        for client_id, call in keeper.state.client_calls.items()
+        for client_id, call in controller.state.client_calls.items()
     ]
 
 
 async def answer(
-    keeper: Controller, client_id: str, given: ClientAnswer, answer_id: str, at_ms: int, *, again: bool
+    controller: Controller, client_id: str, given: ClientAnswer, answer_id: str, at_ms: int, *, again: bool
 ) -> None:
     """Bring an answer to the session that waits for it; it is durable when this returns.
 
     Args:
-        keeper: The tree's.
+        controller: The tree's.
         client_id: The call.
         given: The answer.
         answer_id: Names the answer.
@@ -176,46 +176,46 @@ async def answer(
         ClientCallClosed: the call waits for no answer, or for none of this tree.
         ClientAnswerRefused: it can't be the call's result; the call still waits.
     """
-    keeper.check_open()
-    call = keeper.state.client_calls.get(client_id)
+    controller.check_open()
+    call = controller.state.client_calls.get(client_id)
     if call is None:
-        await keeper.caught_up()
-        ended = keeper.state.client_ends.get(client_id)
+        await controller.caught_up()
+        ended = controller.state.client_ends.get(client_id)
         if ended is None or not (again and ended.answer_id == answer_id):
             raise ClientCallClosed(client_id, UNKNOWN if ended is None else ended.how)
         return
     stimulus = ClientAnswered(at_ms, client_id, answer_id, given)
-    told = keeper.settling.wait(answer_id)
-    keeper.seat_of(call.session).answers[answer_id] = stimulus
-    keeper.deliver(call.session, stimulus, f"answer:{client_id}")
+    told = controller.settling.wait(answer_id)
+    controller.live_session_of(call.session).answers[answer_id] = stimulus
+    controller.deliver(call.session, stimulus, f"answer:{client_id}")
     await told
 
 
-def settle_answer(seat: Seat, settled: SettleAnswer) -> None:
+def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
     """Tell who answered what became of it."""
-    answered = seat.answers.pop(settled.answer_id, None)
+    answered = live.answers.pop(settled.answer_id, None)
     if answered is None:
         return
-    name, answers = answered.client_id, seat.keeper.settling
+    name, answers = answered.client_id, live.controller.settling
     if settled.taken:
         answers.settle(settled.answer_id, None)
     elif settled.refusal:
         answers.fail(settled.answer_id, ClientAnswerRefused(name, settled.refusal, settled.field))
     else:
-        ended = seat.keeper.state.client_ends.get(name)
+        ended = live.controller.state.client_ends.get(name)
         answers.fail(settled.answer_id, ClientCallClosed(name, ANSWERED if ended is None else ended.how))
 
 
-def refuse_answers(seat: Seat) -> None:
+def refuse_answers(live: LiveSession) -> None:
     """Tell everybody who answered a session that has ended."""
-    for answer_id, answered in seat.answers.items():
-        seat.keeper.settling.fail(answer_id, ClientCallClosed(answered.client_id, CANCELLED))
-    seat.answers.clear()
+    for answer_id, answered in live.answers.items():
+        live.controller.settling.fail(answer_id, ClientCallClosed(answered.client_id, CANCELLED))
+    live.answers.clear()
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a keeper shares with the other keepers of its supervisor, and its tree's agents and model."""
+class ControllerDeps:
+    """What the controllers of one supervisor share, and the tree's agents and model."""
 
     journal: Journal
     scheduler: Scheduler
@@ -226,15 +226,15 @@ class Surroundings:
     agents: dict[str, AgentConfig]
 
 
-class Carrier:
+class EffectRunner:
     """Carries out one tree's instructions."""
 
-    def __init__(self, keeper: Controller, around: Surroundings) -> None:
-        """Bind the tree's keeper."""
-        self._keeper = keeper
+    def __init__(self, controller: Controller, around: ControllerDeps) -> None:
+        """Bind the tree's controller."""
+        self._controller = controller
         self._around = around
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
-        self._for_session: dict[type[Any], Callable[[Seat, Any], None]] = {
+        self._for_session: dict[type[Any], Callable[[LiveSession, Any], None]] = {
             session_todo.AwaitCommit: self._await_commit,
             session_todo.AnswerCall: self._answer_call,
             session_todo.AnswerMessages: self._answer_messages,
@@ -268,12 +268,12 @@ class Carrier:
                 self._begin(each.session)
 
     def _begin(self, session: str) -> None:
-        if self._keeper.failure is None:
-            self._around.scheduler.want(self._keeper.seat_of(session))
+        if self._controller.failure is None:
+            self._around.scheduler.want(self._controller.live_session_of(session))
 
-    def for_session(self, seat: Seat, instruction: Any) -> None:
+    def for_session(self, live: LiveSession, instruction: Any) -> None:
         """Carry out what a session wants."""
-        self._for_session[type(instruction)](seat, instruction)
+        self._for_session[type(instruction)](live, instruction)
 
     def for_tree(self, instruction: tree_todo.TreeInstruction) -> None:
         """Carry out what the tree machine wants."""
@@ -281,67 +281,69 @@ class Carrier:
         if carry is not None:
             carry(instruction)
 
-    def _await_commit(self, seat: Seat, instruction: session_todo.AwaitCommit) -> None:
-        if not seat.over:
-            stimulus = stimuli.IntentsCommitted(self._keeper.now_ms(), instruction.keys)
-            self._keeper.deliver(seat.session, stimulus, f"committed:{instruction.keys[0]}")
+    def _await_commit(self, live: LiveSession, instruction: session_todo.AwaitCommit) -> None:
+        if not live.over:
+            stimulus = stimuli.IntentsCommitted(self._controller.now_ms(), instruction.keys)
+            self._controller.deliver(live.session, stimulus, f"committed:{instruction.keys[0]}")
 
-    def _ask_model(self, seat: Seat, question: AskModel) -> None:
-        if seat.over:
+    def _ask_model(self, live: LiveSession, question: AskModel) -> None:
+        if live.over:
             return
-        now_ms, tree_id, session = self._keeper.now_ms, self._keeper.config.tree_id, seat.session
+        now_ms, tree_id, session = self._controller.now_ms, self._controller.config.tree_id, live.session
 
         def answered(message: AssistantMessage) -> None:
-            if not seat.over:
+            if not live.over:
                 stimulus = stimuli.ModelAnswered(now_ms(), question.turn, message)
-                self._keeper.deliver(session, stimulus, f"model:{question.turn}")
+                self._controller.deliver(session, stimulus, f"model:{question.turn}")
 
         def failed(reason: str, said: str) -> None:
-            if not seat.over:
+            if not live.over:
                 stimulus = stimuli.ModelFailed(now_ms(), question.turn, reason, said)
-                self._keeper.deliver(session, stimulus, f"model:{question.turn}")
+                self._controller.deliver(session, stimulus, f"model:{question.turn}")
 
         def reask() -> None:
-            if seat.over:
+            if live.over:
                 return
-            if seat.link is not None:
-                seat.link.send(Reask(session, seat.epoch, question.turn))
+            if live.link is not None:
+                live.link.send(Reask(session, live.epoch, question.turn))
             else:
-                seat.recovered = True  # its next host asks again what it owes
-                self._around.scheduler.want(seat)
+                live.recovered = True  # its next host asks again what it owes
+                self._around.scheduler.want(live)
 
-        kind = self._keeper.state.sessions[session].spec.kind
+        kind = self._controller.state.sessions[session].spec.kind
         emit = partial(self._around.hub.emit, tree_id, session)
         self._around.gateway.ask(question, Asker(tree_id, session, kind, answered, failed, reask, emit))
 
-    def _withdraw_question(self, seat: Seat, instruction: session_todo.WithdrawQuestion) -> None:
-        self._around.gateway.withdraw(self._keeper.config.tree_id, seat.session)
+    def _withdraw_question(self, live: LiveSession, instruction: session_todo.WithdrawQuestion) -> None:
+        self._around.gateway.withdraw(self._controller.config.tree_id, live.session)
 
-    def _meter(self, seat: Seat, instruction: MeterTurn) -> None:
+    def _meter(self, live: LiveSession, instruction: MeterTurn) -> None:
         def proceed() -> None:
             # A stop that the charge led to is on its way by now, before this frame.
-            if not seat.over and seat.link is not None:
-                seat.link.send(Proceed(seat.session, seat.epoch, instruction.turn))
+            if not live.over and live.link is not None:
+                live.link.send(Proceed(live.session, live.epoch, instruction.turn))
 
-        self._keeper.afterwards(proceed)
+        self._controller.afterwards(proceed)
 
-    def _answer_call(self, seat: Seat, instruction: session_todo.AnswerCall) -> None:
-        self._keeper.expected.get(seat.session, set()).discard(instruction.call_id)
-        self._keeper.calls.settle(instruction.call_id, CallReply(instruction.outcome, instruction.message))
+    def _answer_call(self, live: LiveSession, instruction: session_todo.AnswerCall) -> None:
+        self._controller.expected.get(live.session, set()).discard(instruction.call_id)
+        self._controller.calls.settle(
+            instruction.call_id, CallReply(instruction.outcome, instruction.message)
+        )
 
-    def _answer_messages(self, seat: Seat, instruction: session_todo.AnswerMessages) -> None:
+    def _answer_messages(self, live: LiveSession, instruction: session_todo.AnswerMessages) -> None:
         reply = Reply(instruction.text, instruction.error, instruction.interrupted)
         for message_id in instruction.message_ids:
-            self._keeper.expected.get(seat.session, set()).discard(message_id)
-            self._keeper.replies.settle(message_id, reply)
+            self._controller.expected.get(live.session, set()).discard(message_id)
+            self._controller.replies.settle(message_id, reply)
 
-    def _wake_session(self, seat: Seat, instruction: session_todo.WakeAt) -> None:
-        session = seat.session
+    def _wake_session(self, live: LiveSession, instruction: session_todo.WakeAt) -> None:
+        session = live.session
 
         def ring() -> None:
             del self._timers[session, instruction.at_ms]
-            if not seat.over and self._keeper.failure is None:
-                self._keeper.deliver(session, stimuli.Rang(self._keeper.now_ms()), "clock")
+            if not live.over and self._controller.failure is None:
+                self._controller.deliver(session, stimuli.Rang(self._controller.now_ms()), "clock")
 
         self._set_timer(session, instruction.at_ms, ring)
 
@@ -350,7 +352,7 @@ class Carrier:
             self._timers[name, at_ms] = self._around.clock.ring(at_ms, ring)
 
     def _deliver(self, instruction: tree_todo.Deliver) -> None:
-        self._keeper.deliver(
+        self._controller.deliver(
             instruction.session,
             instruction.stimulus,
             f"post:{instruction.post_id}",
@@ -359,25 +361,25 @@ class Carrier:
 
     def _release(self, instruction: tree_todo.ReleaseSession) -> None:
         session = instruction.session
-        seat = self._keeper.seats.pop(session, None)
-        if seat is not None:
-            seat.over = True
-            self._around.scheduler.vacate(seat, force=instruction.force)
-            refuse_answers(seat)
-        self._around.gateway.forget(self._keeper.config.tree_id, session)
+        live = self._controller.live_sessions.pop(session, None)
+        if live is not None:
+            live.over = True
+            self._around.scheduler.vacate(live, force=instruction.force)
+            refuse_answers(live)
+        self._around.gateway.forget(self._controller.config.tree_id, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
-            self._around.memory.ended(ended_of(self._keeper.config, self._keeper.now_ms()))
-        self._keeper.results.settle(session, instruction.result)
+            self._around.memory.ended(ended_of(self._controller.config, self._controller.now_ms()))
+        self._controller.results.settle(session, instruction.result)
         error = closed_error(session, instruction.result)
-        for key in self._keeper.expected.pop(session, ()):
-            self._keeper.replies.fail(key, error)
-            self._keeper.calls.fail(key, error)
+        for key in self._controller.expected.pop(session, ()):
+            self._controller.replies.fail(key, error)
+            self._controller.calls.fail(key, error)
 
     def _wake_tree(self, instruction: tree_todo.WakeAt) -> None:
         def ring() -> None:
             del self._timers["", instruction.at_ms]
-            if self._keeper.failure is None:
-                self._keeper.stimulate(tree_stimuli.ClockRang(self._keeper.now_ms()), "clock")
+            if self._controller.failure is None:
+                self._controller.stimulate(tree_stimuli.ClockRang(self._controller.now_ms()), "clock")
 
         self._set_timer("", instruction.at_ms, ring)
 

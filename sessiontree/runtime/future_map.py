@@ -12,7 +12,7 @@ _Waiter: TypeAlias = tuple[asyncio.Future[T], Callable[[asyncio.Future[T]], None
 """A future, and what forgets it should it be cancelled."""
 
 
-class Waiters(Generic[T]):
+class FutureMap(Generic[T]):
     """Futures by key; several may wait for one key."""
 
     def __init__(self) -> None:

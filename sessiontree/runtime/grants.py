@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from sessiontree.contracts.errors import PermissionDenied, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import LiveSession
 
 Right: TypeAlias = Literal["report", "say", "spawn", "recall", "remember", "forget"]
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
@@ -29,7 +29,7 @@ TOKEN_BYTES = 16
 class Grant:
     """Whom a token stands for."""
 
-    seat: Seat
+    live: LiveSession
     epoch: int
     rights: frozenset[Right]
 
@@ -50,30 +50,30 @@ class Grants:
         """Return how many count now."""
         return len(self._grants)
 
-    def issue(self, seat: Seat, kind: SessionKind) -> str:
-        """Return a fresh token for a seat's epoch; the one before it counts no more."""
-        self.revoke(seat)
-        token = seat.grant = secrets.token_hex(TOKEN_BYTES)
-        self._grants[token] = Grant(seat, seat.epoch, RIGHTS[kind])
+    def issue(self, live: LiveSession, kind: SessionKind) -> str:
+        """Return a fresh token for a session's epoch; the previous one is no longer valid."""
+        self.revoke(live)
+        token = live.grant = secrets.token_hex(TOKEN_BYTES)
+        self._grants[token] = Grant(live, live.epoch, RIGHTS[kind])
         return token
 
-    def revoke(self, seat: Seat) -> None:
-        """Let a seat's token count no more."""
-        token, seat.grant = seat.grant, ""
+    def revoke(self, live: LiveSession) -> None:
+        """Revoke a session's token."""
+        token, live.grant = live.grant, ""
         if self._grants.pop(token, None) is not None:
             self._on_revoked(token)
 
-    def check(self, token: object, right: Right) -> Seat:
-        """Return the seat a token stands for.
+    def check(self, token: object, right: Right) -> LiveSession:
+        """Return the live session that a token belongs to.
 
         Raises:
             SessionClosed: the token is unknown, was revoked, or is of another epoch.
             PermissionDenied: sessions of its kind may not ask this.
         """
         grant = self._grants.get(token) if isinstance(token, str) else None
-        if grant is None or grant.seat.over or grant.epoch != grant.seat.epoch:
+        if grant is None or grant.live.over or grant.epoch != grant.live.epoch:
             raise SessionClosed("?", f"asked to {right} with a grant that does not count now")
         if right not in grant.rights:
-            reason = f"{grant.seat.session} may not ask to {right}: its kind holds no such right"
+            reason = f"{grant.live.session} may not ask to {right}: its kind holds no such right"
             raise PermissionDenied(PermissionTier.WORKSPACE, reason)
-        return grant.seat
+        return grant.live

@@ -29,7 +29,7 @@ from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, Rejected
 from sessiontree.dispatch.word_hooks import Screened
 from sessiontree.runtime.frames import Adopt, Outcome
 from sessiontree.runtime.hook_handles import HookedWatch, context_of
-from sessiontree.runtime.model_requests import Questioner
+from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.session_runner import SessionRunner, stimulus_of
 from sessiontree.session import instructions as todo
 
@@ -41,7 +41,7 @@ class ScreenedRunner(SessionRunner):
         self,
         adopt: Adopt,
         dispatcher: Dispatcher,
-        questioner: Questioner,
+        questioner: ModelRequestBuilder,
         watch: HookedWatch,
         report: Callable[[Outcome], None],
         now_ms: Callable[[], int],
@@ -208,7 +208,7 @@ class HookedRunner(ScreenedRunner):
         self,
         adopt: Adopt,
         dispatcher: Dispatcher,
-        questioner: Questioner,
+        questioner: ModelRequestBuilder,
         watch: HookedWatch,
         report: Callable[[Outcome], None],
         now_ms: Callable[[], int],

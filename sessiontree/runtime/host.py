@@ -38,7 +38,7 @@ from sessiontree.runtime.hook_handles import HookedWatch, context_of, past_hooks
 from sessiontree.runtime.hook_runner import HookedRunner
 from sessiontree.runtime.mailbox import Mailbox
 from sessiontree.runtime.memory_protocol import MemoryService
-from sessiontree.runtime.model_requests import Questioner
+from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.policy_binding import session_policy
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
 from sessiontree.runtime.services import (
@@ -127,7 +127,7 @@ def tooling_of(
     rights: SessionRights,
     now_ms: Callable[[], int],
     protection: Protection | None = None,
-) -> tuple[Questioner, Dispatcher]:
+) -> tuple[ModelRequestBuilder, Dispatcher]:
     """Return what shows a session its tools, and what runs them: those the policy leaves it now, to both."""
     model = adopt.config.model or equipment.model_name
     policy = session_policy(
@@ -147,7 +147,7 @@ def tooling_of(
         standing=partial(named_files, os.path.realpath(rights.workspace_root), hidden=equipment.hidden),
         protection=protection,
     )
-    questioner = Questioner(
+    questioner = ModelRequestBuilder(
         equipment.table,
         held,
         adopt.config.prompt,

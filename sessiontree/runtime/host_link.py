@@ -94,7 +94,7 @@ class Transport(Protocol):
 class _Leaving:
     """A session that was told to leave the host, and what it is known to have left there."""
 
-    seat: object
+    occupant: object
     frame: Release | Kill | None
     """What it was told; None = the host is gone."""
     number: int
@@ -127,13 +127,13 @@ class HostLink:
         on_lost: Callable[[HostLink, HostLost], None],
         on_free: Callable[[HostLink], None],
         on_progress: Callable[[Progress], None],
-        on_left: Callable[[object, int], None] = lambda seat, ended: None,
+        on_left: Callable[[object, int], None] = lambda occupant, ended: None,
         resend_after_s: float = RESEND_AFTER_S,
     ) -> None:
         """Bind the transport and begin to poll."""
         self.name = name
         self.transport = transport
-        self.seat: object | None = None
+        self.occupant: object | None = None
         """Who uses the host now; the scheduler's."""
         self.born = asyncio.get_running_loop().time()
         self.pool = ""
@@ -169,10 +169,10 @@ class HostLink:
             loop = asyncio.get_running_loop()
             self._resend = loop.call_later(self._resend_after_s, self._send_again)
 
-    def let_go(self, seat: object, frame: Release | Kill) -> None:
+    def let_go(self, occupant: object, frame: Release | Kill) -> None:
         """Send the frame that tells a session to leave; ``on_left`` hears when it has."""
         self.send(frame)
-        self._leaving.append(_Leaving(seat, frame, self._number))
+        self._leaving.append(_Leaving(occupant, frame, self._number))
 
     def free_when_received(self) -> None:
         """Tell ``on_free`` once everything sent so far is known to be received."""
@@ -205,7 +205,7 @@ class HostLink:
         if leaving:
             leaving[-1].ended += ended
         for each in leaving:
-            self._on_left(each.seat, each.ended)
+            self._on_left(each.occupant, each.ended)
 
     def _send_again(self) -> None:
         self._resend = None
@@ -237,8 +237,8 @@ class HostLink:
     def _dead(self, lost: HostLost) -> None:
         if self._closed:
             return
-        if self.seat is not None:
-            self._leaving.append(_Leaving(self.seat, None, self._number))
+        if self.occupant is not None:
+            self._leaving.append(_Leaving(self.occupant, None, self._number))
         self.end()
         self._on_lost(self, lost)
 
@@ -279,7 +279,7 @@ class HostLink:
                     self._on_outcome(self, outcome)
         while self._leaving and self._leaving[0].number <= reply.received and not self._closed:
             gone = self._leaving.pop(0)
-            self._on_left(gone.seat, gone.ended)
+            self._on_left(gone.occupant, gone.ended)
         if self._free_at is not None and reply.received >= self._free_at:
             self._free_at = None
             self._on_free(self)

@@ -78,7 +78,7 @@ LATER_S = 0.05
 """How long a desk may go on showing what was decided elsewhere."""
 
 
-class Bell:
+class InboxNotifier:
     """Knows which requests are shown and up to which fact was told.
 
     Args:

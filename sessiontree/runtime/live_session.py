@@ -1,4 +1,4 @@
-"""A session's seat at its supervisor: what is on its way to it, and which host embodies it, if any."""
+"""A live session at its supervisor: what is on its way to it, and which host embodies it, if any."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import ClientAnswered, Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime.frames import Adopt, Outcome
-from sessiontree.runtime.future_map import Waiters
+from sessiontree.runtime.future_map import FutureMap
 from sessiontree.runtime.host_link import HostLink
 from sessiontree.runtime.replies import CallReply, Reply
 from sessiontree.tree.instructions import TreeInstruction
@@ -37,12 +37,12 @@ class Controller(Protocol):
     config: TreeConfig
     failure: Exception | None
     """Why the tree goes on no more in this process."""
-    seats: dict[str, Seat]
-    """The live sessions that have one, by id."""
-    replies: Waiters[Reply]
-    calls: Waiters[CallReply]
-    results: Waiters[SessionResult[Any]]
-    settling: Waiters[None]
+    live_sessions: dict[str, LiveSession]
+    """Records of live sessions, by session id."""
+    replies: FutureMap[Reply]
+    calls: FutureMap[CallReply]
+    results: FutureMap[SessionResult[Any]]
+    settling: FutureMap[None]
     """Who answered calls of the program's, by the ids of the answers."""
     expected: dict[str, set[str]]
     """Ids of the messages and calls that somebody waits for, by session."""
@@ -75,19 +75,19 @@ class Controller(Protocol):
         """Have the tree machine decide; returns what follows once it is durable and carried out."""
         ...
 
-    def seat_of(self, session: str) -> Seat:
-        """Return a live session's seat, taking one where it has none yet."""
+    def live_session_of(self, session: str) -> LiveSession:
+        """Return the record of a live session, creating it on first use."""
         ...
 
     def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
         """Bring a stimulus to a live session."""
         ...
 
-    def adoption(self, seat: Seat) -> Adopt:
+    def adoption(self, live: LiveSession) -> Adopt:
         """Return the frame that makes a host embody a session."""
         ...
 
-    def embodied(self, seat: Seat) -> None:
+    def embodied(self, live: LiveSession) -> None:
         """A host embodies a session."""
         ...
 
@@ -99,20 +99,20 @@ class Controller(Protocol):
         """A session has left its host, and so many processes that it had left there were ended."""
         ...
 
-    def on_crash(self, seat: Seat, reason: str) -> None:
+    def on_crash(self, live: LiveSession, reason: str) -> None:
         """A session brought its host down, or every host it was given."""
         ...
 
-    def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
+    def on_outcome(self, live: LiveSession, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
         ...
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class LiveSession:
     """One live session. Lost with the supervisor; everything it owes stands in the journal."""
 
-    keeper: Controller
+    controller: Controller
     session: str
     kind: SessionKind
     dedicated: bool

@@ -26,7 +26,7 @@ _LOG = logging.getLogger("sessiontree")
 _slow: set[str] = set()
 
 
-class Questioner:
+class ModelRequestBuilder:
     """Makes one session's questions; remembers how much of the conversation the gateway was given."""
 
     def __init__(

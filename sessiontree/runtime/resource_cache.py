@@ -15,7 +15,7 @@ MOST_TREES = 64
 _LET_GO = LookupError("they were let go for those of other trees; try again")
 
 
-class Equipping(Generic[T]):
+class ResourceCache(Generic[T]):
     """Trees' equipment by its name: a tree opened again may have another.
 
     Args:

@@ -12,7 +12,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.frames import Feed, Kill, Release
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.host_link import HostLink, HostLost
-from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import LiveSession
 
 MOST_FALSE_STARTS = 4
 """How many hosts of a pool may fail to start in a row before those who wait for one end."""
@@ -40,8 +40,8 @@ class Pool:
     size: PoolSize
     links: set[HostLink] = field(default_factory=set)
     free: list[HostLink] = field(default_factory=list)
-    wanting: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
-    restful: OrderedDict[Seat, None] = field(default_factory=OrderedDict)
+    wanting: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
+    restful: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
     kept: set[HostLink] = field(default_factory=set)
     """Those of dedicated sessions: nobody else ever gets them."""
     starting: set[HostLink] = field(default_factory=set)
@@ -64,7 +64,7 @@ class Pool:
 
 
 class Scheduler:
-    """Gives seats to hosts. A host embodies one session; a session stays while nobody else needs the host.
+    """Assigns sessions to hosts. A host embodies one session, which stays while nobody else needs the host.
 
     Args:
         make_link: Starts a host of a pool.
@@ -117,40 +117,40 @@ class Scheduler:
             if pool.growing is not None:
                 pool.growing.cancel()
 
-    def want(self, seat: Seat) -> None:
+    def want(self, live: LiveSession) -> None:
         """Bring what waits to a session, on a host it has or will get."""
-        if seat.over:
+        if live.over:
             return
-        pool = self._pool(seat)
-        if seat.link is not None:
-            self._send_waiting(seat)
-        elif not seat.dedicated:
-            pool.wanting[seat] = None
+        pool = self._pool(live)
+        if live.link is not None:
+            self._send_waiting(live)
+        elif not live.dedicated:
+            pool.wanting[live] = None
             self._match(pool)
-        elif not seat.commits:
-            self._seat_on(pool, seat, self._keep)
+        elif not live.commits:
+            self._seat_on(pool, live, self._keep)
 
-    def settle(self, seat: Seat) -> None:
+    def settle(self, live: LiveSession) -> None:
         """Note whether a session could be passivated now."""
-        pool = self._pool(seat)
-        if seat.link is not None and not seat.over and seat.restful and not seat.dedicated:
-            pool.restful[seat] = None
-            pool.restful.move_to_end(seat)
+        pool = self._pool(live)
+        if live.link is not None and not live.over and live.restful and not live.dedicated:
+            pool.restful[live] = None
+            pool.restful.move_to_end(live)
             if pool.wanting:
                 self._match(pool)
         else:
-            pool.restful.pop(seat, None)
+            pool.restful.pop(live, None)
 
-    def vacate(self, seat: Seat, *, force: bool) -> None:
+    def vacate(self, live: LiveSession, *, force: bool) -> None:
         """Take a session that is over off its host."""
-        pool = self._pool(seat)
-        pool.wanting.pop(seat, None)
-        pool.restful.pop(seat, None)
-        link = seat.link
+        pool = self._pool(live)
+        pool.wanting.pop(live, None)
+        pool.restful.pop(live, None)
+        link = live.link
         if link is not None:
             frame = Kill if force else Release
-            self._let_go(link, seat, frame(seat.session, seat.epoch))
-            if seat.dedicated or link.stained:
+            self._let_go(link, live, frame(live.session, live.epoch))
+            if live.dedicated or link.stained:
                 self._end(pool, link)
             elif force:
                 # What it runs may not stop: nobody else sits there before the host says that it let go.
@@ -165,8 +165,8 @@ class Scheduler:
         if link in pool.starting:
             pool.starting.discard(link)
             pool.false_starts = 0
-        if isinstance(link.seat, Seat):
-            link.seat.keeper.embodied(link.seat)
+        if isinstance(link.occupant, LiveSession):
+            link.occupant.controller.embodied(link.occupant)
             return  # it started for one session alone, which has it already
         if link.stained:
             self._end(pool, link)
@@ -182,24 +182,24 @@ class Scheduler:
             pool.free.remove(link)
         if not lost.served:
             self._count_false_start(pool, lost)
-        seat = link.seat
-        if isinstance(seat, Seat):
-            seat.keeper.leaves(seat.session)
-            self._grants.revoke(seat)
-            seat.link = None
-            link.seat = None
-            seat.waiting.extendleft(reversed(seat.sent))
-            seat.sent.clear()
-            seat.recovered = True
-            pool.restful.pop(seat, None)
-            seat.losses += lost.served
+        live = link.occupant
+        if isinstance(live, LiveSession):
+            live.controller.leaves(live.session)
+            self._grants.revoke(live)
+            live.link = None
+            link.occupant = None
+            live.waiting.extendleft(reversed(live.sent))
+            live.sent.clear()
+            live.recovered = True
+            pool.restful.pop(live, None)
+            live.losses += lost.served
             if lost.to_blame or (not lost.served and pool.false_starts > MOST_FALSE_STARTS):
-                seat.keeper.on_crash(seat, lost.reason)
-            elif seat.losses > self._most_losses:
-                reason = f"lost {seat.losses} hosts in a row at the same step, the last: {lost.reason}"
-                seat.keeper.on_crash(seat, reason)
+                live.controller.on_crash(live, lost.reason)
+            elif live.losses > self._most_losses:
+                reason = f"lost {live.losses} hosts in a row at the same step, the last: {lost.reason}"
+                live.controller.on_crash(live, reason)
             else:
-                self.want(seat)
+                self.want(live)
         self._match(pool)
 
     def _count_false_start(self, pool: Pool, lost: HostLost) -> None:
@@ -207,47 +207,49 @@ class Scheduler:
         pool.false_starts += 1
         if pool.false_starts > MOST_FALSE_STARTS and pool.starting >= pool.links - pool.kept:
             reason = f"none of {pool.false_starts} hosts could be started, the last: {lost.reason}"
-            for seat in list(pool.wanting):
-                seat.keeper.on_crash(seat, reason)
+            for live in list(pool.wanting):
+                live.controller.on_crash(live, reason)
 
-    def _pool(self, seat: Seat) -> Pool:
-        return self._pools[self._pool_of(seat.kind)]
+    def _pool(self, live: LiveSession) -> Pool:
+        return self._pools[self._pool_of(live.kind)]
 
     def _match(self, pool: Pool) -> None:
-        """Seat as many wanting sessions as there are hosts for."""
+        """Place as many waiting sessions as there are hosts for."""
         while pool.wanting:
-            seat = next(iter(pool.wanting))
-            if seat.commits:
-                # Its facts must be readable before another host gets them; its keeper asks again then.
-                del pool.wanting[seat]
+            live = next(iter(pool.wanting))
+            if live.commits:
+                # Its facts must be readable before another host gets them; its controller asks again then.
+                del pool.wanting[live]
                 continue
-            if not self._seat_on(pool, seat, self._find_link):
+            if not self._seat_on(pool, live, self._find_link):
                 return
 
-    def _seat_on(self, pool: Pool, seat: Seat, find: Callable[[Pool, Seat], HostLink | None]) -> bool:
-        """Seat a session on the host that is found for it; False where there is none now.
+    def _seat_on(
+        self, pool: Pool, live: LiveSession, find: Callable[[Pool, LiveSession], HostLink | None]
+    ) -> bool:
+        """Place a session on a host; False where there is none now.
 
         One that can't be seated ends, typed, and only it: whoever wanted it may be anybody.
         """
         link = None
         try:
-            link = find(pool, seat)
+            link = find(pool, live)
             if link is None:
                 return False
-            pool.wanting.pop(seat, None)
-            self._seat(seat, link)
+            pool.wanting.pop(live, None)
+            self._place(live, link)
         except Exception as error:  # noqa: BLE001 - a journal that can't be read, a process that can't be made
-            pool.wanting.pop(seat, None)
-            self._grants.revoke(seat)
+            pool.wanting.pop(live, None)
+            self._grants.revoke(live)
             if link is not None:
                 self._end(pool, link)
-            seat.keeper.on_crash(seat, f"can't be embodied: {words_of(error)}")
+            live.controller.on_crash(live, f"can't be embodied: {words_of(error)}")
         return True
 
-    def _find_link(self, pool: Pool, seat: Seat) -> HostLink | None:
+    def _find_link(self, pool: Pool, live: LiveSession) -> HostLink | None:
         while pool.free:
             free = pool.free.pop()
-            if not free.stained and free.born > seat.misfit_until:
+            if not free.stained and free.born > live.misfit_until:
                 return free
             self._end(pool, free)
         if pool.shared < pool.size.usual and len(pool.starting) < len(pool.wanting):
@@ -260,7 +262,7 @@ class Scheduler:
             if link is not None and rested.restful:
                 self._let_go(link, rested, Release(rested.session, rested.epoch))
                 self.passivations += 1
-                if not link.stained and link.born > seat.misfit_until:
+                if not link.stained and link.born > live.misfit_until:
                     return link
                 self._end(pool, link)
         if pool.shared < pool.size.most and not pool.starting and pool.growing is None:
@@ -286,7 +288,7 @@ class Scheduler:
             pool.starting.add(link)
         return link
 
-    def _keep(self, pool: Pool, seat: Seat) -> HostLink:
+    def _keep(self, pool: Pool, live: LiveSession) -> HostLink:
         """Start a host for a session alone, which waits for it there."""
         link = self._begin(pool)
         pool.kept.add(link)
@@ -298,46 +300,46 @@ class Scheduler:
         link.end()
 
     @staticmethod
-    def left(seat: object, ended: int) -> None:
+    def left(live: object, ended: int) -> None:
         """A session has left a host, and so many processes that it had left there were ended."""
-        if isinstance(seat, Seat):
-            seat.keeper.left(seat.session, ended)
+        if isinstance(live, LiveSession):
+            live.controller.left(live.session, ended)
 
-    def _let_go(self, link: HostLink, seat: Seat, frame: Release | Kill) -> None:
-        link.let_go(seat, frame)
-        seat.keeper.leaves(seat.session)
-        self._grants.revoke(seat)
-        seat.link = None
-        seat.idle = True
-        link.seat = None
+    def _let_go(self, link: HostLink, live: LiveSession, frame: Release | Kill) -> None:
+        link.let_go(live, frame)
+        live.controller.leaves(live.session)
+        self._grants.revoke(live)
+        live.link = None
+        live.idle = True
+        link.occupant = None
 
-    def _seat(self, seat: Seat, link: HostLink) -> None:
+    def _place(self, live: LiveSession, link: HostLink) -> None:
         self._epochs += 1
-        seat.epoch = self._epochs
-        seat.taken = 0
-        self._grants.issue(seat, seat.kind)
-        adopt = seat.keeper.adoption(seat)
-        if seat.recovered and seat.answers:
-            seat.bring_again()
-        seat.idle = False
-        seat.recovered = False
-        seat.link = link
-        link.seat = seat
+        live.epoch = self._epochs
+        live.taken = 0
+        self._grants.issue(live, live.kind)
+        adopt = live.controller.adoption(live)
+        if live.recovered and live.answers:
+            live.bring_again()
+        live.idle = False
+        live.recovered = False
+        live.link = link
+        link.occupant = live
         link.patience_s = adopt.limits.tool_timeout_s + GRACE_S
         link.send(adopt)
-        if link not in self._pool(seat).starting:
-            seat.keeper.embodied(seat)
-        self._send_waiting(seat)
+        if link not in self._pool(live).starting:
+            live.controller.embodied(live)
+        self._send_waiting(live)
 
-    def _send_waiting(self, seat: Seat) -> None:
-        if not seat.waiting:
+    def _send_waiting(self, live: LiveSession) -> None:
+        if not live.waiting:
             return
-        link = seat.link
+        link = live.link
         assert link is not None  # noqa: S101 - asked by the callers
-        self._pool(seat).restful.pop(seat, None)
-        seat.idle = False
-        inputs = tuple(seat.waiting)
-        seat.waiting.clear()
-        seat.sent.extend(inputs)
+        self._pool(live).restful.pop(live, None)
+        live.idle = False
+        inputs = tuple(live.waiting)
+        live.waiting.clear()
+        live.sent.extend(inputs)
         causes = tuple(each.cause for each in inputs)
-        link.send(Feed(seat.session, seat.epoch, causes, tuple(each.stimulus for each in inputs)))
+        link.send(Feed(live.session, live.epoch, causes, tuple(each.stimulus for each in inputs)))

@@ -29,19 +29,19 @@ class ActorRow:
     epoch: int = 0
 
 
-def report_of(keeper: Controller, session: str) -> SessionReport:
+def report_of(controller: Controller, session: str) -> SessionReport:
     """Return one session's standing."""
-    state = keeper.state
+    state = controller.state
     node = state.sessions[session]
     agent = node.spec.agent
-    seat = keeper.seats.get(session)
-    link = None if seat is None else seat.link
+    live = controller.live_sessions.get(session)
+    link = None if live is None else live.link
     return SessionReport(
         session_id=session,
         kind=node.spec.kind,
         status=node.status,
         depth=node.spec.depth,
-        model=keeper.model_of(agent),
+        model=controller.model_of(agent),
         turns=node.usage.turns,
         usage=node.usage,
         children=tuple(state.children.members(session)),
@@ -49,9 +49,9 @@ def report_of(keeper: Controller, session: str) -> SessionReport:
         budget_left=remaining(state, session),
         expires_at_ms=end_of_life_ms(state, session),
         confinement=NOT_EMBODIED if link is None else link.transport.level,
-        approval_mode=keeper.config.mode,
+        approval_mode=controller.config.mode,
         system_tier=node.spec.system_tier,
         exec_security=node.spec.commands,
         taint=node.taint,
-        after_untrusted=policy_in(keeper.config)[0].after_untrusted,
+        after_untrusted=policy_in(controller.config)[0].after_untrusted,
     )

@@ -22,7 +22,7 @@ from sessiontree.runtime.approver_function import consult
 from sessiontree.runtime.call_watch import CallWatch
 from sessiontree.runtime.delegation import Delegation
 from sessiontree.runtime.frames import Adopt, HostInstruction, MeterTurn, Outcome
-from sessiontree.runtime.model_requests import Questioner
+from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.replay import session_of
 from sessiontree.runtime.tool_calls import Running, RunningCalls
 from sessiontree.session import instructions as todo
@@ -95,7 +95,7 @@ class SessionRunner:
         self,
         adopt: Adopt,
         dispatcher: Dispatcher,
-        questioner: Questioner,
+        questioner: ModelRequestBuilder,
         watch: CallWatch,
         report: Callable[[Outcome], None],
         now_ms: Callable[[], int],

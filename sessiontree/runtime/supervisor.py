@@ -25,18 +25,18 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
 from sessiontree.runtime.clock import KernelClock
-from sessiontree.runtime.effects import Surroundings
+from sessiontree.runtime.effects import ControllerDeps
 from sessiontree.runtime.frames import Outcome, Unfit
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.host_link import HostLink, Transport
-from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.memory_protocol import Ended, MemoryPort, MemoryRight, Whose, ended_of, scope_of
 from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.progress import Progress, ProgressHub
 from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.scheduler import PoolSize, Scheduler
 from sessiontree.runtime.session_reports import ActorRow, report_of
-from sessiontree.runtime.tree_controller import TreeKeeper
+from sessiontree.runtime.tree_controller import TreeController
 from sessiontree.schema.result import compile_result
 from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli
@@ -77,7 +77,7 @@ class SupervisorCore:
         self.journal = journal
         self.hub = hub
         self.clock = clock
-        self.trees: dict[str, TreeKeeper] = {}
+        self.trees: dict[str, TreeController] = {}
         self.grants = Grants(memory.revoked)
         self._gateway = gateway
         self._memory = memory
@@ -89,8 +89,8 @@ class SupervisorCore:
 
     async def close(self) -> None:
         """End every host; trees stay as their journal has them."""
-        for keeper in self.trees.values():
-            keeper.close()
+        for controller in self.trees.values():
+            controller.close()
         self.trees.clear()
         self.scheduler.close()
         await self._gateway.close()
@@ -114,15 +114,18 @@ class SupervisorCore:
 
     @staticmethod
     def _on_outcome(link: HostLink, outcome: Outcome | Unfit) -> None:
-        seat = link.seat
-        if not isinstance(seat, Seat) or (seat.session, seat.epoch) != (outcome.session, outcome.epoch):
+        live = link.occupant
+        if not isinstance(live, LiveSession) or (live.session, live.epoch) != (
+            outcome.session,
+            outcome.epoch,
+        ):
             return
         if isinstance(outcome, Unfit):
             # Started before the workspace was there: a host started now sees it, or nobody does.
-            seat.misfit_until = asyncio.get_running_loop().time()
+            live.misfit_until = asyncio.get_running_loop().time()
             link.condemn(outcome.reason, to_blame=False)
         else:
-            seat.keeper.on_outcome(seat, outcome)
+            live.controller.on_outcome(live, outcome)
 
     def _on_progress(self, progress: Progress) -> None:
         self.hub.emit(progress.tree_id, progress.session, progress.event)
@@ -139,19 +142,19 @@ class SupervisorCore:
         self,
         config: TreeConfig,
         agents: Mapping[str, AgentConfig],
-    ) -> TreeKeeper:
+    ) -> TreeController:
         """Create a tree; durable when this returns."""
         await self.journal.create_tree(config.tree_id, to_wire(config))
-        keeper = self._keeper(config, initial_tree(), agents, config.created_at_ms)
-        opened = tree_stimuli.TreeOpened(keeper.now_ms(), config)
-        await keeper.settle(opened, "created")
-        return keeper
+        controller = self._controller(config, initial_tree(), agents, config.created_at_ms)
+        opened = tree_stimuli.TreeOpened(controller.now_ms(), config)
+        await controller.settle(opened, "created")
+        return controller
 
     async def resume(
         self,
         tree_id: str,
         agents: Mapping[str, AgentConfig],
-    ) -> TreeKeeper:
+    ) -> TreeController:
         """Take up a tree from its journal: facts are replayed, nothing is decided again, owed work is done.
 
         Raises:
@@ -161,28 +164,30 @@ class SupervisorCore:
         config, state, last_ms = load_tree(self.journal, tree_id)
         last_seq = self.journal.last_seq(tree_id)
         newest = self.journal.read(tree_id, after_seq=last_seq - 1)
-        keeper = self._keeper(config, state, agents, max([last_ms, *(record.at_ms for record in newest)]))
-        keeper.bell.told_seq = last_seq
+        controller = self._controller(
+            config, state, agents, max([last_ms, *(record.at_ms for record in newest)])
+        )
+        controller.bell.told_seq = last_seq
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
-            seat = keeper.seat_of(session)
-            seat.journaled = session in journaled
-            seat.recovered = True
-        keeper.carry(owed(state))
-        for seat in list(keeper.seats.values()):
-            if seat.journaled or seat.session != "main":
-                self.scheduler.want(seat)
-        return keeper
+            live = controller.live_session_of(session)
+            live.journaled = session in journaled
+            live.recovered = True
+        controller.carry(owed(state))
+        for live in list(controller.live_sessions.values()):
+            if live.journaled or live.session != "main":
+                self.scheduler.want(live)
+        return controller
 
-    def _keeper(
+    def _controller(
         self,
         config: TreeConfig,
         state: TreeState,
         agents: Mapping[str, AgentConfig],
         last_ms: int,
-    ) -> TreeKeeper:
+    ) -> TreeController:
         # A clock of its own: what one journal saw of a clock that was ahead is no other tree's time.
-        around = Surroundings(
+        around = ControllerDeps(
             self.journal,
             self.scheduler,
             self._gateway,
@@ -191,21 +196,21 @@ class SupervisorCore:
             self.clock.not_before(last_ms),
             dict(agents),
         )
-        keeper = self.trees[config.tree_id] = TreeKeeper(config, state, around, last_ms)
+        controller = self.trees[config.tree_id] = TreeController(config, state, around, last_ms)
         self._opened += 1
-        keeper.equipment = f"{config.tree_id}#{self._opened}"
-        return keeper
+        controller.equipment = f"{config.tree_id}#{self._opened}"
+        return controller
 
-    def tree(self, tree_id: str) -> TreeKeeper:
+    def tree(self, tree_id: str) -> TreeController:
         """Return a tree kept here.
 
         Raises:
             TreeNotFound: it is not.
         """
-        keeper = self.trees.get(tree_id)
-        if keeper is None:
+        controller = self.trees.get(tree_id)
+        if controller is None:
             raise TreeNotFound(tree_id, "is not open in this process; resume it first")
-        return keeper
+        return controller
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, oldest first, waiting up to ``wait_s`` for the first.
@@ -213,30 +218,30 @@ class SupervisorCore:
         Raises:
             SessionTreeError: there will be none: why the tree goes on no more in this process.
         """
-        keeper = self.tree(tree_id)
-        keeper.news.clear()
+        controller = self.tree(tree_id)
+        controller.news.clear()
         records = self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
         if records or wait_s <= 0:
             return records
-        keeper.check_open()
+        controller.check_open()
         try:
             async with asyncio.timeout(wait_s):
-                await keeper.news.wait()
+                await controller.news.wait()
         except TimeoutError:
             return []
         return self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
 
     async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
         """Return the tree's own durable facts after a number, waiting for one that people should see."""
-        keeper = self.tree(tree_id)
+        controller = self.tree(tree_id)
         try:
             async with asyncio.timeout(wait_s):
                 while True:
-                    if keeper.bell.told_seq > after_seq:
+                    if controller.bell.told_seq > after_seq:
                         records = self.journal.read_session(tree_id, "", after_seq=after_seq)
                         if records:
                             return records
-                    await keeper.bell.wait()
+                    await controller.bell.wait()
         except TimeoutError:
             return []
         return self.journal.read_session(tree_id, "", after_seq=after_seq)
@@ -252,8 +257,8 @@ class SupervisorCore:
         """
         if asked.result_schema is not None:
             compile_result(asked.result_schema)
-        keeper = self.tree(tree_id)
-        instructions = await keeper.settle(replace(asked, at_ms=keeper.now_ms()), cause)
+        controller = self.tree(tree_id)
+        instructions = await controller.settle(replace(asked, at_ms=controller.now_ms()), cause)
         return _spawned(asked.parent, instructions)
 
     async def decide(self, tree_id: str, decided: tree_stimuli.Decided) -> None:
@@ -284,12 +289,12 @@ class SupervisorCore:
             SpawnRefused, LimitExceeded: nothing was started.
             ConfigError: the result schema is none.
         """
-        seat = self.grants.check(grant, "spawn")
-        session = seat.session
+        live = self.grants.check(grant, "spawn")
+        session = live.session
         if request.kind not in set(SessionKind) or not isinstance(request.task, str) or not request.task:
             raise SpawnRefused(session, f"can't spawn a {request.kind!r} to do {request.task!r}")
         asked = tree_stimuli.SpawnAsked(
-            seat.keeper.now_ms(),
+            live.controller.now_ms(),
             session,
             SessionKind(request.kind),
             request.task,
@@ -302,20 +307,20 @@ class SupervisorCore:
             forbidden=forbidden,
             asked_by=asked_by,
         )
-        return await self.spawn_child(seat.keeper.config.tree_id, asked, f"spawn:{key}")
+        return await self.spawn_child(live.controller.config.tree_id, asked, f"spawn:{key}")
 
     async def say(self, grant: str, text: str) -> None:
         """Say something on the nearest channel at or above a session."""
-        seat = self.grants.check(grant, "say")
-        asked = tree_stimuli.SayAsked(seat.keeper.now_ms(), seat.session, text)
-        for instruction in await seat.keeper.settle(asked, f"say:{seat.session}"):
+        live = self.grants.check(grant, "say")
+        asked = tree_stimuli.SayAsked(live.controller.now_ms(), live.session, text)
+        for instruction in await live.controller.settle(asked, f"say:{live.session}"):
             if isinstance(instruction, tree_todo.RefuseSay):
                 raise instruction.error
 
     async def report(self, grant: str) -> SessionReport:
         """Return a session's standing."""
-        seat = self.grants.check(grant, "report")
-        return report_of(seat.keeper, seat.session)
+        live = self.grants.check(grant, "report")
+        return report_of(live.controller, live.session)
 
     def last_words(self, grant: str, reason: str) -> None:
         """A host says why its session must end with it.
@@ -337,8 +342,8 @@ class SupervisorCore:
         found: list[Whose] = []
         for token, right in wanted:
             try:
-                seat = self.grants.check(token, right)
-                found.append(scope_of(seat.keeper.config, seat.session))
+                live = self.grants.check(token, right)
+                found.append(scope_of(live.controller.config, live.session))
             except SessionTreeError as error:
                 found.append(error)
         return found
@@ -361,9 +366,9 @@ class SupervisorCore:
         Raises:
             SessionNotFound, SessionClosed: it cannot.
         """
-        keeper = self.tree(tree_id)
-        keeper.check_open()
-        node = keeper.state.sessions.get(session)
+        controller = self.tree(tree_id)
+        controller.check_open()
+        node = controller.state.sessions.get(session)
         if node is None:
             raise SessionNotFound(session, "no session of that path was ever spawned in this tree")
         if node.status.is_final:
@@ -371,11 +376,11 @@ class SupervisorCore:
 
 
 def _row_of(link: HostLink) -> ActorRow:
-    seat, transport = link.seat, link.transport
-    if not isinstance(seat, Seat):
+    live, transport = link.occupant, link.transport
+    if not isinstance(live, LiveSession):
         return ActorRow(link.name, link.pool, transport.pid, transport.level)
-    tree_id = seat.keeper.config.tree_id
-    return ActorRow(link.name, link.pool, transport.pid, transport.level, tree_id, seat.session, seat.epoch)
+    tree_id = live.controller.config.tree_id
+    return ActorRow(link.name, link.pool, transport.pid, transport.level, tree_id, live.session, live.epoch)
 
 
 def _spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:

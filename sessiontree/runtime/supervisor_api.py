@@ -115,10 +115,10 @@ class Owner:
             if reply is not None:
                 return reply
         self._supervisor.session_exists(tree_id, session)
-        keeper = self._supervisor.tree(tree_id)
-        asked_by = () if sender is None else (asker_of(sender, keeper.config.owners),)
-        incoming = stimuli.Incoming(keeper.now_ms(), message_id, text, mode, "user", asked_by)
-        return await keeper.say(session, incoming)
+        controller = self._supervisor.tree(tree_id)
+        asked_by = () if sender is None else (asker_of(sender, controller.config.owners),)
+        incoming = stimuli.Incoming(controller.now_ms(), message_id, text, mode, "user", asked_by)
+        return await controller.say(session, incoming)
 
     async def call(
         self,
@@ -135,8 +135,10 @@ class Owner:
             if reply is not None:
                 return reply
         self._supervisor.session_exists(tree_id, session)
-        keeper = self._supervisor.tree(tree_id)
-        return await keeper.call(session, stimuli.CallAsked(keeper.now_ms(), call_id, tool, arguments))
+        controller = self._supervisor.tree(tree_id)
+        return await controller.call(
+            session, stimuli.CallAsked(controller.now_ms(), call_id, tool, arguments)
+        )
 
     async def spawn(self, tree_id: str, asked: tree_stimuli.SpawnAsked) -> str:
         """Spawn a session; returns its id once it is durable."""
@@ -145,35 +147,35 @@ class Owner:
 
     async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
         """Return a session's result, waiting for its end."""
-        keeper = self._supervisor.tree(tree_id)
-        node = keeper.state.sessions.get(session)
+        controller = self._supervisor.tree(tree_id)
+        node = controller.state.sessions.get(session)
         if node is not None and node.result is not None:
-            await keeper.caught_up()
+            await controller.caught_up()
             return node.result
         self._supervisor.session_exists(tree_id, session)
-        ended = keeper.results.wait(session)
+        ended = controller.results.wait(session)
         if node is not None and node.spec.stays_open and not node.is_awaited:
             asked = tree_stimuli.ResultAsked(self._supervisor.clock.now_ms(), session)
-            keeper.stimulate(asked, f"result:{session}")
+            controller.stimulate(asked, f"result:{session}")
         return await ended
 
     async def stop(
         self, tree_id: str, session: str, reason: str, status: SessionStatus
     ) -> tuple[ReceiptLine, ...]:
         """End a session and everything below it; returns how each of them ended."""
-        keeper = self._supervisor.tree(tree_id)
-        node = keeper.state.sessions.get(session)
+        controller = self._supervisor.tree(tree_id)
+        node = controller.state.sessions.get(session)
         if node is None:
             self._supervisor.session_exists(tree_id, session)
         elif node.status.is_final:
-            await keeper.caught_up()
+            await controller.caught_up()
         else:
-            ended = keeper.results.wait(session)
-            asked = tree_stimuli.StopAsked(keeper.now_ms(), session, reason, status)
-            await keeper.settle(asked, f"stop:{session}")
+            ended = controller.results.wait(session)
+            asked = tree_stimuli.StopAsked(controller.now_ms(), session, reason, status)
+            await controller.settle(asked, f"stop:{session}")
             await ended
-        await keeper.all_left(session)
-        return receipt(keeper.state, session)
+        await controller.all_left(session)
+        return receipt(controller.state, session)
 
     async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
         """Have a session and everything below it drop what it does; returns how each of them stands then.
@@ -181,12 +183,12 @@ class Owner:
         Returns once whatever ran there has stopped, or was left behind. The session lives on.
         """
         self._supervisor.session_exists(tree_id, session)
-        keeper = self._supervisor.tree(tree_id)
+        controller = self._supervisor.tree(tree_id)
         before = self._supervisor.journal.last_seq(tree_id)
         asked = tree_stimuli.InterruptAsked(self._supervisor.clock.now_ms(), session, reason)
-        await keeper.settle(asked, f"interrupt:{session}")
+        await controller.settle(asked, f"interrupt:{session}")
         await self._at_rest(tree_id, session, before)
-        return receipt(keeper.state, session)
+        return receipt(controller.state, session)
 
     async def _at_rest(self, tree_id: str, head: str, after: int) -> None:
         """Wait until what was interrupted in a subtree, after this fact, does nothing of what it did then."""
@@ -209,29 +211,29 @@ class Owner:
                 time the yes was durable.
             PermissionDenied: whoever answered is no owner; it waits on.
         """
-        keeper = self._supervisor.tree(tree_id)
+        controller = self._supervisor.tree(tree_id)
         asker = None
         if answer.sender is not None:
-            asker = asker_of(answer.sender, keeper.config.owners)
+            asker = asker_of(answer.sender, controller.config.owners)
             by = asker.id
         decided = tree_stimuli.Decided(
-            keeper.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
+            controller.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
         )
-        request = keeper.state.requests.get(request_id)
+        request = controller.state.requests.get(request_id)
         try:
             await self._supervisor.decide(tree_id, decided)
         except ApprovalClosed as closed:
             if not again or closed.state != ("approved" if answer.approve else "denied"):
                 raise
-        asker_node = None if request is None else keeper.state.live_session(request.session)
+        asker_node = None if request is None else controller.state.live_session(request.session)
         if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
             raise ApprovalClosed(request_id, "cancelled")
 
     async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
         """Note that a hook failed in the creating program; durable when this returns."""
-        keeper = self._supervisor.tree(tree_id)
-        failed = tree_stimuli.HookFailedOutside(keeper.now_ms(), session, hook, point, reason)
-        await keeper.settle(failed, f"hook:{session}")
+        controller = self._supervisor.tree(tree_id)
+        failed = tree_stimuli.HookFailedOutside(controller.now_ms(), session, hook, point, reason)
+        await controller.settle(failed, f"hook:{session}")
 
     async def answer(
         self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str, again: bool = False
@@ -242,8 +244,8 @@ class Owner:
             ClientCallClosed: it waits for no answer, or not in this tree.
             ClientAnswerRefused: the answer can't be its result; it still waits.
         """
-        keeper = self._supervisor.tree(tree_id)
-        await bring_answer(keeper, client_id, answer, answer_id, keeper.now_ms(), again=again)
+        controller = self._supervisor.tree(tree_id)
+        await bring_answer(controller, client_id, answer, answer_id, controller.now_ms(), again=again)
 
     async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
@@ -296,10 +298,10 @@ class Owner:
         Raises:
             SessionNotFound: there is no such session.
         """
-        keeper = self._supervisor.tree(tree_id)
-        if keeper.state.sessions.get(session) is None:
+        controller = self._supervisor.tree(tree_id)
+        if controller.state.sessions.get(session) is None:
             self._supervisor.session_exists(tree_id, session)
-        return report_of(keeper, session)
+        return report_of(controller, session)
 
     def room(self, tree_id: str, session: str) -> int:
         """Return how many more children a session may have now."""
@@ -344,15 +346,15 @@ class Owner:
 
     def release(self, tree_id: str) -> None:
         """Let a tree go; it stays in the journal."""
-        keeper = self._supervisor.trees.pop(tree_id, None)
-        if keeper is not None:
-            keeper.close()
+        controller = self._supervisor.trees.pop(tree_id, None)
+        if controller is not None:
+            controller.close()
 
     def watch(self, tree_id: str, change: int) -> None:
         """Count those who watch a tree's progress; nothing where the tree is not open."""
-        keeper = self._supervisor.trees.get(tree_id)
-        if keeper is not None:
-            keeper.watch(change)
+        controller = self._supervisor.trees.get(tree_id)
+        if controller is not None:
+            controller.watch(change)
 
 
 class _Busy:

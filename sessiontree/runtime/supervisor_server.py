@@ -32,7 +32,7 @@ PATIENCE_S = 5.0
 """How long a question waits for those before it: one of them may have been lost on the way."""
 
 
-class Turns:
+class SequenceGate:
     """Whose turn it is; numbers begin at 1."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class Serving:
         self._hub = ProgressHub()
         self._clock = KernelClock()
         self._baggage: dict[str, Baggage] = {}
-        self._turns = Turns()
+        self._turns = SequenceGate()
         self._readers: dict[str, ProgressReader] = {}
         self._opening = asyncio.Lock()
         self._core: SupervisorCore | None = None

@@ -20,7 +20,7 @@ from sessiontree.runtime.call_watch import CallWatch
 from sessiontree.session.instructions import ExecuteCall
 
 
-class Lane:
+class SharedExclusiveLock:
     """Lets calls in, in the order they come: many side by side, or one alone.
 
     What comes after a call that waits to be alone waits behind it, so that none waits for ever.
@@ -116,7 +116,7 @@ class RunningCalls:
         self._on_abandoned = on_abandoned
         self._running: dict[str, Running] = {}
         self._claimed: set[str] = set()
-        self._lane = Lane()
+        self._lane = SharedExclusiveLock()
         self._timer: asyncio.TimerHandle | None = None
         self._next_look = math.inf
 

@@ -20,11 +20,11 @@ from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.effects import TO_TREE, Carrier, Surroundings, intended_with
+from sessiontree.runtime.effects import TO_TREE, ControllerDeps, EffectRunner, intended_with
 from sessiontree.runtime.frames import Adopt, Outcome, Watch
-from sessiontree.runtime.future_map import Waiters
-from sessiontree.runtime.inbox_events import Bell
-from sessiontree.runtime.live_session import Input, Seat
+from sessiontree.runtime.future_map import FutureMap
+from sessiontree.runtime.inbox_events import InboxNotifier
+from sessiontree.runtime.live_session import Input, LiveSession
 from sessiontree.runtime.replies import CallReply, Reply
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
@@ -37,7 +37,7 @@ from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
 
 
-class InOrder:
+class CommitSequencer:
     """Runs each action once the commit it was given with is durable and every earlier action has run.
 
     Args:
@@ -97,19 +97,19 @@ BOOKED_AFTER_S = 0.05
 """How long after its first adoption a session's time to live begins."""
 
 
-class TreeKeeper:
+class TreeController:
     """Keeps one tree."""
 
     def __init__(
-        self, config: TreeConfig, state: TreeState, around: Surroundings, booked_ms: int = 0
+        self, config: TreeConfig, state: TreeState, around: ControllerDeps, booked_ms: int = 0
     ) -> None:
         """Take charge of a tree's state; ``booked_ms`` is the time of its newest fact."""
         self.config = config
         self.state = state
-        self.seats: dict[str, Seat] = {}
-        self.replies: Waiters[Reply] = Waiters()
-        self.calls: Waiters[CallReply] = Waiters()
-        self.results: Waiters[SessionResult[Any]] = Waiters()
+        self.live_sessions: dict[str, LiveSession] = {}
+        self.replies: FutureMap[Reply] = FutureMap()
+        self.calls: FutureMap[CallReply] = FutureMap()
+        self.results: FutureMap[SessionResult[Any]] = FutureMap()
         self.failure: Exception | None = None
         self.equipment = config.tree_id
         """Names the tools and model it was opened with."""
@@ -117,14 +117,14 @@ class TreeKeeper:
         """How many watch the tree's progress."""
         self.news = asyncio.Event()
         """Set whenever facts became durable; who waits clears it first."""
-        self.bell = Bell(name for name, request in state.requests.items() if request.how == "show")
-        self.settling: Waiters[None] = Waiters()
+        self.bell = InboxNotifier(name for name, request in state.requests.items() if request.how == "show")
+        self.settling: FutureMap[None] = FutureMap()
         self._settled = 0
         self._around = around
-        self._order = InOrder(self._fail)
+        self._order = CommitSequencer(self._fail)
         self.expected: dict[str, set[str]] = {}
         """Ids of messages and calls that a session has not answered."""
-        self._carrier = Carrier(self, around)
+        self._carrier = EffectRunner(self, around)
         self._leaving: Counter[str] = Counter()
         """Sessions on their way off a host, and off how many."""
         self._has_left = asyncio.Event()
@@ -209,26 +209,26 @@ class TreeKeeper:
 
     def _commit(
         self,
-        seat: Seat | None,
+        live: LiveSession | None,
         session_facts: Sequence[Packed],
         given: Sequence[TreeStimulus],
         cause: str,
         local: Sequence[Any],
     ) -> list[TreeInstruction]:
         """Append session facts and what the tree machine makes of them as one commit."""
-        tree_facts, instructions, tell = self._decide_all(seat, given, cause)
-        intents: list[tuple[Seat, Packed]] = []
+        tree_facts, instructions, tell = self._decide_all(live, given, cause)
+        intents: list[tuple[LiveSession, Packed]] = []
         if instructions:
-            instructions, intents = intended_with(instructions, self.seats, cause)
+            instructions, intents = intended_with(instructions, self.live_sessions, cause)
         commit, seq = None, 0
         own = list(session_facts)
         chunks: list[tuple[str, Sequence[Packed]]] = []
-        counted: list[Seat] = []
-        if seat is not None and own:
-            chunks.append((seat.session, own))
-            counted.append(seat)
+        counted: list[LiveSession] = []
+        if live is not None and own:
+            chunks.append((live.session, own))
+            counted.append(live)
         for asker, intent in intents:
-            if asker is seat and own:
+            if asker is live and own:
                 own.append(intent)
             else:
                 chunks.append((asker.session, (intent,)))
@@ -247,7 +247,7 @@ class TreeKeeper:
                 each.commits += 1
                 each.journaled = True
         self._order.after(
-            commit, partial(self._carry_out, counted, instructions, seat, local, seq if tell else 0)
+            commit, partial(self._carry_out, counted, instructions, live, local, seq if tell else 0)
         )
         self._carrier.begin_children(instructions)
         return instructions
@@ -270,7 +270,7 @@ class TreeKeeper:
         return ordered
 
     def _decide_all(
-        self, seat: Seat | None, given: Sequence[TreeStimulus], cause: str
+        self, live: LiveSession | None, given: Sequence[TreeStimulus], cause: str
     ) -> tuple[list[Packed], list[TreeInstruction], bool]:
         """Decide on stimuli in turn; a session whose stimulus can't be decided on has crashed.
 
@@ -287,9 +287,9 @@ class TreeKeeper:
             try:
                 tell = self._decide(stimulus, cause, facts, instructions) or tell
             except Exception as error:
-                if seat is None:
+                if live is None:
                     raise
-                lost = tree_stimuli.SessionLost(stimulus.at_ms, seat.session, words_of(error))
+                lost = tree_stimuli.SessionLost(stimulus.at_ms, live.session, words_of(error))
                 self._decide(lost, cause, facts, instructions)
                 return facts, instructions, True
         return facts, instructions, tell
@@ -311,14 +311,14 @@ class TreeKeeper:
 
     def _carry_out(
         self,
-        counted: Sequence[Seat],
+        counted: Sequence[LiveSession],
         instructions: Sequence[TreeInstruction],
-        seat: Seat | None,
+        live: LiveSession | None,
         local: Sequence[Any],
         told_seq: int,
     ) -> None:
         if self.failure is None:
-            self._do(seat, local, instructions, counted)
+            self._do(live, local, instructions, counted)
         else:
             self._count_off(counted)
         # Else closed here since: what follows is owed, and done by whoever resumes the tree.
@@ -328,14 +328,14 @@ class TreeKeeper:
 
     def _do(
         self,
-        seat: Seat | None,
+        live: LiveSession | None,
         local: Sequence[Any],
         instructions: Sequence[TreeInstruction],
-        counted: Sequence[Seat],
+        counted: Sequence[LiveSession],
     ) -> None:
-        if seat is not None:
+        if live is not None:
             for each in local:
-                self._carrier.for_session(seat, each)
+                self._carrier.for_session(live, each)
         for instruction in instructions:
             self._carrier.for_tree(instruction)
         # Not before: while one of them is given a host, none may give way that is owed something here, too.
@@ -347,7 +347,7 @@ class TreeKeeper:
                 self._around.scheduler.settle(each)
 
     @staticmethod
-    def _count_off(counted: Sequence[Seat]) -> None:
+    def _count_off(counted: Sequence[LiveSession]) -> None:
         for each in counted:
             each.commits -= 1
 
@@ -355,11 +355,11 @@ class TreeKeeper:
         """The journal takes no more, or the tree is closed: nothing goes on, everybody is told."""
         if self.failure is None:
             self.failure = error
-        for seat in list(self.seats.values()):
-            seat.over = True
-            self._around.scheduler.vacate(seat, force=True)
-            self._around.gateway.forget(self.config.tree_id, seat.session)
-        self.seats.clear()
+        for live in list(self.live_sessions.values()):
+            live.over = True
+            self._around.scheduler.vacate(live, force=True)
+            self._around.gateway.forget(self.config.tree_id, live.session)
+        self.live_sessions.clear()
         for waiters in (self.replies, self.calls, self.results, self.settling):
             waiters.fail_all(self.failure)
         self.news.set()
@@ -373,18 +373,18 @@ class TreeKeeper:
         watched = self.watched > 0
         if watched != before:
             self._around.gateway.watch(self.config.tree_id, watched=watched)
-            for seat in self.seats.values():
-                if seat.link is not None:
-                    seat.link.send(Watch(self.config.tree_id, watched))
+            for live in self.live_sessions.values():
+                if live.link is not None:
+                    live.link.send(Watch(self.config.tree_id, watched))
 
-    def embodied(self, seat: Seat) -> None:
+    def embodied(self, live: LiveSession) -> None:
         """A host embodies a session; where that begins its time to live, it is booked, soon and with others.
 
         A session that has ended by then, as most small ones have, leaves no fact of it.
         """
-        node = self.state.sessions[seat.session]
+        node = self.state.sessions[live.session]
         if node.spec.ttl_s is not None and node.expires_at_ms is None:
-            self._embodied.append(seat.session)
+            self._embodied.append(live.session)
             if self._booking is None:
                 self._booking = asyncio.get_running_loop().call_later(BOOKED_AFTER_S, self._book_embodied)
 
@@ -401,54 +401,54 @@ class TreeKeeper:
 
     # What hosts report.
 
-    def on_crash(self, seat: Seat, reason: str) -> None:
+    def on_crash(self, live: LiveSession, reason: str) -> None:
         """A session brought its host down, or every host it was given: it ends, typed."""
-        lost = tree_stimuli.SessionLost(self.now_ms(), seat.session, reason)
+        lost = tree_stimuli.SessionLost(self.now_ms(), live.session, reason)
         self.stimulate(lost, "host")
 
-    def on_outcome(self, seat: Seat, outcome: Outcome) -> None:
+    def on_outcome(self, live: LiveSession, outcome: Outcome) -> None:
         """Take in what became of a session's step."""
         at_ms = self.now_ms()
-        before = seat.taken
-        posts = self._note_taken(seat, outcome.taken)
-        seat.idle = outcome.idle and not seat.sent
+        before = live.taken
+        posts = self._note_taken(live, outcome.taken)
+        live.idle = outcome.idle and not live.sent
         given: list[TreeStimulus] = []
         offers = any(type(each) is session_todo.OfferResult for each in outcome.instructions)
-        if seat.taken - before > len(posts) and not offers:
-            given.append(tree_stimuli.Stirred(at_ms, seat.session))
-        seat.quiet = offers and self._has_all(seat, posts)
+        if live.taken - before > len(posts) and not offers:
+            given.append(tree_stimuli.Stirred(at_ms, live.session))
+        live.quiet = offers and self._has_all(live, posts)
         if posts:
-            given.append(tree_stimuli.PostsConsumed(at_ms, seat.session, posts))
+            given.append(tree_stimuli.PostsConsumed(at_ms, live.session, posts))
         if outcome.usage is not None:
-            seat.losses = 0
-            given.append(tree_stimuli.UsageReported(at_ms, seat.session, outcome.usage))
+            live.losses = 0
+            given.append(tree_stimuli.UsageReported(at_ms, live.session, outcome.usage))
         local: list[Any] = []
         for instruction in outcome.instructions:
             translate = TO_TREE.get(type(instruction))
             if translate is None:
                 local.append(instruction)
             else:
-                given.append(translate(seat, instruction, at_ms))
+                given.append(translate(live, instruction, at_ms))
         if outcome.crash is not None:
-            given.append(tree_stimuli.SessionLost(at_ms, seat.session, outcome.crash))
+            given.append(tree_stimuli.SessionLost(at_ms, live.session, outcome.crash))
         cause = outcome.facts[0].cause if outcome.facts else "outcome"
         if outcome.facts or given or local:
-            self._commit(seat, outcome.facts, given, cause, local)
-        if not seat.over:
-            if seat.waiting:
-                self._around.scheduler.want(seat)
-            self._around.scheduler.settle(seat)
+            self._commit(live, outcome.facts, given, cause, local)
+        if not live.over:
+            if live.waiting:
+                self._around.scheduler.want(live)
+            self._around.scheduler.settle(live)
 
-    def _has_all(self, seat: Seat, posts: tuple[str, ...]) -> bool:
+    def _has_all(self, live: LiveSession, posts: tuple[str, ...]) -> bool:
         """Whether nothing is on its way to a session that took these posts."""
-        owed = self.state.owed_to.members(seat.session)
-        return not seat.waiting and not seat.sent and all(post in posts for post in owed)
+        owed = self.state.owed_to.members(live.session)
+        return not live.waiting and not live.sent and all(post in posts for post in owed)
 
-    def _note_taken(self, seat: Seat, taken: int) -> tuple[str, ...]:
+    def _note_taken(self, live: LiveSession, taken: int) -> tuple[str, ...]:
         posts = []
-        while seat.taken < taken and seat.sent:
-            seat.taken += 1
-            post_id = seat.sent.popleft().post_id
+        while live.taken < taken and live.sent:
+            live.taken += 1
+            post_id = live.sent.popleft().post_id
             if post_id is not None:
                 posts.append(post_id)
         return tuple(posts)
@@ -457,49 +457,49 @@ class TreeKeeper:
         """Return the name of an agent's model."""
         return self._around.agents[agent].model or self.config.model
 
-    def adoption(self, seat: Seat) -> Adopt:
+    def adoption(self, live: LiveSession) -> Adopt:
         """Return the frame that makes a host embody a session."""
-        spec = self.state.sessions[seat.session].spec
+        spec = self.state.sessions[live.session].spec
         texts: tuple[str, ...] = ()
-        if seat.journaled:
-            records = self._around.journal.read_session(self.config.tree_id, seat.session)
+        if live.journaled:
+            records = self._around.journal.read_session(self.config.tree_id, live.session)
             texts = tuple(record.text for record in records)
         agent = self._around.agents[spec.agent].model_copy(update=spec.strictness)
         return Adopt(
             self.config.tree_id,
-            seat.session,
-            seat.epoch,
+            live.session,
+            live.epoch,
             spec,
             self.config.limits,
             agent,
             self.config.workspace,
             self.model_of(spec.agent),
             texts,
-            seat.recovered,
-            not METERED.isdisjoint(remaining(self.state, seat.session)),
-            seat.grant,
+            live.recovered,
+            not METERED.isdisjoint(remaining(self.state, live.session)),
+            live.grant,
             self.watched > 0,
             self.equipment,
-            session_key(self.config.nonce, seat.session),
+            session_key(self.config.nonce, live.session),
             self._around.clock.offset_ms,
-            has_channel(self.state, seat.session),
+            has_channel(self.state, live.session),
         )
 
     # What goes to sessions.
 
-    def seat_of(self, session: str) -> Seat:
-        """Return a live session's seat, taking one where it has none yet."""
-        seat = self.seats.get(session)
-        if seat is None:
+    def live_session_of(self, session: str) -> LiveSession:
+        """Return the record of a live session, creating it on first use."""
+        live = self.live_sessions.get(session)
+        if live is None:
             spec = self.state.sessions[session].spec
-            seat = self.seats[session] = Seat(self, session, spec.kind, spec.dedicated)
-        return seat
+            live = self.live_sessions[session] = LiveSession(self, session, spec.kind, spec.dedicated)
+        return live
 
     def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
         """Bring a stimulus to a live session."""
-        seat = self.seat_of(session)
-        seat.waiting.append(Input(cause, stimulus, post_id))
-        self._around.scheduler.want(seat)
+        live = self.live_session_of(session)
+        live.waiting.append(Input(cause, stimulus, post_id))
+        self._around.scheduler.want(live)
 
     def say(self, session: str, incoming: stimuli.Incoming) -> asyncio.Future[Reply]:
         """Bring a message to a session; the future gets the last word for it."""

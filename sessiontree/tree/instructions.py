@@ -1,4 +1,4 @@
-"""Instructions of the tree machine: what its keeper carries out once the facts are durable."""
+"""Instructions of the tree machine: what its controller carries out once the facts are durable."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from sessiontree.contracts.stimuli import ClientAnswered
 from sessiontree.contracts.tree_facts import ClientCallClosed as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import LiveSession
 from tests.behaviours.reading import facts_of, results
 from tests.runtime.faulty import FaultyRuntime, KillAt, faults_of
 
@@ -155,14 +155,14 @@ async def test_an_answer_asked_about_again_is_taken_once(tmp_path: Path) -> None
 def test_an_answer_that_is_on_its_way_already_is_not_brought_twice() -> None:
     """What waits for the next host is not added to it again."""
 
-    def check(bring: Callable[[Seat], None]) -> None:
-        seat: Any = Seat(None, "main/b1", None, dedicated=False)  # type: ignore[arg-type]
+    def check(bring: Callable[[LiveSession], None]) -> None:
+        live: Any = LiveSession(None, "main/b1", None, dedicated=False)  # type: ignore[arg-type]
         answered = [ClientAnswered(0, "c", name, ClientAnswer(None, "no")) for name in ("a", "b")]
-        seat.answers.update({each.answer_id: each for each in answered})
-        bring(seat)
-        bring(seat)
-        assert [each.stimulus.answer_id for each in seat.waiting] == ["a", "b"]
+        live.answers.update({each.answer_id: each for each in answered})
+        bring(live)
+        bring(live)
+        assert [each.stimulus.answer_id for each in live.waiting] == ["a", "b"]
 
-    check(Seat.bring_again)
+    check(LiveSession.bring_again)
     with pytest.raises(AssertionError):
-        check(lambda seat: None)
+        check(lambda live: None)

@@ -10,7 +10,7 @@ from sessiontree import SessionTreeError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.frames import AskModel
 from sessiontree.runtime.model_gateway import Ask
-from sessiontree.runtime.resource_cache import MOST_TREES, Equipping
+from sessiontree.runtime.resource_cache import MOST_TREES, ResourceCache
 
 QUESTION = AskModel(1, 0, (), None)
 
@@ -29,7 +29,7 @@ class Fetching:
     def __init__(self) -> None:
         self.broken: set[str] = set()
         self.fetched: list[str] = []
-        self.equipping: Equipping[str] = Equipping(self._fetch, bytes.decode)
+        self.equipping: ResourceCache[str] = ResourceCache(self._fetch, bytes.decode)
 
     async def _fetch(self, name: str) -> bytes:
         await asyncio.sleep(0)

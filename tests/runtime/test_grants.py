@@ -14,41 +14,41 @@ from sessiontree.contracts.memory import MemoryScope
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.models.scripted import ScriptedModel
 from sessiontree.runtime.grants import RIGHTS, Grants
-from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.memory_protocol import MemoryRight
 from tests.runtime.faulty import FaultyRuntime
 
 KINDS = st.sampled_from(SessionKind)
 STEPS = st.lists(st.sampled_from(["issue", "revoke", "end"]), max_size=12)
-Check = Callable[[Grants, str, str], Seat]
+Check = Callable[[Grants, str, str], LiveSession]
 
 
-def seat_of(kind: SessionKind) -> Seat:
-    """Return a seat without a tree: grants look at nothing of it."""
-    return Seat(None, "main/b1", kind, dedicated=False)  # type: ignore[arg-type]
+def live_session_of(kind: SessionKind) -> LiveSession:
+    """Return a live session without a tree: grants look at nothing of it."""
+    return LiveSession(None, "main/b1", kind, dedicated=False)  # type: ignore[arg-type]
 
 
-def check(grants: Grants, token: str, right: str) -> Seat:
+def check(grants: Grants, token: str, right: str) -> LiveSession:
     """Ask as hosts do."""
     return grants.check(token, right)  # type: ignore[arg-type]
 
 
 def only_the_last_grant_counts(ask: Check, kind: SessionKind, steps: list[str]) -> None:
     """Whatever was issued and revoked: one token counts at most, for its kind's rights, until the end."""
-    grants, seat = Grants(), seat_of(kind)
+    grants, live = Grants(), live_session_of(kind)
     tokens: list[str] = []
     for step in steps:
         if step == "issue":
-            seat.epoch += 1
-            tokens.append(grants.issue(seat, kind))
+            live.epoch += 1
+            tokens.append(grants.issue(live, kind))
         elif step == "revoke":
-            grants.revoke(seat)
+            grants.revoke(live)
         else:
-            seat.over = True
-        current = seat.grant
+            live.over = True
+        current = live.grant
         for token in [*tokens, "", "0" * 32]:
             for right in ("report", "say", "spawn", "recall", "remember", "forget"):
-                counts = token != "" and token == current and not seat.over
+                counts = token != "" and token == current and not live.over
                 try:
                     found = ask(grants, token, right)
                 except SessionClosed:
@@ -58,7 +58,7 @@ def only_the_last_grant_counts(ask: Check, kind: SessionKind, steps: list[str]) 
                     assert right not in RIGHTS[kind]
                 else:
                     assert counts
-                    assert found is seat
+                    assert found is live
                     assert right in RIGHTS[kind]
     assert len(grants) <= 1
 
@@ -71,9 +71,9 @@ def test_only_the_last_grant_counts(kind: SessionKind, steps: list[str]) -> None
 
 def test_planted_bugs_are_seen() -> None:
     """Remembering revoked tokens, or asking for no right, breaks the property."""
-    seen: dict[str, Seat] = {}
+    seen: dict[str, LiveSession] = {}
 
-    def remembers(grants: Grants, token: str, right: str) -> Seat:
+    def remembers(grants: Grants, token: str, right: str) -> LiveSession:
         if token in seen:
             return seen[token]
         seen[token] = check(grants, token, right)
@@ -82,7 +82,7 @@ def test_planted_bugs_are_seen() -> None:
     with pytest.raises(AssertionError):
         only_the_last_grant_counts(remembers, SessionKind.BRANCH, ["issue", "revoke"])
 
-    def grants_all(grants: Grants, token: str, right: str) -> Seat:
+    def grants_all(grants: Grants, token: str, right: str) -> LiveSession:
         return check(grants, token, "report")
 
     with pytest.raises(AssertionError):
@@ -99,12 +99,12 @@ async def test_the_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) ->
     ):
         await tree.main.send("begin")
         supervisor = runtime.local.supervisor
-        keeper = supervisor.tree(tree.tree_id)
-        worker = Seat(keeper, "main/b1/w7", SessionKind.WORKER, dedicated=False)
+        controller = supervisor.tree(tree.tree_id)
+        worker = LiveSession(controller, "main/b1/w7", SessionKind.WORKER, dedicated=False)
         token = supervisor.grants.issue(worker, SessionKind.WORKER)
-        for seat, held in ((keeper.seats["main"], 3), (worker, 1)):
-            answers = await supervisor.whose([(seat.grant, right) for right in rights])
-            scope = MemoryScope(tree.tree_id, seat.session, "default", str(tmp_path))
+        for live, held in ((controller.live_sessions["main"], 3), (worker, 1)):
+            answers = await supervisor.whose([(live.grant, right) for right in rights])
+            scope = MemoryScope(tree.tree_id, live.session, "default", str(tmp_path))
             assert answers[:held] == [scope] * held
             assert [type(answer) for answer in answers[held:]] == [PermissionDenied] * (3 - held)
         supervisor.grants.revoke(worker)
@@ -120,16 +120,16 @@ async def test_a_worker_and_a_freed_host_get_nothing(tmp_path: Path) -> None:
     ):
         await tree.main.send("begin")
         supervisor = runtime.local.supervisor
-        seat = supervisor.tree(tree.tree_id).seats["main"]
-        old = seat.grant
+        live = supervisor.tree(tree.tree_id).live_sessions["main"]
+        old = live.grant
         before = runtime.local.owner.last_seq(tree.tree_id)
         for token in ("", "f" * 32):
             with pytest.raises(SessionClosed):
                 await supervisor.say(token, "psst")
             with pytest.raises(SessionClosed):
                 await supervisor.spawn(token, SpawnRequest(SessionKind.WORKER, "go"), "key")
-        assert seat.link is not None
-        seat.link.condemn("the host was taken away", to_blame=False)
+        assert live.link is not None
+        live.link.condemn("the host was taken away", to_blame=False)
         with pytest.raises(SessionClosed):
             await supervisor.say(old, "psst")
         assert runtime.local.owner.last_seq(tree.tree_id) == before

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.runtime.tool_calls import Lane
+from sessiontree.runtime.tool_calls import SharedExclusiveLock
 
 Step = tuple[str, int]
 """``many`` or ``alone``: somebody comes; ``done`` or ``gone``: the n-th there leaves it, or is cancelled."""
@@ -44,7 +44,7 @@ class Book:
         assert len(self.inside) == 1 or not any(each.alone for each in self.inside), "somebody is not alone"
 
 
-async def visit(lane: Lane, visitor: Visitor, book: Book) -> None:
+async def visit(lane: SharedExclusiveLock, visitor: Visitor, book: Book) -> None:
     """Go through the lane."""
     if not lane.enter_at_once(alone=visitor.alone):
         await lane.enter(alone=visitor.alone)
@@ -62,7 +62,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def walk(make: Callable[[], Lane], script: list[Step]) -> None:
+async def walk(make: Callable[[], SharedExclusiveLock], script: list[Step]) -> None:
     """Property: who is alone is alone, all come in in their order, and nobody waits for an empty lane."""
     lane, book = make(), Book()
     visitors: list[tuple[Visitor, asyncio.Task[None]]] = []
@@ -107,17 +107,17 @@ def run(walking: Coroutine[Any, Any, None]) -> None:
 @given(steps)
 def test_who_is_alone_is_alone_and_all_keep_their_order(script: list[Step]) -> None:
     """Whoever comes, leaves or is cancelled, at any moment."""
-    run(walk(Lane, script))
+    run(walk(SharedExclusiveLock, script))
 
 
-class Crowded(Lane):
+class Crowded(SharedExclusiveLock):
     """Planted: who wants to be alone joins the others."""
 
     def enter_at_once(self, *, alone: bool) -> bool:
         return super().enter_at_once(alone=False)
 
 
-class Overtaking(Lane):
+class Overtaking(SharedExclusiveLock):
     """Planted: who needs not be alone passes those that wait to be."""
 
     def enter_at_once(self, *, alone: bool) -> bool:
@@ -127,14 +127,14 @@ class Overtaking(Lane):
         return entered
 
 
-class Forgetful(Lane):
+class Forgetful(SharedExclusiveLock):
     """Planted: whoever leaves lets nobody in."""
 
     def _admit(self) -> None:
         pass
 
 
-class Leaking(Lane):
+class Leaking(SharedExclusiveLock):
     """Planted: whoever is cancelled in the moment of entering keeps the place."""
 
     async def enter(self, *, alone: bool) -> None:
@@ -146,7 +146,7 @@ class Leaking(Lane):
 
 
 @pytest.mark.parametrize("planted", [Crowded, Overtaking, Forgetful, Leaking])
-def test_a_planted_lane_is_found(planted: type[Lane]) -> None:
+def test_a_planted_lane_is_found(planted: type[SharedExclusiveLock]) -> None:
     """Each of the four breaks the property."""
 
     def breaks(script: list[Step]) -> bool:

@@ -22,7 +22,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.memory_protocol import Ended, MemoryRight
 from sessiontree.runtime.memory_service import MemoryCore, MemoryGrants, MemoryHost
 from tests.runtime.remembering import ListStore, Supervisor
@@ -70,28 +70,28 @@ Make = Callable[[ListStore, Supervisor], MemoryCore]
 
 async def only_what_counts_is_answered(make: Make, kind: SessionKind, steps: list[str]) -> None:
     """Whatever was issued, revoked and asked: a grant is heard while it counts, for its kind's rights."""
-    seat = Seat(None, "main/b2", kind, dedicated=False)  # type: ignore[arg-type]
+    live = LiveSession(None, "main/b2", kind, dedicated=False)  # type: ignore[arg-type]
     store = ListStore()
 
     def check(token: str, right: MemoryRight) -> MemoryScope:
-        return SCOPE if grants.check(token, right) is seat else MemoryScope("?", "?", "?", "?")
+        return SCOPE if grants.check(token, right) is live else MemoryScope("?", "?", "?", "?")
 
     core = make(store, Supervisor(check))
     grants = Grants(core.revoked)
     tokens = ["", "0" * 32]
     for step in steps:
         if step == "issue":
-            seat.epoch += 1
-            tokens.append(grants.issue(seat, kind))
+            live.epoch += 1
+            tokens.append(grants.issue(live, kind))
         elif step == "revoke":
-            grants.revoke(seat)
+            grants.revoke(live)
         elif step == "end":
-            seat.over = True
-            grants.revoke(seat)
+            live.over = True
+            grants.revoke(live)
         else:
             for token in tokens:
                 before = len(store.asked)
-                counts = token == seat.grant != "" and not seat.over
+                counts = token == live.grant != "" and not live.over
                 may = counts and (kind is not SessionKind.WORKER or ASKED[step] == "recall")
                 try:
                     await asked(core, step, token)

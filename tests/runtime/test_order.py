@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from sessiontree.contracts.errors import JournalUnwritable, SessionTreeError
-from sessiontree.runtime.future_map import Waiters
-from sessiontree.runtime.tree_controller import InOrder
+from sessiontree.runtime.future_map import FutureMap
+from sessiontree.runtime.tree_controller import CommitSequencer
 
 
 async def test_actions_follow_their_commits_in_the_order_given() -> None:
@@ -19,7 +19,7 @@ async def test_actions_follow_their_commits_in_the_order_given() -> None:
     loop = asyncio.get_running_loop()
     done: list[int] = []
     failures: list[Exception] = []
-    order = InOrder(failures.append)
+    order = CommitSequencer(failures.append)
     commits = [loop.create_future() if number % 3 else None for number in range(30)]
     for number, commit in enumerate(commits):
         order.after(commit, partial(done.append, number))
@@ -39,7 +39,7 @@ async def test_nothing_follows_after_a_commit_that_failed() -> None:
     loop = asyncio.get_running_loop()
     done: list[str] = []
     failures: list[Exception] = []
-    order = InOrder(failures.append)
+    order = CommitSequencer(failures.append)
     good, bad = loop.create_future(), loop.create_future()
     order.after(good, lambda: done.append("before"))
     order.after(bad, lambda: done.append("with"))
@@ -58,7 +58,7 @@ async def test_a_failure_is_told_once_however_many_commits_fail_with_it() -> Non
     reported: list[str] = []
     loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
     failures: list[Exception] = []
-    order = InOrder(failures.append)
+    order = CommitSequencer(failures.append)
     commits = [loop.create_future() for _ in range(3)]
     for commit in commits:
         order.after(commit, lambda: None)
@@ -74,7 +74,7 @@ async def test_a_failure_is_told_once_however_many_commits_fail_with_it() -> Non
 async def test_an_action_may_give_another() -> None:
     """What an action adds comes after what was there already."""
     done: list[str] = []
-    order = InOrder(lambda error: None)
+    order = CommitSequencer(lambda error: None)
 
     def first() -> None:
         order.after(None, lambda: done.append("third"))
@@ -90,7 +90,7 @@ async def test_an_action_may_give_another() -> None:
 
 async def test_everybody_who_waits_for_a_name_is_told() -> None:
     """Values and errors reach all who wait, once; a name nobody waits for is no mistake."""
-    waiters: Waiters[int] = Waiters()
+    waiters: FutureMap[int] = FutureMap()
     one, other = waiters.wait("a"), waiters.wait("a")
     refused = waiters.wait("b")
     waiters.settle("a", 5)

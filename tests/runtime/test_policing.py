@@ -26,7 +26,7 @@ from sessiontree.policy.compiled import compiled
 from sessiontree.policy.settings import PolicyConfig, ToolPolicy
 from sessiontree.runtime.frames import Adopt
 from sessiontree.runtime.host import HostEquipment, tooling_of
-from sessiontree.runtime.model_requests import Questioner
+from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.policy_binding import policy_row
 from sessiontree.session.prompt import system_prompt
 from sessiontree.session.state import initial
@@ -35,7 +35,7 @@ from sessiontree_tools import builtin_tools
 from tests.policy.drawn import configs
 
 Tooling: TypeAlias = Callable[
-    [HostEquipment, Adopt, SessionRights, Callable[[], int]], tuple[Questioner, Dispatcher]
+    [HostEquipment, Adopt, SessionRights, Callable[[], int]], tuple[ModelRequestBuilder, Dispatcher]
 ]
 SEARCH = settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
 
@@ -160,7 +160,7 @@ def _unjudged(equipment: HostEquipment) -> HostEquipment:
 
 def shows_too_much(
     equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
-) -> tuple[Questioner, Dispatcher]:
+) -> tuple[ModelRequestBuilder, Dispatcher]:
     """Planted: a model is shown what its session was spawned with, whatever the policy says now."""
     return tooling_of(_unjudged(equipment), frame, rights, now)[0], tooling_of(equipment, frame, rights, now)[
         1
@@ -169,7 +169,7 @@ def shows_too_much(
 
 def accepts_too_much(
     equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
-) -> tuple[Questioner, Dispatcher]:
+) -> tuple[ModelRequestBuilder, Dispatcher]:
     """Planted: the dispatcher asks the spec alone."""
     return tooling_of(equipment, frame, rights, now)[0], tooling_of(_unjudged(equipment), frame, rights, now)[
         1
@@ -190,7 +190,7 @@ class Unasked:
 
 def accepts_from_anybody(
     equipment: HostEquipment, frame: Adopt, rights: SessionRights, now: Callable[[], int]
-) -> tuple[Questioner, Any]:
+) -> tuple[ModelRequestBuilder, Any]:
     """Planted: who asked counts for what is shown alone."""
     questioner, dispatcher = tooling_of(equipment, frame, rights, now)
     return questioner, Unasked(dispatcher)

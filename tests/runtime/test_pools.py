@@ -15,7 +15,7 @@ from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, call
 from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore
-from sessiontree.runtime.live_session import Seat
+from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.supervisor import SupervisorCore
 from tests.behaviours.effects import TOOLS
 from tests.behaviours.reading import until
@@ -34,9 +34,9 @@ def reply(request: ModelRequest) -> Answer:
 MODEL = FunctionModel(reply)
 
 
-def seat_of(supervisor: SupervisorCore, tree: SessionTree, session: str = "main") -> Seat:
-    """Return a live session's seat."""
-    return supervisor.tree(tree.tree_id).seats[session]
+def live_session_of(supervisor: SupervisorCore, tree: SessionTree, session: str = "main") -> LiveSession:
+    """Return the record of a live session."""
+    return supervisor.tree(tree.tree_id).live_sessions[session]
 
 
 async def test_hosts_kept_for_life_take_no_room_from_the_others(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_hosts_kept_for_life_take_no_room_from_the_others(tmp_path: Path) 
         await tree.main.send("hello")
         child = await tree.main.spawn("branch", "go", dedicated=True)
         await until(tree, ApprovalWaiting)
-        link = seat_of(runtime.local.supervisor, tree).link
+        link = live_session_of(runtime.local.supervisor, tree).link
         assert link is not None
         link.condemn("it was lost", to_blame=False)
         assert await tree.main.send("there?") == "here"
@@ -67,13 +67,13 @@ async def test_a_dedicated_session_does_not_queue_for_the_pool(tmp_path: Path) -
     ):
         await tree.main.send("hello")
         scheduler = runtime.local.supervisor.scheduler
-        main = seat_of(runtime.local.supervisor, tree)
+        main = live_session_of(runtime.local.supervisor, tree)
         main.idle = False
         scheduler.settle(main)
         await tree.main.spawn("branch", "go")
         kept = await tree.main.spawn("branch", "go", dedicated=True)
-        seat = seat_of(runtime.local.supervisor, tree, kept.session_id)
-        assert seat.link is not None
+        live = live_session_of(runtime.local.supervisor, tree, kept.session_id)
+        assert live.link is not None
 
 
 async def test_two_sessions_of_one_name_never_share_an_epoch(tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ async def test_two_sessions_of_one_name_never_share_an_epoch(tmp_path: Path) -> 
     ):
         await one.main.send("hello")
         supervisor = runtime.local.supervisor
-        epoch = seat_of(supervisor, one).epoch
+        epoch = live_session_of(supervisor, one).epoch
         await other.main.send("hello")
-        seat = seat_of(supervisor, other)
-        assert seat.link is not None
+        live = live_session_of(supervisor, other)
+        assert live.link is not None
         before = runtime.local.owner.last_seq(other.tree_id)
         late = Outcome("main", epoch, 9, (), (), False, None, "it crashed")
-        seat.link._on_outcome(seat.link, late)
+        live.link._on_outcome(live.link, late)
         assert await other.main.send("hello") == "here"
         assert runtime.local.owner.last_seq(other.tree_id) > before
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.runtime.supervisor_server import Turns
+from sessiontree.runtime.supervisor_server import SequenceGate
 
 
 class Order(Protocol):
@@ -40,13 +40,13 @@ async def taken_up(order: Order, arrivals: list[int]) -> list[int]:
 @given(st.permutations(range(1, 9)))
 def test_every_order_of_arrival_is_put_right(arrivals: list[int]) -> None:
     """Nobody is taken up before those with a smaller number."""
-    assert anyio.run(taken_up, Turns(), arrivals) == sorted(arrivals)
+    assert anyio.run(taken_up, SequenceGate(), arrivals) == sorted(arrivals)
 
 
 def test_planted_bug_is_seen() -> None:
     """A line that lets everybody through at once keeps no order."""
 
-    class Through(Turns):
+    class Through(SequenceGate):
         async def reach(self, number: int) -> None:
             return
 

@@ -46,10 +46,12 @@ async def test_a_host_that_wants_the_impossible_loses_its_session_alone(tmp_path
         worker = await tree.main.spawn("worker", "look")
         other = await tree.main.spawn("worker", "look")
         await until(tree, TurnStarted, count=2)
-        keeper = runtime.local.supervisor.tree(tree.tree_id)
-        seat = keeper.seats[worker.session_id]
+        controller = runtime.local.supervisor.tree(tree.tree_id)
+        live = controller.live_sessions[worker.session_id]
         wanted = (JUNK[name],)
-        keeper.on_outcome(seat, Outcome(seat.session, seat.epoch, seat.taken, (), wanted, True, None, None))
+        controller.on_outcome(
+            live, Outcome(live.session, live.epoch, live.taken, (), wanted, True, None, None)
+        )
         async with asyncio.timeout(60):
             result = await worker.result()
         assert result.status is SessionStatus.FAILED

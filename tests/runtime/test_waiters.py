@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from sessiontree.runtime.future_map import Waiters
+from sessiontree.runtime.future_map import FutureMap
 
 
-def held(waiters: Waiters[Any]) -> int:
+def held(waiters: FutureMap[Any]) -> int:
     """Return how many futures are kept."""
     return sum(map(len, waiters._futures.values()))
 
 
 async def test_waits_that_were_given_up_are_not_kept() -> None:
     """Looking at a long-lived session's result again and again, with a time-out, costs no memory."""
-    waiters: Waiters[str] = Waiters()
+    waiters: FutureMap[str] = FutureMap()
     stays = waiters.wait("main")
     for _ in range(100):
         waiters.wait("main").cancel()

@@ -16,7 +16,7 @@ from sessiontree.models.port import GatewayModel
 from sessiontree.runtime.gateway_host import GatewayHost
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
 from sessiontree.runtime.model_gateway import GatewayFrame
-from sessiontree.runtime.resource_cache import Equipping
+from sessiontree.runtime.resource_cache import ResourceCache
 from sessiontree.runtime.rpc_response import Hello, Standing
 
 
@@ -33,7 +33,7 @@ class GatewayShell:
         """Begin, and return how it stands."""
         settings = self._settings
         self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
-        self._equipping: Equipping[GatewayModel] = Equipping(self._services.model, open_for_gateway)
+        self._equipping: ResourceCache[GatewayModel] = ResourceCache(self._services.model, open_for_gateway)
         self._core = GatewayHost(self._equipping.of)
         return Hello(os.getpid(), "structural")
 

@@ -21,7 +21,7 @@ from sessiontree.runtime.host import HostCore, HostEquipment
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
 from sessiontree.runtime.memory_client import MemoryLine
 from sessiontree.runtime.progress import ProgressHub
-from sessiontree.runtime.resource_cache import Equipping
+from sessiontree.runtime.resource_cache import ResourceCache
 from sessiontree.runtime.rpc_response import Hello, Standing
 from sessiontree.sandbox import level_in_force, self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
@@ -72,7 +72,7 @@ class HostShell:
         settings, clock = self._settings, KernelClock()
         reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
         self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words, reaper)
-        self._equipping: Equipping[HostEquipment] = Equipping(self._services.baggage, open_for_host)
+        self._equipping: ResourceCache[HostEquipment] = ResourceCache(self._services.baggage, open_for_host)
         memory = MemoryLine(self._services.memory)
         self._core = HostCore(
             self._equipping.of, self._services, memory, ProgressHub(), clock.now_ms, self._process

@@ -61,7 +61,7 @@ def rule(name: str, answer: Answer) -> Rule:
     return Rule(tool="launch", where={"/text": f"{name} *"}, answer=answer)
 
 
-class Carrier:
+class EffectRunner:
     """Carries plays out as they are meant; what it is made of can be replaced to plant a bug."""
 
     tools: tuple[Tool[Any], ...] = (*TOOLS, Stumble())

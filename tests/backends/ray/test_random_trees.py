@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import ApprovalRequest, Rule, Runtime, SessionKind, SessionTree, ToolContext, ToolResult
-from tests.backends.ray.carried import Carrier, Outcome, rule
+from tests.backends.ray.carried import EffectRunner, Outcome, rule
 from tests.backends.ray.planned import CALLS, ENDS, Plan, Play, Steps
 from tests.behaviours.effects import TOOLS, Append, Words
 
@@ -72,7 +72,7 @@ def comes_to_the_same(play: Play, one: Carrying, other: Carrying) -> Outcome:
     return found
 
 
-def on(runtime: Runtime, carrier: type[Carrier], place: Path) -> Carrying:
+def on(runtime: Runtime, carrier: type[EffectRunner], place: Path) -> Carrying:
     """Return what carries plays out on a runtime, each in an empty workspace."""
 
     def carry(play: Play) -> Outcome:
@@ -82,7 +82,7 @@ def on(runtime: Runtime, carrier: type[Carrier], place: Path) -> Carrying:
     return carry
 
 
-def in_one_process(carrier: type[Carrier], place: Path) -> Carrying:
+def in_one_process(carrier: type[EffectRunner], place: Path) -> Carrying:
     """Return what carries plays out on a local runtime of their own."""
 
     async def carry(play: Play) -> Outcome:
@@ -97,7 +97,7 @@ def in_one_process(carrier: type[Carrier], place: Path) -> Carrying:
 
 def test_random_trees_come_to_the_same_on_ray(ray_runtime: Runtime, tmp_path: Path) -> None:
     """Receipts, results, replies, effects, what models were told and people heard."""
-    local, remote = in_one_process(Carrier, tmp_path), on(ray_runtime, Carrier, tmp_path)
+    local, remote = in_one_process(EffectRunner, tmp_path), on(ray_runtime, EffectRunner, tmp_path)
     seen: Counter[str] = Counter()
 
     @EXAMPLES
@@ -124,39 +124,39 @@ class Twice(Append):
         return await super().execute(params, ctx)
 
 
-class DoesTwice(Carrier):
+class DoesTwice(EffectRunner):
     """Repeats an effect."""
 
-    tools = (Twice(), *TOOLS[1:], *Carrier.tools[len(TOOLS) :])
+    tools = (Twice(), *TOOLS[1:], *EffectRunner.tools[len(TOOLS) :])
 
 
-class ForgetsRules(Carrier):
+class ForgetsRules(EffectRunner):
     """Asks the person what a rule should answer."""
 
     rules: tuple[Rule, ...] = ()
 
 
-class ForgetsStrictness(Carrier):
+class ForgetsStrictness(EffectRunner):
     """Has Main answer what should be answered below."""
 
     strict: tuple[Rule, ...] = (rule("allowed", "approve"),)
 
 
-class SaysYes(Carrier):
+class SaysYes(EffectRunner):
     """Takes a no for a yes."""
 
     def decide(self, tree: SessionTree, request: ApprovalRequest) -> bool | None:
         return None if super().decide(tree, request) is None else True
 
 
-class NeverCancels(Carrier):
+class NeverCancels(EffectRunner):
     """Refuses what should have been cancelled."""
 
     def decide(self, tree: SessionTree, request: ApprovalRequest) -> bool | None:
         return str(request.arguments["text"]).startswith("asked ")
 
 
-class SaysTwice(Carrier):
+class SaysTwice(EffectRunner):
     """Delivers a message twice."""
 
     def listen(self, text: str) -> None:
@@ -164,7 +164,7 @@ class SaysTwice(Carrier):
         super().listen(text)
 
 
-class Untyped(Carrier):
+class Untyped(EffectRunner):
     """Takes any last word for a result."""
 
     result_type: Any = None
@@ -174,9 +174,9 @@ class Untyped(Carrier):
     "planted",
     [DoesTwice, ForgetsRules, ForgetsStrictness, SaysYes, NeverCancels, SaysTwice, Untyped],
 )
-def test_planted_bug_is_seen(planted: type[Carrier], tmp_path: Path) -> None:
+def test_planted_bug_is_seen(planted: type[EffectRunner], tmp_path: Path) -> None:
     """Whatever a backend might do otherwise makes a difference in one of the plays that are tried."""
-    one, other = in_one_process(Carrier, tmp_path), in_one_process(planted, tmp_path)
+    one, other = in_one_process(EffectRunner, tmp_path), in_one_process(planted, tmp_path)
 
     @settings(EXAMPLES, max_examples=40)
     @given(play=plays)
@@ -189,7 +189,7 @@ def test_planted_bug_is_seen(planted: type[Carrier], tmp_path: Path) -> None:
 
 def test_one_process_agrees_with_itself(tmp_path: Path) -> None:
     """What comes of a play is decided by the play: no order of events between sessions shows in it."""
-    one = in_one_process(Carrier, tmp_path)
+    one = in_one_process(EffectRunner, tmp_path)
 
     @settings(EXAMPLES, max_examples=40)
     @given(play=plays)
