@@ -37,7 +37,7 @@ from sessiontree.runtime.clock import machine_ms
 from sessiontree.runtime.policy_binding import policy_row
 from sessiontree.schema.guardrails import SchemaWarning, schema_slips
 from sessiontree.tree.accounts import endless
-from sessiontree.tree.ceiling import strictest
+from sessiontree.tree.rights import strictest
 from sessiontree.version import VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"

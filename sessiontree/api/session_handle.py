@@ -51,7 +51,7 @@ from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
-from sessiontree.tree.spawning import MAIN
+from sessiontree.tree.spawn import MAIN
 
 OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)

@@ -8,7 +8,7 @@ from sessiontree.contracts.ports import SessionReport
 from sessiontree.runtime.live_session import Controller
 from sessiontree.runtime.policy_binding import policy_in
 from sessiontree.tree.budgets import remaining
-from sessiontree.tree.ceiling import end_of_life_ms
+from sessiontree.tree.rights import end_of_life_ms
 
 NOT_EMBODIED = "none: on no host now"
 

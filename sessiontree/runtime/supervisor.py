@@ -41,7 +41,7 @@ from sessiontree.schema.result import compile_result
 from sessiontree.tree import instructions as tree_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.owed import owed
+from sessiontree.tree.pending_effects import owed
 from sessiontree.tree.state import TreeState, initial_tree
 
 

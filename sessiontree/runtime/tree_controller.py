@@ -29,10 +29,10 @@ from sessiontree.runtime.replies import CallReply, Reply
 from sessiontree.session import instructions as session_todo
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.budgets import remaining
+from sessiontree.tree.channel import has_channel
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction
-from sessiontree.tree.saying import has_channel
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import TreeStimulus
 

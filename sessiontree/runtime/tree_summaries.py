@@ -11,7 +11,7 @@ from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import TreeRow
 from sessiontree.runtime.supervisor import load_tree
-from sessiontree.tree.spawning import MAIN
+from sessiontree.tree.spawn import MAIN
 
 
 def summaries_of(state_dir: Path, purpose: str | None = None) -> list[TreeSummary]:

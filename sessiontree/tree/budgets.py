@@ -8,10 +8,10 @@ from sessiontree.contracts.errors import LimitExceeded
 from sessiontree.contracts.tree_facts import UsageCharged
 from sessiontree.contracts.usage import NOTHING_USED, Usage
 from sessiontree.tree.accounts import amounts_of, caps_of, natural, payers_of
-from sessiontree.tree.draft import Draft
-from sessiontree.tree.ending import stop_overdrawn
+from sessiontree.tree.lifecycle import stop_overdrawn
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import SpawnAsked, UsageReported
+from sessiontree.tree.transaction import Draft
 
 
 def shortage(state: TreeState, asked: SpawnAsked) -> LimitExceeded | None:

@@ -1,20 +1,37 @@
-"""One stimulus into facts and instructions: what time has brought first, then the stimulus's own rules."""
+"""What the tree machine decides on each stimulus: the facts it writes and the instructions that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sessiontree.contracts.tree_facts import LeftoversEnded, OutsideHookFailed, TreeFact
+from sessiontree.contracts.tree_facts import (
+    ClientCallClosed,
+    ClientCallOpened,
+    LeftoversEnded,
+    OutsideHookFailed,
+    SessionStirred,
+    TreeFact,
+)
 from sessiontree.tree.approvals import ask, hear_function, hear_person
 from sessiontree.tree.budgets import charge
-from sessiontree.tree.delegating import delegate, withdraw
-from sessiontree.tree.draft import Draft
+from sessiontree.tree.channel import say
+from sessiontree.tree.closed_requests import CANCELLED
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import TreeInstruction, WakeAt
-from sessiontree.tree.resting import lose, offer, report_trouble, stir, taint, take, want_result
-from sessiontree.tree.saying import say
-from sessiontree.tree.spawning import adopt, open_tree, spawn
+from sessiontree.tree.lifecycle import (
+    interrupt,
+    lose,
+    offer,
+    report_trouble,
+    ring,
+    stir,
+    stop,
+    taint,
+    take,
+    want_result,
+)
+from sessiontree.tree.spawn import adopt, open_tree, spawn
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
     ApprovalAsked,
@@ -41,7 +58,35 @@ from sessiontree.tree.stimuli import (
     TroubleReported,
     UsageReported,
 )
-from sessiontree.tree.stopping import interrupt, ring, stop
+from sessiontree.tree.transaction import Draft
+
+
+def delegate(draft: Draft, delegated: ClientCallDelegated) -> None:
+    """Owe a live session's call to the program; one whose id is known changes nothing."""
+    state = draft.state
+    name = delegated.client_id
+    session = state.live_session(delegated.session)
+    if session is None or name in state.client_calls or name in state.client_ends:
+        return
+    draft.write(
+        ClientCallOpened(
+            name, delegated.session, delegated.tool, delegated.arguments, delegated.expires_at_ms
+        )
+    )
+    if session.stop is not None:
+        draft.write(ClientCallClosed(name, CANCELLED, ""))
+
+
+def withdraw(draft: Draft, withdrawn: ClientCallWithdrawn) -> None:
+    """Owe a call no more; its session goes on, so that a last word it had given counts no more."""
+    state = draft.state
+    call = state.client_calls.get(withdrawn.client_id)
+    if call is None:
+        return
+    draft.write(ClientCallClosed(withdrawn.client_id, withdrawn.how, withdrawn.answer_id))
+    session = state.live_session(call.session)
+    if session is not None and session.held is not None and session.stop is None:
+        draft.write(SessionStirred(call.session))
 
 
 def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], list[TreeInstruction]]:

@@ -42,8 +42,8 @@ from sessiontree.contracts.tree_facts import (
     UsageCharged,
 )
 from sessiontree.tree.accounts import amounts_of, count, open_account
-from sessiontree.tree.alarms import Alarm, AlarmKind
 from sessiontree.tree.state import EndedCall, Mail, OpenCall, Post, Request, Session, Stop, TreeState
+from sessiontree.tree.timers import Alarm, AlarmKind
 
 
 def evolve(state: TreeState, fact: TreeFact) -> TreeState:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.tree.accounts import payers_of
-from sessiontree.tree.ceiling import deepest_level
+from sessiontree.tree.rights import deepest_level
 from sessiontree.tree.state import Session, TreeState
 
 

@@ -29,8 +29,8 @@ from sessiontree.contracts.stimuli import (
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.usage import Usage
 from sessiontree.tree.accounts import Account
-from sessiontree.tree.alarms import Alarm, AlarmKind, Alarms
 from sessiontree.tree.table import Groups, Table
+from sessiontree.tree.timers import Alarm, AlarmKind, Alarms
 
 Mail: TypeAlias = Incoming | ApprovalAnswered | ApproverAsked | CancelAsked | ChildTroubled | WorkInterrupted
 """The stimuli this machine posts to sessions."""

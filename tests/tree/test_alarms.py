@@ -9,10 +9,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.limits import Limits
-from sessiontree.tree.alarms import SLACK, Alarm, AlarmKind, Alarms
 from sessiontree.tree.decide import react
 from sessiontree.tree.state import initial_tree
 from sessiontree.tree.stimuli import ApprovalAsked, ResultOffered, SessionEmbodied, SpawnAsked, TreeOpened
+from sessiontree.tree.timers import SLACK, Alarm, AlarmKind, Alarms
 from tests.tree.words import WORKER, config, result
 
 alarms = st.builds(

@@ -10,9 +10,9 @@ import pytest
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.limits import Budget, Limits
 from sessiontree.contracts.stimuli import CancelAsked
-from sessiontree.tree.alarms import Alarms
 from sessiontree.tree.invariants import check_invariants
 from sessiontree.tree.state import Post, Stop, TreeState, initial_tree
+from sessiontree.tree.timers import Alarms
 from tests.tree.harness import Harness
 from tests.tree.words import BRANCH, WORKER, result
 

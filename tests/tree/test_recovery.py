@@ -9,7 +9,7 @@ import pytest
 from sessiontree.contracts.limits import Budget
 from sessiontree.tree.decide import react
 from sessiontree.tree.instructions import Deliver, ReleaseSession, ShowApproval, WakeAt
-from sessiontree.tree.owed import owed
+from sessiontree.tree.pending_effects import owed
 from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import initial_tree
 from sessiontree.tree.stimuli import ApprovalAsked, ClockRang, PostsConsumed, SpawnAsked

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.tree_facts import ChannelSaid
-from sessiontree.tree import saying
+from sessiontree.tree import channel as saying
+from sessiontree.tree.channel import has_channel
 from sessiontree.tree.instructions import RefuseSay
-from sessiontree.tree.saying import has_channel
 from sessiontree.tree.stimuli import SayAsked
 from tests.tree.harness import Harness
 from tests.tree.words import BRANCH, WORKER

@@ -18,10 +18,10 @@ from sessiontree.contracts.tree_facts import (
     SpawnDenied,
     TreeCreated,
 )
-from sessiontree.tree.ceiling import end_of_life_ms
 from sessiontree.tree.decide import react
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
+from sessiontree.tree.rights import end_of_life_ms
 from sessiontree.tree.state import initial_tree
 from sessiontree.tree.stimuli import ClockRang, SessionEmbodied, SpawnAsked, TreeOpened
 from tests.tree.harness import Harness

@@ -13,7 +13,8 @@ from sessiontree.contracts.tree_config import AgentRow, TreeConfig
 from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
 from sessiontree.tree.accounts import endless, later
 from sessiontree.tree.budgets import shortage
-from sessiontree.tree.ceiling import (
+from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
+from sessiontree.tree.rights import (
     deepest_level,
     most_secure,
     narrowest,
@@ -22,10 +23,9 @@ from sessiontree.tree.ceiling import (
     tools_of_child,
     tools_of_main,
 )
-from sessiontree.tree.draft import Draft
-from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
 from sessiontree.tree.state import Session, TreeState
 from sessiontree.tree.stimuli import SessionEmbodied, SpawnAsked, TreeOpened
+from sessiontree.tree.transaction import Draft
 
 MAIN = "main"
 """Id of every tree's root."""

@@ -9,10 +9,10 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.message_policy import MINUTE_MS
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_facts import ChannelSaid
-from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import RefuseSay
 from sessiontree.tree.state import Session, TreeState
 from sessiontree.tree.stimuli import SayAsked
+from sessiontree.tree.transaction import Draft
 
 
 def has_channel(state: TreeState, session: str) -> bool:

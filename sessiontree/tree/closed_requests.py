@@ -5,8 +5,8 @@ from __future__ import annotations
 from sessiontree.contracts.approvals import Decision
 from sessiontree.contracts.stimuli import ApprovalAnswered
 from sessiontree.contracts.tree_facts import ApprovalDecided, ClientCallClosed
-from sessiontree.tree.draft import Draft
 from sessiontree.tree.instructions import HideApproval
+from sessiontree.tree.transaction import Draft
 
 CANCELLED = "cancelled"
 """How a client call ended whose session stopped or ended."""

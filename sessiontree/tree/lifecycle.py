@@ -1,8 +1,4 @@
-"""How sessions end: leaves before what is above them, and nothing of theirs stays pending.
-
-Ending one session may end its parent, and stopping one stops everything below it; the rules for both
-therefore stand in one file.
-"""
+"""How sessions end: by a final message, a stop or their time to live; and what their ends bring about."""
 
 from __future__ import annotations
 
@@ -13,13 +9,37 @@ from typing import Any, Literal
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.stimuli import CancelAsked, Incoming
-from sessiontree.contracts.tree_facts import BudgetSpent, CancelBegun, ResultAwaited, SessionEnded
+from sessiontree.contracts.stimuli import CancelAsked, ChildTroubled, Incoming, WorkInterrupted
+from sessiontree.contracts.tree_facts import (
+    BudgetSpent,
+    CancelBegun,
+    ChannelSaid,
+    InterruptBegun,
+    PostsTaken,
+    ResultAwaited,
+    ResultHeld,
+    SessionEnded,
+    SessionStirred,
+    SessionTainted,
+)
 from sessiontree.tree.accounts import later, natural, payers_of
-from sessiontree.tree.closing import cancel_client_calls, cancel_requests
-from sessiontree.tree.draft import Draft
+from sessiontree.tree.approvals import expire
+from sessiontree.tree.closed_requests import cancel_client_calls, cancel_requests
 from sessiontree.tree.instructions import ReleaseSession, WakeAt
 from sessiontree.tree.state import Session, TreeState
+from sessiontree.tree.stimuli import (
+    InterruptAsked,
+    PostsConsumed,
+    ResultAsked,
+    ResultOffered,
+    SessionLost,
+    Stirred,
+    StopAsked,
+    TaintReported,
+    TroubleReported,
+)
+from sessiontree.tree.timers import Alarm, AlarmKind
+from sessiontree.tree.transaction import Draft
 
 STOP_WORDS: dict[SessionStatus, Literal["completed", "cancelled", "expired", "failed"]] = {
     SessionStatus.COMPLETED: "completed",
@@ -214,3 +234,183 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
 def source_of(child: Session) -> str:
     """Return what a parent takes in with a child's words, where that has taken in untrusted text."""
     return f"session {child.spec.session_id}" if child.taint else ""
+
+
+def offer(draft: Draft, offered: ResultOffered) -> None:
+    """End the session by its last word, or keep that word until nothing of its own is pending.
+
+    Raises:
+        ValueError: the result's status is not a final one.
+    """
+    result = offered.result
+    if not result.status.is_final:
+        raise ValueError(f"can't end session {offered.session!r} as {result.status}: that is no final state")
+    session = draft.state.live_session(offered.session)
+    if session is None:
+        return
+    if may_end_with(draft.state, session, result.status, offered.quiet):
+        end(draft, session, final_result(session, result), forced=False)
+    elif (session.held, session.is_quiet) != (result, offered.quiet):
+        draft.write(ResultHeld(offered.session, result, offered.quiet))
+
+
+def want_result(draft: Draft, asked: ResultAsked) -> None:
+    """Let a session that stayed open for the program complete: its result is asked for."""
+    session = draft.state.live_session(asked.session)
+    if session is not None and session.spec.stays_open and not session.is_awaited:
+        await_result(draft, asked.session)
+
+
+def stir(draft: Draft, stirred: Stirred) -> None:
+    """Withdraw the word a session had given, for it was given something new; a stop stands."""
+    session = draft.state.live_session(stirred.session)
+    if session is not None and session.held is not None and session.stop is None:
+        draft.write(SessionStirred(stirred.session))
+
+
+def lose(draft: Draft, lost: SessionLost) -> None:
+    """End a session that cannot go on."""
+    session = draft.state.live_session(lost.session)
+    if session is not None:
+        summary = f"session {lost.session!r} crashed: {lost.reason}"
+        result: SessionResult[Any] = SessionResult(SessionStatus.FAILED, summary, usage=session.usage)
+        end(draft, session, result, forced=True)
+
+
+def take(draft: Draft, consumed: PostsConsumed) -> None:
+    """Strike out what a session took; ids that are not owed to it are passed over."""
+    posts = draft.state.posts
+    taken = []
+    for post_id in dict.fromkeys(consumed.post_ids):
+        post = posts.get(post_id)
+        if post is not None and post.session == consumed.session:
+            taken.append(post_id)
+    if taken:
+        draft.write(PostsTaken(consumed.session, tuple(taken)))
+        settle(draft, consumed.session)
+
+
+def taint(draft: Draft, reported: TaintReported) -> None:
+    """Note that a session has taken in untrusted text; the first that is said of it stands."""
+    session = draft.state.live_session(reported.session)
+    if session is not None and not session.taint:
+        draft.write(SessionTainted(reported.session, reported.source))
+
+
+def report_trouble(draft: Draft, reported: TroubleReported) -> None:
+    """Tell a session's parent that the session's model gave a tool up; for Main, its channel."""
+    session = draft.state.live_session(reported.session)
+    if session is None:
+        return
+    if session.spec.parent is None:
+        if session.spec.owns_channel:
+            draft.write(ChannelSaid(reported.session, reported.session, _words(reported), draft.now_ms))
+        return
+    draft.post(
+        session.spec.parent,
+        lambda post_id: ChildTroubled(
+            draft.now_ms,
+            post_id,
+            reported.session,
+            reported.tool,
+            reported.attempts,
+            reported.field,
+            reported.message,
+            source_of(session),
+        ),
+    )
+
+
+def _words(reported: TroubleReported) -> str:
+    where = f" at {reported.field}" if reported.field else ""
+    return (
+        f"The model could not call {reported.tool} in {reported.attempts} attempts{where}: "
+        f"{reported.message}. It goes on without that tool until the next message."
+    )
+
+
+def stop(draft: Draft, asked: StopAsked) -> None:
+    """Tell a session and everything below it to stop; one that has ended, or is stopping, is left alone.
+
+    Raises:
+        ValueError: the status is not a final one.
+    """
+    if asked.status not in STOP_WORDS:
+        raise ValueError(f"can't stop session {asked.session!r} as {asked.status}: that is no final state")
+    if asked.status is SessionStatus.COMPLETED:
+        finish(draft, asked.session, asked.reason)
+    else:
+        begin_stop(draft, [asked.session], asked.status, asked.reason)
+
+
+def interrupt(draft: Draft, asked: InterruptAsked) -> None:
+    """Tell a session to drop what it does and to live on, and reach everything below it.
+
+    What the creating program spawned below is told the same. What a model spawned works for a run that is
+    over now, and nobody else speaks with it: it is told to stop. One that stops already goes on stopping, and
+    one that has said its last word and waits for nothing has nothing to drop.
+    """
+    kept: list[str] = []
+    over: list[str] = []
+    level = [asked.session]
+    while level:
+        below: list[str] = []
+        for name in level:
+            session = draft.state.live_session(name)
+            if session is None or session.stop is not None:
+                continue
+            if session.spec.via == "model" and name != asked.session:
+                over.append(name)
+            elif not _rests(session):
+                kept.append(name)
+                below += draft.state.children.members(name)
+        level = below
+    if not kept:
+        return
+    draft.write(InterruptBegun(tuple(kept), asked.reason))
+    for name in kept:
+        # First, so that no request's end begins another turn.
+        draft.post(name, lambda post_id: WorkInterrupted(draft.now_ms, post_id, asked.reason))
+        cancel_requests(draft, name, f"{name!r} was interrupted: {asked.reason}", tell_asker=True)
+        cancel_client_calls(draft, name)
+    begin_stop(draft, over, SessionStatus.CANCELLED, f"{asked.session!r} was interrupted: {asked.reason}")
+
+
+def _rests(session: Session) -> bool:
+    # Main's word may stand while it already hears the next message.
+    waits = session.live_below + session.owed + session.pending + session.delegated > 0
+    return session.held is not None and not waits and session.spec.kind is not SessionKind.MAIN
+
+
+def ring(draft: Draft, alarm: Alarm) -> None:
+    """Do what an alarm was set for, if it still means something."""
+    if not draft.state.still_means(alarm):
+        return
+    if alarm.kind is AlarmKind.APPROVAL:
+        expire(draft, alarm.ident)
+    elif alarm.kind is AlarmKind.LIFE:
+        begin_stop(
+            draft, [alarm.ident], SessionStatus.EXPIRED, f"the time to live of {alarm.ident!r} is over"
+        )
+    elif alarm.kind is AlarmKind.WALL:
+        _stop_at_wall(draft, alarm.ident)
+    else:
+        _force(draft, alarm.ident)
+
+
+def _stop_at_wall(draft: Draft, name: str) -> None:
+    session = draft.state.sessions[name]
+    budget = session.spec.budget
+    if budget is not None and budget.wall_s is not None:
+        used_s = (draft.now_ms - session.spawned_at_ms) / 1000
+        stop_spent(draft, name, "wall_s", used_s, budget.wall_s)
+
+
+def _force(draft: Draft, name: str) -> None:
+    # Alarms of one time ring from the leaves up, and nobody below was told later than who is above.
+    session = draft.state.sessions[name]
+    if session.stop is not None:
+        grace_s = draft.state.limits.cancel_grace_s
+        summary = f"ended after {grace_s:g} s without wrapping up: {session.stop.reason}"
+        result: SessionResult[Any] = SessionResult(session.stop.status, summary, usage=session.usage)
+        end(draft, session, final_result(session, result), forced=True)
