@@ -14,7 +14,8 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.messages import TextContent, ToolCall, UserMessage
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.session import calls, delegating, turns
+from sessiontree.session import calls, turns
+from sessiontree.session import client_calls as delegating
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.evolve import APPLY

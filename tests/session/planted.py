@@ -13,7 +13,8 @@ from sessiontree.contracts.senders import joined
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.session import calls, delegating, turns
+from sessiontree.session import calls, turns
+from sessiontree.session import client_calls as delegating
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide, react
