@@ -20,8 +20,7 @@ from sessiontree.channels.callback import DisplayListener
 from sessiontree.channels.port import HumanChannel
 from sessiontree.channels.queue import QueueChannel
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.cancelling import is_cancelled
-from sessiontree.contracts.displays import display_of
+from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.errors import (
     ApprovalClosed,
     EngineLost,
@@ -30,6 +29,7 @@ from sessiontree.contracts.errors import (
     WrongLoop,
     words_of,
 )
+from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable

@@ -18,8 +18,8 @@ from sessiontree.cli.reaching import live_journal, news_of, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.cli.typed_lines import TypedLines
-from sessiontree.contracts.displays import display_of
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
+from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.control.client import DoorClient

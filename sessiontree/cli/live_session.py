@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sessiontree.channels.shown import visible
-from sessiontree.contracts.displays import display_of
+from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.runtime.replay import fact_of

@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import dump_json, quote
-from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,

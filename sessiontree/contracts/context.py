@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.capabilities import CAPABILITIES, Capability
-from sessiontree.contracts.displays import short_progress
 from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.event_display import short_progress
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import (

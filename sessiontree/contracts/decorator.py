@@ -24,7 +24,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult, Untrusted, json_result
 from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.signature import CONTEXT, Function, field_names, parameters_model, resolved_hints
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue, dump_json, quote
-from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.usage import NOTHING_USED, Usage
 
 StopReason: TypeAlias = Literal["stop", "toolUse", "length", "error", "aborted"]

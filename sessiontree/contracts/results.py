@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from sessiontree.contracts.errors import ImageRefused
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.usage import Usage

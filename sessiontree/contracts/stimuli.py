@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 
 from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.codec import Outcome, added, recorded
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import AssistantMessage, Origin, ToolResultMessage
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Asker

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessiontree.contracts.making import quickly_made
+from sessiontree.contracts.fast_init import quickly_made
 
 
 @quickly_made

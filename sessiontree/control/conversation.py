@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeAlias
 
-from sessiontree.contracts.cancelling import is_cancelled
+from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.control.lines import Lines
 from sessiontree.control.requests import (

@@ -14,13 +14,11 @@ from functools import partial
 from threading import current_thread, main_thread
 from typing import Any, Final
 
-from sessiontree.contracts.cancelling import is_cancelled
+from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
-from sessiontree.contracts.cutting import cut_text
-from sessiontree.contracts.displays import SHOWN_CHARS, short_progress
-from sessiontree.contracts.envelopes import blocked_message, error_message
+from sessiontree.contracts.error_results import blocked_message, error_message
 from sessiontree.contracts.errors import (
     ExecutionError,
     PermissionDenied,
@@ -29,6 +27,7 @@ from sessiontree.contracts.errors import (
     ValidationError,
     words_of,
 )
+from sessiontree.contracts.event_display import SHOWN_CHARS, short_progress
 from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.messages import ToolCall
@@ -36,6 +35,7 @@ from sessiontree.contracts.ports import Protection
 from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import Tool
+from sessiontree.contracts.truncation import cut_text
 from sessiontree.dispatch.finalize import foreign, result_message
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from sessiontree.contracts.cutting import cut_line, cut_text
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.images import MAX_IMAGES
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import Artifact, ArtifactKind, ToolResult, Untrusted
+from sessiontree.contracts.truncation import cut_line, cut_text
 from sessiontree.contracts.untrusted import wrapped
 
 FOREIGN = "tool result"

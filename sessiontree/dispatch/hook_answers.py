@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import get_args
 
-from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.hooks import Block, KeptResult
 from sessiontree.contracts.jsonable import JsonValue

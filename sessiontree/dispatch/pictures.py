@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from sessiontree.contracts.agent import RESULT_SHARE
-from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.images import ImageLimits
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.truncation import cut_text
 from sessiontree.dispatch.finalize import NOTE_CHARS
 from sessiontree.images.cleaner import ImageCleaner
 

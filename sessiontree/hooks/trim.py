@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from functools import partial
 
-from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook, KeptResult
 from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.truncation import cut_text
 from sessiontree.hooks.leaves import map_texts, with_texts
 
 LEAST_CHARS = 200

@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 from sessiontree.contracts.errors import ImageRefused
 from sessiontree.contracts.images import MAX_SOURCE_BYTES, MAX_SOURCE_PIXELS, ImageLimits
 from sessiontree.contracts.messages import ImageContent
-from sessiontree.contracts.threads import Stop, in_thread_until_told
+from sessiontree.contracts.thread_calls import Stop, in_thread_until_told
 from sessiontree.interpreter.import_guard import words_for
 
 LIMIT_S: Final = 15.0

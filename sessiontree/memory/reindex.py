@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.durable import DurableFolder
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.failures import typed_writes

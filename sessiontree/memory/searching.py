@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.fusion import fused
 from sessiontree.memory.matrix import Vectors, best

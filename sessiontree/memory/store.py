@@ -19,7 +19,7 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.durable import DurableFolder
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.finished import FinishedTree, FinishedTrees

@@ -16,7 +16,7 @@ import numpy as np
 
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable, SessionTreeError, words_of
 from sessiontree.contracts.memory import MemoryRecord
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.durable import DurableFolder
 from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.place import WriterLock

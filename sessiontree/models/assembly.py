@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.events import (
     Done,
@@ -29,6 +28,7 @@ from sessiontree.contracts.messages import (
     ThinkingContent,
     ToolCall,
 )
+from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.usage import NOTHING_USED, Usage
 from sessiontree.models.argument_text import Arguments, read_arguments
 from sessiontree.models.pieces import CallPiece, Piece, StopPiece, ThinkingPiece

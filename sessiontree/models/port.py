@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sessiontree.contracts.events import ModelEvent
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import AssistantMessage, Message
 from sessiontree.models.pieces import Piece
 

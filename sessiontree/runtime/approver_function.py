@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.cancelling import is_cancelled
+from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.stimuli import ApproverAnswered
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.session.instructions import RunApprover
 
 ANSWERS = ("approve", "deny", "escalate")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from sessiontree.contracts.context import CallSignals
-from sessiontree.contracts.displays import displayed
+from sessiontree.contracts.event_display import displayed
 from sessiontree.contracts.events import (
     ToolEvent,
     ToolExecutionEnd,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from sessiontree.contracts.cancelling import is_cancelled
-from sessiontree.contracts.cutting import cut_text
+from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.events import Done, ModelEvent, TranscriptRepaired
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.truncation import cut_text
 from sessiontree.models.answers import checked, reason_of
 from sessiontree.models.assembly import Assembly
 from sessiontree.models.call_ids import GRAMMARS, NAMES, NAMES_OF

@@ -11,7 +11,7 @@ from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.codec import pack
-from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import CallFinished, CallPrepared, CallRejected, Stimulus

@@ -11,7 +11,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
-from sessiontree.contracts.threads import in_thread
+from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.contracts.tiers import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.policy.commands.programs import HARMLESS
 from sessiontree.policy.commands.verdict import single_program

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 
 import jsonschema_rs
 
-from sessiontree.contracts.cutting import whole
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.truncation import whole
 from sessiontree.schema.keywords import Schema
 from sessiontree.schema.pointer import json_pointer
 

@@ -6,7 +6,7 @@ from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.client_tool import DELEGATED
 from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.envelopes import error_message, pending_message, unknown_message
+from sessiontree.contracts.error_results import error_message, pending_message, unknown_message
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import Artifact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.errors import Timeout
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.session import instructions as todo

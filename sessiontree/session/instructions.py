@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.client_call import ClientAnswer
 from sessiontree.contracts.codec import Outcome
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.making import quickly_made
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Asker

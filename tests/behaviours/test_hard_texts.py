@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sessiontree import AgentConfig, AgentSpec, ExecutionError, PermissionTier, ScriptedModel, call, tool
-from sessiontree.contracts.displays import displayed
+from sessiontree.contracts.event_display import displayed
 from sessiontree.contracts.jsonable import dump_json
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import records, results

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.cutting import cut_line, cut_text, whole
+from sessiontree.contracts.truncation import cut_line, cut_text, whole
 from sessiontree.schema.checker import MAX_VALUE_CHARS, shown
 from sessiontree_tools.hunk import MAX_LINE_CHARS, unified_diff
 from sessiontree_tools.replacing import Replacement

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.envelopes import (
+from sessiontree.contracts.error_results import (
     MAX_REASON_CHARS,
     blocked_message,
     error_message,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.displays import displayed
-from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.errors import ExecutionError, ImageRefused
+from sessiontree.contracts.event_display import displayed
 from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import Artifact, image_result, image_result_from_file, json_result

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, ExecutionError, Trim
-from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.hooks import KeptResult
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent, TextContent

@@ -8,7 +8,7 @@ from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.envelopes import error_message
+from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.jsonable import JsonValue, digest_of
 from sessiontree.contracts.kinds import SessionKind

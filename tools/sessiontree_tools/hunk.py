@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessiontree.contracts.cutting import whole
+from sessiontree.contracts.truncation import whole
 from sessiontree_tools.replacing import Replacement
 
 CONTEXT_LINES = 3

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.threads import Stop, in_thread_until_told
+from sessiontree.contracts.thread_calls import Stop, in_thread_until_told
 
 __all__ = ["Stop", "end_if", "in_thread"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sessiontree.contracts.cutting import cut_text
 from sessiontree.contracts.errors import PermissionDenied, Timeout, ToolError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.truncation import cut_text
 
 MAX_REASON_CHARS: Final = 8_000
 """Longest reason in an envelope; what a tool raised may be of any size."""

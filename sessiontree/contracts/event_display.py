@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
-from sessiontree.contracts.cutting import cut_line, cut_text
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
+from sessiontree.contracts.truncation import cut_line, cut_text
 
 SHOWN_CHARS: Final = 8_000
 """Longest text of a result on a screen."""
