@@ -38,9 +38,8 @@ from sessiontree.contracts.stimuli import (
     Stimulus,
     ToolCard,
 )
-from sessiontree.journal.journal import Journal
+from sessiontree.journal.journal import WRITERS, Journal
 from sessiontree.journal.record import Packed
-from sessiontree.journal.switching import WRITERS
 from sessiontree.runtime.replay import fact_of
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve

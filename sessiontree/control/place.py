@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalError
-from sessiontree.journal.faults import write_error
+from sessiontree.journal.sqlite_errors import write_error
 from sessiontree.runtime.socket_files import listen_at, socket_address
 
 DOOR = "door"

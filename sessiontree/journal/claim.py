@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import JournalError, JournalLocked, SessionTreeError
-from sessiontree.journal.faults import write_error
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import Place
 from sessiontree.journal.reader import no_tree
+from sessiontree.journal.sqlite_errors import write_error
 
 JOURNALS: Final = "journals"
 """Directory of all journals but the first, in a state directory."""

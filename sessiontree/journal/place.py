@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, JournalLocked
 from sessiontree.journal.blobs import sync_directory
-from sessiontree.journal.faults import write_error
+from sessiontree.journal.sqlite_errors import write_error
 from sessiontree.journal.tables import check_header, create_tables, log_of
 
 

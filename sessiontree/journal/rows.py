@@ -12,9 +12,9 @@ from typing import Any
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.chain import Flaw, Progress, Stored, blob_flaw, index_mark
-from sessiontree.journal.faults import typed_reads
 from sessiontree.journal.record import TreeRow
 from sessiontree.journal.segment import Chunk, DamageError, genesis_hash
+from sessiontree.journal.sqlite_errors import typed_reads
 
 _TREES = (
     "SELECT t.tree_id, t.created_ms, t.row0, t.hash, h.seq, h.written_ms"

@@ -23,9 +23,9 @@ from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.chain import Advance
 from sessiontree.journal.commit import Commit, Numbered, Tail, mend_numbering
 from sessiontree.journal.erasure import empty_log
-from sessiontree.journal.faults import FAULTS, write_error
-from sessiontree.journal.log_space import LogSpace
+from sessiontree.journal.sqlite_errors import FAULTS, write_error
 from sessiontree.journal.tables import log_of
+from sessiontree.journal.wal_preallocation import LogSpace
 
 _LOG_BYTES_IDLE = 4 * 1024 * 1024
 """The log is emptied beyond this as soon as nothing waits."""

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.log_space import FROM_BYTES, STEP_BYTES, LogSpace
+from sessiontree.journal.wal_preallocation import FROM_BYTES, STEP_BYTES, LogSpace
 from tests.journal.conftest import MakeFact, OpenJournal, Written, frames_end
 from tests.journal.test_damage import expected_after, load
 
