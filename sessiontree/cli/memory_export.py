@@ -17,8 +17,8 @@ from sessiontree.cli.memory_place import MemoryPlace
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.memory.exporting import Exported, private_file, write_export
-from sessiontree.memory.importing import Imported, check_export, import_export
+from sessiontree.memory.export_file import Exported, private_file, write_export
+from sessiontree.memory.import_file import Imported, check_export, import_export
 from sessiontree.memory.store import MemoryStore
 from sessiontree.runtime.clock import machine_ms
 

@@ -12,7 +12,7 @@ from sessiontree.cli.tree import state_dir_of
 from sessiontree.contracts.errors import ConfigError, MemoryFailed
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.embedders import make_embedder
-from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.settings import EmbedderSettings, MemorySettings
 from sessiontree.memory.store import MemoryStore
 from sessiontree.memory.stored import NOTHING_YET, open_as_stored, stored_embedder

@@ -23,7 +23,7 @@ from sessiontree.contracts.memory import (
     RecordType,
     Source,
 )
-from sessiontree.memory.exporting import members_of
+from sessiontree.memory.export_file import members_of
 from sessiontree.memory.store import MemoryStore
 
 _MOST_LINES, _MOST_CHARS = 8, 160

@@ -30,7 +30,7 @@ def make_embedder(
     """
     match settings:
         case HashingSettings():
-            hashing: Embedder = load("sessiontree.memory.hashing").HashingEmbedder()
+            hashing: Embedder = load("sessiontree.memory.hashing_embedder").HashingEmbedder()
             return hashing
         case MiniLMSettings():
             return _minilm(settings, load)

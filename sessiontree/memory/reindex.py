@@ -17,9 +17,9 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.memory.durable import DurableFolder
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.failures import typed_writes
+from sessiontree.memory.fsync import DurableFolder
 from sessiontree.memory.place import WriterLock, directory_of
 from sessiontree.memory.rows import schema_of, to_table
 from sessiontree.memory.store import MemoryStore

@@ -20,21 +20,21 @@ from sessiontree.contracts.memory import (
     Selection,
 )
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.memory.durable import DurableFolder
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.finished import FinishedTree, FinishedTrees
+from sessiontree.memory.fsync import DurableFolder
 from sessiontree.memory.matrix import Vectors
-from sessiontree.memory.mirror import Mask, Positions
+from sessiontree.memory.new_records import recorded
 from sessiontree.memory.place import WriterLock, directory_of
-from sessiontree.memory.recording import recorded
+from sessiontree.memory.row_index import Mask, Positions
 from sessiontree.memory.rows import schema_of
-from sessiontree.memory.searching import search
-from sessiontree.memory.shelf import Shelf
-from sessiontree.memory.sieve import at_path, of_tree, overlapping, visible
+from sessiontree.memory.search import search
 from sessiontree.memory.table import RecordTable, connect
+from sessiontree.memory.table_cache import Shelf
 from sessiontree.memory.upkeep import Upkeep
 from sessiontree.memory.vectors import vectors_of
-from sessiontree.memory.writing import Writer
+from sessiontree.memory.visibility import at_path, of_tree, overlapping, visible
+from sessiontree.memory.writer import Writer
 
 _VECTORS_BYTES: Final = 512 * 2**20
 """Most that vectors take in memory where nothing else is said."""

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from sessiontree.contracts.memory import MemoryScope, NewRecord
-from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import WriterLock
 from sessiontree.memory.store import MemoryStore
 from tests.cli.program import Done, Program

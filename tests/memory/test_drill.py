@@ -18,10 +18,10 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.memory.exporting import private_file, write_export
+from sessiontree.memory.export_file import private_file, write_export
 from sessiontree.memory.finished import FinishedTree
-from sessiontree.memory.hashing import HashingEmbedder
-from sessiontree.memory.importing import Imported, import_export
+from sessiontree.memory.hashing_embedder import HashingEmbedder
+from sessiontree.memory.import_file import Imported, import_export
 from sessiontree.memory.store import MemoryStore
 
 WORDS = ["retry", "handling", "parser", "gateway", "journal", "commit", "重试", "запит", "maxRetries", "lock"]

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExportRefused
 from sessiontree.contracts.memory import RECORD_TYPES, TRUSTS, MemoryRecord, MemoryScope, Source
-from sessiontree.memory.exporting import Exported, members_of, private_file, write_export
+from sessiontree.memory.export_file import Exported, members_of, private_file, write_export
 from sessiontree.memory.finished import FinishedTree
-from sessiontree.memory.importing import MAX_LINE_BYTES, Imported, check_export, import_export
+from sessiontree.memory.import_file import MAX_LINE_BYTES, Imported, check_export, import_export
 from sessiontree.memory.migrations import Ladder, Line
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)

@@ -18,8 +18,8 @@ from sessiontree.contracts.errors import (
     MemoryUnwritable,
 )
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
-from sessiontree.memory.durable import DurableFolder
 from sessiontree.memory.failures import read_error
+from sessiontree.memory.fsync import DurableFolder
 from sessiontree.memory.store import MemoryStore
 from tests.memory.words import ToyEmbedder
 

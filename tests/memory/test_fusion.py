@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.memory.fusion import fused
+from sessiontree.memory.search import fused
 
 Fuse = Callable[[Sequence[Sequence[int]]], dict[int, float]]
 rankings = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), min_size=1, max_size=3)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.hashing_embedder import HashingEmbedder
 
 WORDS = st.sampled_from(
     [
@@ -49,7 +49,7 @@ DIGEST = "60268c4924b02013eec9d4428791680e2a90733ef0f1d92ab90160a43cea05ee"
 
 ELSEWHERE = """
 import hashlib, sys
-from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.hashing_embedder import HashingEmbedder
 texts = sys.stdin.buffer.read().decode().split("\\0")
 print(hashlib.sha256(HashingEmbedder().embed(texts).astype("<f4").tobytes()).hexdigest())
 """

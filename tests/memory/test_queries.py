@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import MemoryCorrupt, MemoryFailed
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord
 from sessiontree.memory.failures import typed_reads, typed_searches
-from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.store import MemoryStore
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")

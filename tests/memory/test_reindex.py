@@ -14,7 +14,7 @@ import pytest
 
 from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryLocked
 from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
-from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.place import WriterLock
 from sessiontree.memory.reindex import Reindexed, reindex
@@ -180,7 +180,7 @@ async def test_a_store_known_by_name_is_listed_and_thinned_but_takes_no_texts(tm
 FULL = """
 import asyncio, resource, sys
 from sessiontree.contracts.errors import MemoryUnwritable
-from sessiontree.memory.hashing import HashingEmbedder
+from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.reindex import reindex
 
 class Renamed(HashingEmbedder):

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sessiontree.contracts.memory import MemoryRecord, MemoryScope
-from sessiontree.memory.mirror import Mirror
-from sessiontree.memory.searching import sifted
+from sessiontree.memory.row_index import Mirror
+from sessiontree.memory.search import sifted
 
 ROWS = 3_000
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.memory import RECORD_TYPES, MemoryRecord, MemoryScope, Source
-from sessiontree.memory.mirror import Mask, Mirror
+from sessiontree.memory.row_index import Mask, Mirror
 from sessiontree.memory.rows import MIRROR_COLUMNS, ROW_ID, schema_of, to_table
-from sessiontree.memory.sieve import at_path, of_tree, of_types, overlapping, visible
+from sessiontree.memory.visibility import at_path, of_tree, of_types, overlapping, visible
 from tests.memory.words import PATHS, TREES, ToyEmbedder, may_see, scopes, stored_records
 
 See = Callable[[Mirror, MemoryScope | None, Collection[str]], Mask]

@@ -24,10 +24,10 @@ from sessiontree.contracts.memory import (
     Selection,
     Source,
 )
-from sessiontree.memory.hashing import HashingEmbedder
-from sessiontree.memory.searching import sifted
-from sessiontree.memory.sieve import visible
+from sessiontree.memory.hashing_embedder import HashingEmbedder
+from sessiontree.memory.search import sifted
 from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.visibility import visible
 from tests.memory.words import (
     PATHS,
     TREES,

@@ -12,9 +12,9 @@ import pytest
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable
 from sessiontree.contracts.memory import MemoryRecord, MemoryScope
 from sessiontree.memory.rows import schema_of
-from sessiontree.memory.shelf import Shelf
 from sessiontree.memory.table import RecordTable, connect
-from sessiontree.memory.writing import Writer
+from sessiontree.memory.table_cache import Shelf
+from sessiontree.memory.writer import Writer
 from tests.memory.words import ToyEmbedder
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")

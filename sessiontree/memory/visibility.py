@@ -12,7 +12,7 @@ import numpy as np
 
 from sessiontree.contracts.memory import MemoryScope, RecordType
 from sessiontree.memory.columns import Texts
-from sessiontree.memory.mirror import WHOLE, Mask, Mirror
+from sessiontree.memory.row_index import WHOLE, Mask, Mirror
 
 
 def ancestry(session: str) -> list[str]:

@@ -1,11 +1,15 @@
-"""Hybrid search: what means the same and what has the same words, fused into one ranking."""
+"""Reciprocal rank fusion: one ranking out of several, by places alone.
+
+Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank
+Learning Methods", SIGIR 2009; k = 60 is theirs.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Hashable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +17,30 @@ from numpy.typing import NDArray
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.embedder import Embedder
-from sessiontree.memory.fusion import fused
 from sessiontree.memory.matrix import Vectors, best
-from sessiontree.memory.mirror import Mask, Mirror, Positions
-from sessiontree.memory.shelf import Shelf
-from sessiontree.memory.sieve import at_path, of_types, visible
+from sessiontree.memory.row_index import Mask, Mirror, Positions
+from sessiontree.memory.table_cache import Shelf
 from sessiontree.memory.vectors import vectors_of
+from sessiontree.memory.visibility import at_path, of_types, visible
+
+K: Final = 60
+Item = TypeVar("Item", bound=Hashable)
+
+
+def fused(rankings: Sequence[Sequence[Item]]) -> dict[Item, float]:
+    """Return the items of all rankings with their scores, best first.
+
+    An item's score is the sum of 1 / (k + place) over the rankings it is in, places counted from 1, over the
+    best sum there is: 1.0 means first in every one. Equal scores keep the order in which items are met,
+    ranking by ranking.
+    """
+    best = len(rankings) / (K + 1)
+    sums: dict[Item, float] = {}
+    for ranking in rankings:
+        for place, item in enumerate(ranking, 1):
+            sums[item] = sums.get(item, 0.0) + 1 / (K + place)
+    return {item: total / best for item, total in sorted(sums.items(), key=lambda pair: -pair[1])}
+
 
 LEAST_CANDIDATES = 40
 _CANDIDATES_PER_HIT = 4

@@ -17,11 +17,11 @@ import numpy as np
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable, SessionTreeError, words_of
 from sessiontree.contracts.memory import MemoryRecord
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.memory.durable import DurableFolder
+from sessiontree.memory.fsync import DurableFolder
 from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.place import WriterLock
 from sessiontree.memory.rows import to_table
-from sessiontree.memory.shelf import Shelf
+from sessiontree.memory.table_cache import Shelf
 
 _MOST_ROWS = 5_000
 """Of one commit."""

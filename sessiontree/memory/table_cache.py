@@ -14,7 +14,7 @@ import pyarrow as pa
 from sessiontree.contracts.errors import EmbedderMismatch
 from sessiontree.contracts.memory import MemoryRecord
 from sessiontree.memory.matrix import Vectors
-from sessiontree.memory.mirror import Mirror, Positions
+from sessiontree.memory.row_index import Mirror, Positions
 from sessiontree.memory.rows import ROW_ID, VECTOR, embedder_of, to_vectors
 from sessiontree.memory.table import RecordTable
 

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO, Final, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import ExportRefused, ValidationError
 from sessiontree.contracts.memory import MemoryRecord, MemoryScope, NewRecord
-from sessiontree.memory.exporting import FORMAT, Exported
+from sessiontree.memory.export_file import FORMAT, Exported
 from sessiontree.memory.finished import FinishedTree
 from sessiontree.memory.migrations import LADDER, Ladder, Line
-from sessiontree.memory.recording import recorded
+from sessiontree.memory.new_records import recorded
 
 Entry: TypeAlias = MemoryRecord | FinishedTree
 
