@@ -136,9 +136,9 @@ if TYPE_CHECKING:
     from sessiontree.memory.settings import MemorySettings as MemorySettings
     from sessiontree.memory.settings import MiniLMSettings as MiniLMSettings
     from sessiontree.models.answers import call as call
-    from sessiontree.models.pieces import CallPiece as CallPiece
-    from sessiontree.models.pieces import StopPiece as StopPiece
-    from sessiontree.models.pieces import ThinkingPiece as ThinkingPiece
+    from sessiontree.models.deltas import CallPiece as CallPiece
+    from sessiontree.models.deltas import StopPiece as StopPiece
+    from sessiontree.models.deltas import ThinkingPiece as ThinkingPiece
     from sessiontree.models.port import ModelRequest as ModelRequest
     from sessiontree.models.scripted import AsyncFunctionModel as AsyncFunctionModel
     from sessiontree.models.scripted import FunctionModel as FunctionModel
@@ -258,7 +258,7 @@ _ROOMS = {
     "runtime.progress": ("Progress", "ProgressReader"),
     "memory.settings": ("HTTPSettings", "HashingSettings", "MemorySettings", "MiniLMSettings"),
     "models.answers": ("call",),
-    "models.pieces": ("CallPiece", "StopPiece", "ThinkingPiece"),
+    "models.deltas": ("CallPiece", "StopPiece", "ThinkingPiece"),
     "models.port": ("ModelRequest",),
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel", "StreamFunctionModel"),
     "web.settings": ("WebSettings",),

@@ -11,7 +11,7 @@ from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, Message
-from sessiontree.models.pieces import Piece
+from sessiontree.models.deltas import Piece
 
 EmitEvent = Callable[[ModelEvent], None]
 

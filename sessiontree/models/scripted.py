@@ -9,7 +9,7 @@ from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeErr
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.models.answers import Answer, message_of
-from sessiontree.models.pieces import Piece
+from sessiontree.models.deltas import Piece
 from sessiontree.models.port import EmitEvent, ModelRequest
 
 Script = Sequence[Answer]

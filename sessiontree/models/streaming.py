@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.models.assembly import Assembly
 from sessiontree.models.port import EmitEvent, GatewayModel, ModelRequest
+from sessiontree.models.stream_assembler import Assembly
 
 PIECES_AT_ONCE: Final = 256
 """After so many pieces others on the gateway have their turn, however fast they come."""

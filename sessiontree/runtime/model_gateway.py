@@ -14,11 +14,11 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.models.answers import checked, reason_of
-from sessiontree.models.assembly import Assembly
 from sessiontree.models.call_ids import GRAMMARS, NAMES, NAMES_OF
-from sessiontree.models.pairing import NO_REPAIRS
+from sessiontree.models.call_pairs import NO_REPAIRS
 from sessiontree.models.port import GatewayModel, ModelRequest
-from sessiontree.models.presenting import Presented
+from sessiontree.models.provider_view import Presented
+from sessiontree.models.stream_assembler import Assembly
 from sessiontree.models.streaming import reply_of
 from sessiontree.runtime.frames import AskModel, ModelPrompt, Watch
 from sessiontree.runtime.host_link import HostLink, HostLost, Transport

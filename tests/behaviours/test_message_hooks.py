@@ -30,7 +30,7 @@ from sessiontree.contracts.messages import TextContent, ThinkingContent, UserMes
 from sessiontree.contracts.session_facts import CallOpened, Heard, HookFailed, Rested, TurnFailed, TurnReplied
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.models.answers import Answer
-from sessiontree.models.pieces import Piece
+from sessiontree.models.deltas import Piece
 from tests.behaviours.effects import TOOLS, Words
 from tests.behaviours.hooking_words import Marking, Overhearing, Reading
 from tests.behaviours.opening import Opener

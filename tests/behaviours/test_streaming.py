@@ -26,7 +26,7 @@ from sessiontree import (
 from sessiontree.contracts.events import Done, Event, TextDelta, ThinkingDelta, ToolCallEnd
 from sessiontree.contracts.messages import AssistantMessage, ThinkingContent, ToolCall, UserMessage
 from sessiontree.contracts.session_facts import TurnFailed
-from sessiontree.models.pieces import Piece
+from sessiontree.models.deltas import Piece
 from tests.behaviours.opening import Opener
 from tests.behaviours.reading import PATIENCE_S, calls, facts_of, results
 

@@ -20,8 +20,8 @@ from sessiontree.contracts.messages import (
 )
 from sessiontree.contracts.usage import Usage
 from sessiontree.models.argument_text import read_arguments
-from sessiontree.models.assembly import Assembly
-from sessiontree.models.pieces import CallPiece, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.deltas import CallPiece, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.stream_assembler import Assembly
 
 TURN = 3
 USED = Usage(10, 5)

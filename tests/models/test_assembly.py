@@ -28,8 +28,8 @@ from sessiontree.contracts.messages import (
     message_from_wire,
 )
 from sessiontree.models.answers import checked
-from sessiontree.models.assembly import MAX_BLOCKS, MAX_UNREAD_CHARS, Assembly
-from sessiontree.models.pieces import CallPiece, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.deltas import CallPiece, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.stream_assembler import MAX_BLOCKS, MAX_UNREAD_CHARS, Assembly
 from tests.models.streamed import TURN, Block, Call, assembled, in_turn, interleaved, meant, replies, stops
 
 PATIENCE_S = 15.0

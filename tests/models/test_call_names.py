@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.messages import AssistantMessage, Message, TextContent, ToolCall, ToolResultMessage
 from sessiontree.models.call_ids import GRAMMARS, NAMES, NAMES_OF, CallNames
-from sessiontree.models.presenting import Presented
+from sessiontree.models.provider_view import Presented
 from sessiontree.schema.dialect import DIALECTS
 from tests.models.foreign import user
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.messages import AssistantMessage, Message, ToolResultMessage
 from sessiontree.models.call_ids import GRAMMARS
-from sessiontree.models.pairing import NO_REPAIRS, Repairs, paired
-from sessiontree.models.presenting import Presented
+from sessiontree.models.call_pairs import NO_REPAIRS, Repairs, paired
+from sessiontree.models.provider_view import Presented
 from tests.models.foreign import is_paired, messages, reply, result, sound, turns, user
 
 providers = pytest.mark.parametrize("provider", [None, "mistral", "anthropic"])

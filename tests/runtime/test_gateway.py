@@ -13,7 +13,7 @@ from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.events import Done, ModelEvent, TextDelta, ToolCallDelta, TranscriptRepaired
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, Message, TextContent, ToolCall
-from sessiontree.models.pieces import CallPiece, Piece, StopPiece
+from sessiontree.models.deltas import CallPiece, Piece, StopPiece
 from sessiontree.models.port import GatewayModel, ModelRequest
 from sessiontree.models.scripted import AsyncFunctionModel, StreamFunctionModel
 from sessiontree.models.streaming import PIECES_AT_ONCE

@@ -31,7 +31,7 @@ from sessiontree.contracts.messages import (
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.usage import NOTHING_USED, Usage
 from sessiontree.models.argument_text import Arguments, read_arguments
-from sessiontree.models.pieces import CallPiece, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.deltas import CallPiece, Piece, StopPiece, ThinkingPiece
 from sessiontree.models.port import EmitEvent
 
 MAX_ARGUMENT_CHARS: Final = 4_000_000

@@ -15,7 +15,7 @@ from sessiontree.contracts.messages import (
     ToolResultMessage,
 )
 from sessiontree.models.call_ids import NAMES, CallIds, CallNames, IdGrammar
-from sessiontree.models.pairing import NO_REPAIRS, Repairs, paired
+from sessiontree.models.call_pairs import NO_REPAIRS, Repairs, paired
 
 
 class Presented:
