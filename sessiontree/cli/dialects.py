@@ -9,7 +9,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import dialect_named
-from sessiontree.schema.loss import Cleaned
+from sessiontree.schema.loss_report import Cleaned
 
 
 def show_dialect(screen: RichScreen, name: str, installed: Iterable[InstalledTool], *, as_json: bool) -> None:

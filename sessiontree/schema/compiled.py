@@ -17,17 +17,17 @@ from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD
 from sessiontree.contracts.tool import RawTool, Tool
 from sessiontree.schema.checker import MAX_TOLD, Checker, shown
-from sessiontree.schema.cleaning import clean
 from sessiontree.schema.coercion import Coercer
 from sessiontree.schema.derive import marked_schema, schema_digest, without_markers
 from sessiontree.schema.dialect import Dialect
-from sessiontree.schema.flattening import UNIONS, Flattener
+from sessiontree.schema.flat_unions import UNIONS, Flattener
 from sessiontree.schema.jsonform import LARGEST_NUMBER, NotJson, json_form
 from sessiontree.schema.keywords import Schema
-from sessiontree.schema.loss import Cleaned, LossReport
+from sessiontree.schema.loss_report import Cleaned, LossReport
+from sessiontree.schema.parameter_aliases import Spellings
 from sessiontree.schema.pointer import json_pointer
+from sessiontree.schema.provider_schema import clean
 from sessiontree.schema.refusal import refusal
-from sessiontree.schema.spelling import Spellings
 
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 

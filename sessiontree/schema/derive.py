@@ -31,7 +31,7 @@ def derive_schema(tool: Tool[Any]) -> Schema:
     :class:`~sessiontree.contracts.tool.RawTool`'s schema means exactly what its author wrote.
 
     A union at the root stays one: it decides what is taken, and what a model is shown of it is its dialect's
-    (:mod:`sessiontree.schema.cleaning`).
+    (:mod:`sessiontree.schema.provider_schema`).
 
     Returns:
         A fresh dict; keywords in one fixed order, properties in the order of declaration.

@@ -12,7 +12,7 @@ from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.keywords import DEFINITIONS, Schema, labelled_subschemas
-from sessiontree.schema.loss import Place
+from sessiontree.schema.loss_report import Place
 from sessiontree.schema.pointer import json_pointer
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")

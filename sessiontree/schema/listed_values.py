@@ -8,7 +8,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.dialect import Dialect
 from sessiontree.schema.jsonform import type_of
 from sessiontree.schema.keywords import ANNOTATIONS, Schema
-from sessiontree.schema.loss import LossReport, Place
+from sessiontree.schema.loss_report import LossReport, Place
 
 _OF_TYPE: Final = {
     "array": frozenset({"contains", "items", "maxItems", "minItems", "prefixItems", "uniqueItems"}),

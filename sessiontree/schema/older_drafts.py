@@ -10,7 +10,7 @@ from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.keywords import DEFINITIONS, Schema, labelled_subschemas, rewrite
-from sessiontree.schema.loss import LossReport, Place
+from sessiontree.schema.loss_report import LossReport, Place
 
 _OLDER: Final = re.compile(r"draft-0[3467]|2019-09")
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))

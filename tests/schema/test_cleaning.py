@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.schema.cleaning import clean
 from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, PLAIN, dialect_named, dialect_of
+from sessiontree.schema.provider_schema import clean
 
 
 def cleaned(schema: dict[str, Any], dialect: str) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.schema.cleaning import clean
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, Dialect
 from sessiontree.schema.keywords import subschemas
-from sessiontree.schema.loss import Cleaned, Loss
+from sessiontree.schema.loss_report import Cleaned, Loss
+from sessiontree.schema.provider_schema import clean
 from tests.schema.hard_schemas import fitting, roots
 
 Clean = Callable[[Mapping[str, Any], Dialect], Cleaned]

@@ -16,7 +16,7 @@ from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import RawTool, Tool
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.dialect import DIALECTS, Dialect
-from sessiontree.schema.loss import Loss
+from sessiontree.schema.loss_report import Loss
 
 
 class Circle(BaseModel):

@@ -11,7 +11,7 @@ from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.keywords import Schema
-from sessiontree.schema.loss import LossReport, Place
+from sessiontree.schema.loss_report import LossReport, Place
 
 _SCALARS: Final = ("string", "number", "boolean", "null")
 _SAYS_TYPE: Final = frozenset({"$ref", "anyOf", "enum", "type"})

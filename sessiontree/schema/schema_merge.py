@@ -12,7 +12,7 @@ from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.keywords import ANNOTATIONS, Schema
-from sessiontree.schema.loss import LossReport, Place
+from sessiontree.schema.loss_report import LossReport, Place
 
 _LARGER: Final = frozenset(
     {"exclusiveMinimum", "minContains", "minItems", "minLength", "minProperties", "minimum"}

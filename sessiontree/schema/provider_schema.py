@@ -12,16 +12,16 @@ from collections.abc import Mapping
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.schema.closing import closed_object, typed_items, typed_value
 from sessiontree.schema.definitions import MAX_SCHEMAS, write_out
 from sessiontree.schema.dialect import Dialect
-from sessiontree.schema.flattening import UNIONS, Flattener
+from sessiontree.schema.flat_unions import UNIONS, Flattener
 from sessiontree.schema.jsonform import json_form
 from sessiontree.schema.keywords import ANNOTATIONS, DEFINITIONS, Schema, ordered, rewrite
 from sessiontree.schema.listed_values import listed_values, plain_type
-from sessiontree.schema.loss import Cleaned, Effect, LossReport, Place
-from sessiontree.schema.merging import any_of, both
+from sessiontree.schema.loss_report import Cleaned, Effect, LossReport, Place
 from sessiontree.schema.older_drafts import modernised
+from sessiontree.schema.openai_strict import closed_object, typed_items, typed_value
+from sessiontree.schema.schema_merge import any_of, both
 
 _OBJECT = frozenset({"additionalProperties", "patternProperties", "properties", "required"})
 _ARRAY = frozenset({"items", "maxItems", "minItems"})

@@ -9,8 +9,8 @@ from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.keywords import DEFINITIONS, Schema
-from sessiontree.schema.loss import Effect, LossReport, Place
-from sessiontree.schema.merging import both, either
+from sessiontree.schema.loss_report import Effect, LossReport, Place
+from sessiontree.schema.schema_merge import both, either
 
 UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
 """Keywords that put several schemas of the same value together."""
