@@ -16,7 +16,7 @@ from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.control import values
-from sessiontree.control.asking import Asking
+from sessiontree.control.rpc_client import Asking
 from sessiontree.journal.record import Record
 from sessiontree.runtime.replies import CallReply, Reply
 from sessiontree.runtime.session_reports import ActorRow

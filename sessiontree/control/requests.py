@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.control.error_codec import error_to_wire
 from sessiontree.control.lines import MAX_LINE_BYTES
-from sessiontree.control.refusals import error_to_wire
 
 PROTOCOL = 1
 MOST_ID = 2**53

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.control.conversation import Conversation
+from sessiontree.control.connection import Conversation
 from sessiontree.control.lineage import Lineage
 from sessiontree.control.peer import Peer, confinement_of, has_ended, held, peer_of, refusal_of
 from sessiontree.control.place import OpenDoor, open_door

@@ -20,7 +20,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.control.refusals import ERRORS, error_from_wire, error_to_wire
+from sessiontree.control.error_codec import ERRORS, error_from_wire, error_to_wire
 from sessiontree.testing.strategies import json_values
 
 SAMPLES: dict[Any, Any] = {

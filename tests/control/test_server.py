@@ -16,7 +16,7 @@ import pytest
 from sessiontree import SessionTree
 from sessiontree.contracts.errors import JournalError, SessionTreeError
 from sessiontree.control.client import DoorClient
-from sessiontree.control.conversation import MAX_BUFFER_BYTES, MOST_AT_ONCE
+from sessiontree.control.connection import MAX_BUFFER_BYTES, MOST_AT_ONCE
 from sessiontree.control.lines import MAX_LINE_BYTES
 from sessiontree.control.place import knock
 from sessiontree.control.requests import line_of

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from sessiontree.contracts.errors import ConfigError, JournalError, SessionTreeError
+from sessiontree.control.error_codec import error_from_wire
 from sessiontree.control.lines import MAX_LINE_BYTES, Lines
 from sessiontree.control.place import knock
-from sessiontree.control.refusals import error_from_wire
 from sessiontree.control.requests import PROTOCOL, line_of
 
 READ_BYTES = 64 * 1024
