@@ -9,8 +9,8 @@ from __future__ import annotations
 from sessiontree.sync.approvals import Approvals, PendingApproval
 from sessiontree.sync.channels import QueueChannel, TerminalChannel
 from sessiontree.sync.client_calls import ClientCalls, WaitingCall
+from sessiontree.sync.event_buffer import ProgressReader
 from sessiontree.sync.handle import PendingReply, SessionHandle
-from sessiontree.sync.reading import ProgressReader
 from sessiontree.sync.runtime import Runtime
 from sessiontree.sync.tree import SessionTree
 

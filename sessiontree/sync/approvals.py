@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.senders import Sender
-from sessiontree.sync.crossing import Crossing
+from sessiontree.sync.blocking_bridge import Crossing
 
 if TYPE_CHECKING:
     from sessiontree.api import inbox as desk

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.contracts.client_call import ClientCall
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.sync.crossing import Crossing
-from sessiontree.sync.reading import Pump
+from sessiontree.sync.blocking_bridge import Crossing
+from sessiontree.sync.event_buffer import Pump
 
 if TYPE_CHECKING:
     from sessiontree.api import client_calls

@@ -14,9 +14,9 @@ from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tool_reply import ToolReply
+from sessiontree.sync.blocking_bridge import Crossing
 from sessiontree.sync.channels import crossed_approver
-from sessiontree.sync.crossing import Crossing
-from sessiontree.sync.reading import Pump
+from sessiontree.sync.event_buffer import Pump
 
 READ_AHEAD = 64
 """Messages of a transcript taken in before they are asked for."""

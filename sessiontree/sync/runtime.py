@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from sessiontree.api import runtime
 from sessiontree.api.runtime import BackendName, Enforcement
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.sync.crossing import Crossing
+from sessiontree.sync.blocking_bridge import Crossing
 
 if TYPE_CHECKING:
     from sessiontree.contracts.tree_summary import TreeSummary

@@ -24,12 +24,12 @@ from sessiontree.contracts.usage import Usage
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
 from sessiontree.sync.approvals import Approvals
+from sessiontree.sync.blocking_bridge import Crossing
 from sessiontree.sync.channels import CrossedChannel, QueueChannel, crossed_approver, crossed_channel
 from sessiontree.sync.client_calls import ClientCalls
-from sessiontree.sync.crossing import Crossing
+from sessiontree.sync.event_buffer import ProgressReader, Pump
 from sessiontree.sync.handle import SessionHandle
 from sessiontree.sync.portal import PORTAL
-from sessiontree.sync.reading import ProgressReader, Pump
 from sessiontree.sync.runtime import Runtime
 from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 

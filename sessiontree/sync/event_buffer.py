@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.sync.crossing import Crossing
+from sessiontree.sync.blocking_bridge import Crossing
 from sessiontree.sync.portal import not_open
 
 if TYPE_CHECKING:
