@@ -12,9 +12,9 @@ import os
 from functools import cache
 from typing import Final, Protocol
 
-from sessiontree.workspace.anchor import Anchor
 from sessiontree.workspace.kernel_calls import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2, path_of
 from sessiontree.workspace.place import Place
+from sessiontree.workspace.root_fd import Anchor
 from sessiontree.workspace.walk_resolver import resolve_by_walk
 
 _BENEATH: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS

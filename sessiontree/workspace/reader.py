@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sessiontree.contracts.ports import Entry
+from sessiontree.workspace.entries import OPEN_DIRECTORY, entries_in, walk_below
 from sessiontree.workspace.failures import check_regular, system_errors
-from sessiontree.workspace.listing import OPEN_DIRECTORY, entries_in, walk_below
 from sessiontree.workspace.openat2_resolver import Resolver
 from sessiontree.workspace.place import entry_of
 from sessiontree.workspace.root import WorkspaceRoot

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from sessiontree.workspace.anchor import Anchor
 from sessiontree.workspace.failures import failed, reason_of, refused, system_errors
-from sessiontree.workspace.hidden import HiddenPlaces
+from sessiontree.workspace.hidden_paths import HiddenPlaces
 from sessiontree.workspace.kernel_calls import pseudo_file_system
 from sessiontree.workspace.openat2_resolver import Resolver, best_resolver
 from sessiontree.workspace.place import Place, components, identity_of
+from sessiontree.workspace.root_fd import Anchor
 
 MAX_PATH_BYTES: Final = 65_536
 """Longer paths are refused; below it even a tree deeper than the kernel's own limit can be reached."""

@@ -12,8 +12,8 @@ import os
 import stat
 from typing import Final
 
-from sessiontree.workspace.anchor import Anchor
 from sessiontree.workspace.place import Identity, Place, components, identity_of
+from sessiontree.workspace.root_fd import Anchor
 
 MAX_LINKS: Final = 40
 _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC

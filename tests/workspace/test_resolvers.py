@@ -14,10 +14,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.workspace.anchor import Anchor
 from sessiontree.workspace.kernel_calls import RESOLVE_BENEATH, openat2, path_of
 from sessiontree.workspace.openat2_resolver import Resolver, best_resolver, resolve_by_openat2
 from sessiontree.workspace.place import Place, components
+from sessiontree.workspace.root_fd import Anchor
 from sessiontree.workspace.walk_resolver import MAX_LINKS, resolve_by_walk
 
 RESOLVERS = pytest.mark.parametrize("resolve", [resolve_by_openat2, resolve_by_walk], ids=["openat2", "walk"])

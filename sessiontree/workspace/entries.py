@@ -12,7 +12,7 @@ from typing import Final
 
 from sessiontree.contracts.ports import Entry
 from sessiontree.workspace.failures import failed
-from sessiontree.workspace.hidden import HiddenPlaces
+from sessiontree.workspace.hidden_paths import HiddenPlaces
 from sessiontree.workspace.kernel_calls import pseudo_file_system
 from sessiontree.workspace.place import Identity, entry_of, identity_of
 from sessiontree.workspace.replacement import TEMPORARY_PREFIX

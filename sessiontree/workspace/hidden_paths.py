@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.workspace.anchor import Anchor
 from sessiontree.workspace.place import Identity, Place, identity_of
+from sessiontree.workspace.root_fd import Anchor
 
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
