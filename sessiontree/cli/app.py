@@ -32,7 +32,7 @@ BODIES = {
 }
 """What each command does: a function of a screen and its options that returns the exit code."""
 
-_RUNNER = "sessiontree.cli.running:run"
+_RUNNER = "sessiontree.cli.run_loop:run"
 
 app = typer.Typer(
     name="sessiontree",

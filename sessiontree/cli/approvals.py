@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli.answering import Answering, decide
-from sessiontree.cli.asked import SAID_NO
+from sessiontree.cli.approval_lines import SAID_NO
+from sessiontree.cli.approval_prompt import Answering, decide
+from sessiontree.cli.connect import news_of, open_tree
 from sessiontree.cli.jobs import run_jobs
-from sessiontree.cli.listed import show_listed
-from sessiontree.cli.reaching import news_of, open_tree
+from sessiontree.cli.journal_requests import show_listed
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import journal_of, newest_tree, state_dir_of
 from sessiontree.cli.typed_lines import TypedLines

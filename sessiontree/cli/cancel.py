@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from sessiontree.cli.portrait import shortened
-from sessiontree.cli.reaching import live_journal, open_tree
+from sessiontree.cli.connect import live_journal, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
+from sessiontree.cli.tree_report import shortened
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.control.client import DoorClient

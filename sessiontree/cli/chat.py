@@ -10,13 +10,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli.answering import Answering
+from sessiontree.cli.approval_prompt import Answering
+from sessiontree.cli.connect import live_journal, news_of, open_tree
 from sessiontree.cli.jobs import run_jobs
 from sessiontree.cli.live_facts import kind_in
-from sessiontree.cli.portrait import portrait_of
-from sessiontree.cli.reaching import live_journal, news_of, open_tree
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
+from sessiontree.cli.tree_report import portrait_of
 from sessiontree.cli.typed_lines import TypedLines
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
 from sessiontree.contracts.event_display import display_of

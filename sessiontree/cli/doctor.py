@@ -21,8 +21,8 @@ from sessiontree.cli.checkup import (
     look_at_state,
 )
 from sessiontree.cli.confinement import Confinement, try_confinement
-from sessiontree.cli.counted import counted
 from sessiontree.cli.findings import Finding
+from sessiontree.cli.plural import counted
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.contracts.errors import SessionTreeError

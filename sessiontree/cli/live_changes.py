@@ -24,7 +24,7 @@ from typing import Any
 
 from sessiontree.cli.live_facts import kind_in
 from sessiontree.cli.live_session import call_text
-from sessiontree.cli.portrait import shortened
+from sessiontree.cli.tree_report import shortened
 from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.journal.record import Record

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
-from sessiontree.cli.counted import counted
 from sessiontree.cli.memory_place import MemoryPlace
+from sessiontree.cli.plural import counted
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json

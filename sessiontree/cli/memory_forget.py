@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sessiontree.cli.counted import counted
 from sessiontree.cli.memory_place import MemoryPlace
 from sessiontree.cli.memory_records import show_records
+from sessiontree.cli.plural import counted
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json

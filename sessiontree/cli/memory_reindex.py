@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import asdict
 from pathlib import Path
 
-from sessiontree.cli.counted import counted
 from sessiontree.cli.memory_place import MemoryPlace, embedder_named
+from sessiontree.cli.plural import counted
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.memory.reindex import reindex as reindex_store

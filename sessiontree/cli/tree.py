@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
-from sessiontree.cli.portrait import ApprovalLine, Portrait, portrait_of
 from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree_report import ApprovalLine, Portrait, portrait_of
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.tree_summary import TreeSummary

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.asked import Answered, Asked, NoAnswer, answer_in
+from sessiontree.cli.approval_lines import Answered, Asked, NoAnswer, answer_in
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
 Make: TypeAlias = Callable[[Callable[[str], None]], Asked]

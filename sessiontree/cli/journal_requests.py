@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli.asked import lines_of
-from sessiontree.cli.portrait import portrait_of
-from sessiontree.cli.reaching import HOW_TO_RESUME
+from sessiontree.cli.approval_lines import lines_of
+from sessiontree.cli.connect import HOW_TO_RESUME
 from sessiontree.cli.screen import RichScreen
+from sessiontree.cli.tree_report import portrait_of
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.journal.journal import Journal

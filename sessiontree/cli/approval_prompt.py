@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sessiontree.cli.asked import Answered, Asked
+from sessiontree.cli.approval_lines import Answered, Asked
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ApprovalClosed

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli.portrait import portrait_of
 from sessiontree.cli.tree import journal_of, newest_tree
+from sessiontree.cli.tree_report import portrait_of
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
