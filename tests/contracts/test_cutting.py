@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.truncation import cut_line, cut_text, whole
 from sessiontree.schema.checker import MAX_VALUE_CHARS, shown
 from sessiontree_tools.hunk import MAX_LINE_CHARS, unified_diff
-from sessiontree_tools.replacing import Replacement
+from sessiontree_tools.replacement import Replacement
 
 Cut = Callable[[str, int], str]
 

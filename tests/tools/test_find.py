@@ -15,8 +15,8 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import Entry
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
+from sessiontree_tools.file_walk import Walk
 from sessiontree_tools.find import Find
-from sessiontree_tools.walking import Walk
 
 FILES = ["a.py", "a/b.py", "a/test_c.py", "a-b/c.py", "z.md", ".git/config", "sub/.git/hooks/x.py", ".env"]
 

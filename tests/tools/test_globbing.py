@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree_tools.globbing import Glob
+from sessiontree_tools.glob_match import Glob
 
 Matching = Callable[[str, str], bool]
 

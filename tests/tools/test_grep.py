@@ -18,10 +18,10 @@ from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Valid
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
+from sessiontree_tools.file_walk import Walk
 from sessiontree_tools.grep import Grep
 from sessiontree_tools.line_matcher import LineMatcher, text_finder
-from sessiontree_tools.searching import CHUNK_BYTES, Search
-from sessiontree_tools.walking import Walk
+from sessiontree_tools.line_search import CHUNK_BYTES, Search
 
 Leftovers = Callable[[], AbstractContextManager[None]]
 

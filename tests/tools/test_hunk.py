@@ -10,7 +10,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from sessiontree_tools.hunk import MAX_LINE_CHARS, MAX_LINES, NO_NEWLINE, unified_diff
-from sessiontree_tools.replacing import Replacement
+from sessiontree_tools.replacement import Replacement
 
 Diffing = Callable[[str, Replacement], str]
 

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.paging import CHUNK_BYTES, Page, first_page, skip_lines
+from sessiontree_tools.pages import CHUNK_BYTES, Page, first_page, skip_lines
 
 Paging = Callable[[bytes, int, int], Page]
 Skipping = Callable[[BinaryIO, int], int]

@@ -9,8 +9,8 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.folding import fold
-from sessiontree_tools.replacing import Replacement, replace_once
+from sessiontree_tools.replacement import Replacement, replace_once
+from sessiontree_tools.unicode_fold import fold
 
 Replacing = Callable[[str, str, str], Replacement]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree_tools.web_decoding import Sort, decoded, sort_of
+from sessiontree_tools.web_charset import Sort, decoded, sort_of
 from tests.tools.pages import page_of
 
 WORDS = "grüße, їжак"

@@ -15,10 +15,10 @@ from sessiontree.contracts.ports import Entry, Reader, Writer
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
-from sessiontree_tools.encoding import to_utf8
+from sessiontree_tools.charset import to_utf8
 from sessiontree_tools.hunk import unified_diff
-from sessiontree_tools.paging import read_up_to
-from sessiontree_tools.replacing import replace_once
+from sessiontree_tools.pages import read_up_to
+from sessiontree_tools.replacement import replace_once
 from sessiontree_tools.threads import Stop, end_if, in_thread
 
 MAX_BYTES = 10 * 1024 * 1024

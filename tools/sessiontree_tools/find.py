@@ -14,10 +14,10 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.globbing import Glob, check_glob
-from sessiontree_tools.listing import listing
+from sessiontree_tools.directory_entries import listing
+from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, shown_path
+from sessiontree_tools.glob_match import Glob, check_glob
 from sessiontree_tools.threads import Stop, in_thread
-from sessiontree_tools.walking import GIT_DIRECTORY, Walk, shown_path
 
 MAX_LIMIT = 10_000
 

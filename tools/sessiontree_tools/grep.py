@@ -16,13 +16,13 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.globbing import Glob, check_glob
+from sessiontree_tools.directory_entries import listing
+from sessiontree_tools.file_walk import GIT_DIRECTORY, Found, Walk
+from sessiontree_tools.glob_match import Glob, check_glob
 from sessiontree_tools.line_matcher import LineMatcher, text_finder
-from sessiontree_tools.listing import listing
+from sessiontree_tools.line_search import Matcher, Search
 from sessiontree_tools.matcher_process import MatcherProcess
-from sessiontree_tools.searching import Matcher, Search
 from sessiontree_tools.threads import Stop, in_thread
-from sessiontree_tools.walking import GIT_DIRECTORY, Found, Walk
 
 MAX_SCANNED_BYTES = 64 * 1024 * 1024
 MAX_LIMIT = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sessiontree.contracts.truncation import whole
-from sessiontree_tools.replacing import Replacement
+from sessiontree_tools.replacement import Replacement
 
 CONTEXT_LINES = 3
 MAX_LINES = 400

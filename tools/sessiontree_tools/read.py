@@ -15,7 +15,7 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult, image_result_from_file
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.paging import HEAD_BYTES, Page, first_page, is_binary, read_up_to, skip_lines
+from sessiontree_tools.pages import HEAD_BYTES, Page, first_page, is_binary, read_up_to, skip_lines
 from sessiontree_tools.threads import Stop, in_thread
 
 MAX_LINES = 2000

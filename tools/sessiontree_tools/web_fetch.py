@@ -20,7 +20,7 @@ from sessiontree.contracts.tool import ALL_KINDS, Tool
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree_tools.html_process import Converted, converted
 from sessiontree_tools.threads import Stop, in_thread
-from sessiontree_tools.web_decoding import decoded, sort_of
+from sessiontree_tools.web_charset import decoded, sort_of
 
 MIN_CHARS = 100
 MAX_CHARS = 50_000

@@ -14,7 +14,7 @@ from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
-from sessiontree_tools.encoding import to_utf8
+from sessiontree_tools.charset import to_utf8
 from sessiontree_tools.threads import Stop, end_if, in_thread
 
 

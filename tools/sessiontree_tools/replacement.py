@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.folding import fold, line_ends_at
+from sessiontree_tools.unicode_fold import fold, line_ends_at
 
 BYTE_ORDER_MARK = "\ufeff"
 MAX_COUNTED = 1000

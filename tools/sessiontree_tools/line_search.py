@@ -10,10 +10,10 @@ from typing import Protocol
 
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.ports import Reader
+from sessiontree_tools.file_walk import Found, shown_path
 from sessiontree_tools.line_matcher import Shown
-from sessiontree_tools.paging import is_binary, read_up_to
+from sessiontree_tools.pages import is_binary, read_up_to
 from sessiontree_tools.threads import Stop, end_if
-from sessiontree_tools.walking import Found, shown_path
 
 CHUNK_BYTES = 256 * 1024
 GROUP_BREAK = "--"
