@@ -144,9 +144,9 @@ if TYPE_CHECKING:
     from sessiontree.models.scripted import FunctionModel as FunctionModel
     from sessiontree.models.scripted import ScriptedModel as ScriptedModel
     from sessiontree.models.scripted import StreamFunctionModel as StreamFunctionModel
+    from sessiontree.policy.lint import PolicyWarning as PolicyWarning
     from sessiontree.policy.settings import PolicyConfig as PolicyConfig
     from sessiontree.policy.settings import ToolPolicy as ToolPolicy
-    from sessiontree.policy.slips import PolicyWarning as PolicyWarning
     from sessiontree.runtime.progress import Progress as Progress
     from sessiontree.runtime.progress import ProgressReader as ProgressReader
     from sessiontree.schema.guardrails import SchemaWarning as SchemaWarning
@@ -263,7 +263,7 @@ _ROOMS = {
     "models.scripted": ("AsyncFunctionModel", "FunctionModel", "ScriptedModel", "StreamFunctionModel"),
     "web.settings": ("WebSettings",),
     "policy.settings": ("PolicyConfig", "ToolPolicy"),
-    "policy.slips": ("PolicyWarning",),
+    "policy.lint": ("PolicyWarning",),
     "api.runtime": ("Runtime",),
     "schema.guardrails": ("SchemaWarning",),
     "schema.mcp": ("to_mcp",),

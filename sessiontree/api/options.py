@@ -30,8 +30,8 @@ from sessiontree.contracts.tool import Tool, check_is_tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.port import name_of as model_name_of
+from sessiontree.policy.lint import PolicyWarning
 from sessiontree.policy.settings import PolicyConfig, parse_policy
-from sessiontree.policy.slips import PolicyWarning
 from sessiontree.runtime.approver_function import load_approver
 from sessiontree.runtime.clock import machine_ms
 from sessiontree.runtime.policy_binding import policy_row

@@ -12,9 +12,9 @@ from sessiontree.contracts.senders import Asker
 from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tiers import PermissionTier, SystemAnswer
 from sessiontree.policy.explanation import Explanation, Removal
+from sessiontree.policy.lint import slips_of
 from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.settings import PolicyConfig
-from sessiontree.policy.slips import slips_of
 from sessiontree.policy.steps import Standing, Step, steps_of
 from sessiontree.policy.vocabulary import Vocabulary
 
