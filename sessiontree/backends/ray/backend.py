@@ -19,13 +19,12 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.baggage import pack, with_program
 from sessiontree.backends.ray.engine import Engine
 from sessiontree.backends.ray.jail import failed_starts, level_of, note_for, started_as
-from sessiontree.backends.ray.line import Line
 from sessiontree.backends.ray.owner import RemoteOwner
 from sessiontree.backends.ray.program_copy import ProgramCopies
 from sessiontree.backends.ray.progress import Watches
+from sessiontree.backends.ray.serialization import pack, with_program
 from sessiontree.backends.ray.start_watch import (
     JOINED_UNSEEN_S,
     UNSEEN_S,
@@ -35,6 +34,7 @@ from sessiontree.backends.ray.start_watch import (
     end_started,
 )
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
+from sessiontree.backends.ray.supervisor_client import Line
 from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.tree_config import TreeConfig

@@ -7,9 +7,9 @@ from typing import Any
 
 import ray
 
-from sessiontree.backends.ray.baggage import open_for_gateway
-from sessiontree.backends.ray.calling import RemoteServices
 from sessiontree.backends.ray.host import HostSettings
+from sessiontree.backends.ray.serialization import open_for_gateway
+from sessiontree.backends.ray.supervisor_rpc import RemoteServices
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.models.port import GatewayModel

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import ray
 
-from sessiontree.backends.ray.baggage import open_for_host
-from sessiontree.backends.ray.calling import RemoteServices
+from sessiontree.backends.ray.serialization import open_for_host
+from sessiontree.backends.ray.supervisor_rpc import RemoteServices
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.clock import KernelClock

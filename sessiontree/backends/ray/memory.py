@@ -11,9 +11,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sessiontree.backends.ray.calling import RemoteServices
 from sessiontree.backends.ray.host import HostSettings
 from sessiontree.backends.ray.start_watch import RestartKeeper
+from sessiontree.backends.ray.supervisor_rpc import RemoteServices
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sessiontree.backends.ray.line import Line
+from sessiontree.backends.ray.supervisor_client import Line
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.client_call import ClientAnswer, ClientCall
 from sessiontree.contracts.jsonable import JsonValue

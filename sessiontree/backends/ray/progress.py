@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from sessiontree.backends.ray.line import Line
+from sessiontree.backends.ray.supervisor_client import Line
 from sessiontree.contracts.errors import EngineLost, SessionTreeError
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
 

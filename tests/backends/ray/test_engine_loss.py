@@ -30,7 +30,7 @@ from sessiontree.backends.ray.engine_watch import (
     Server,
     listener_of,
 )
-from sessiontree.backends.ray.line import Line
+from sessiontree.backends.ray.supervisor_client import Line
 from sessiontree.backends.ray.wire import packed
 from sessiontree.runtime.rpc_response import Answer
 

@@ -11,8 +11,8 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sessiontree import SessionClosed, SessionTreeError, TreeNotFound
-from sessiontree.backends.ray import line as line_room
-from sessiontree.backends.ray.line import Line
+from sessiontree.backends.ray import supervisor_client as line_room
+from sessiontree.backends.ray.supervisor_client import Line
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.runtime.rpc_response import Answer

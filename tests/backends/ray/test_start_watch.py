@@ -20,7 +20,6 @@ import ray
 from sessiontree import Runtime, ScriptedModel, SessionTree, StartFailed
 from sessiontree.backends.ray.backend import RayBackend, _give_up
 from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
-from sessiontree.backends.ray.line import Line
 from sessiontree.backends.ray.start_watch import (
     MAX_STARTS,
     MAX_UNSEEN_S,
@@ -31,6 +30,7 @@ from sessiontree.backends.ray.start_watch import (
     StartWatch,
     end_started,
 )
+from sessiontree.backends.ray.supervisor_client import Line
 from sessiontree.control.client import DoorClient
 from sessiontree.sandbox.process_tree import children, process_of
 
