@@ -51,7 +51,7 @@ from sessiontree import MEMORY, PermissionTier, SessionTree, ToolContext, tool
 from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.settings import MEMORY_DIR
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.models.scripted import ScriptedModel
 from sessiontree_tools.memory_search import MemorySearch, MemorySearchParams
 
@@ -98,7 +98,7 @@ class Corpus:
             self._made += 1
 
 
-async def fill(store: MemoryStore, corpus: Corpus, count: int) -> None:
+async def fill(store: LanceMemoryStore, corpus: Corpus, count: int) -> None:
     """Put so many records into a store, a third of their trees finished, and tidy it."""
     for start in range(0, count, 5_000):
         await store.add(list(corpus.records(min(5_000, count - start))))
@@ -108,10 +108,10 @@ async def fill(store: MemoryStore, corpus: Corpus, count: int) -> None:
 
 
 @asynccontextmanager
-async def filled(corpus: Corpus, count: int) -> AsyncIterator[tuple[MemoryStore, Path]]:
+async def filled(corpus: Corpus, count: int) -> AsyncIterator[tuple[LanceMemoryStore, Path]]:
     """Yield a store of so many records and its directory."""
     with tempfile.TemporaryDirectory() as directory:
-        async with await MemoryStore.open(directory, HashingEmbedder()) as store:
+        async with await LanceMemoryStore.open(directory, HashingEmbedder()) as store:
             await fill(store, corpus, count)
             yield store, Path(directory)
 
@@ -131,7 +131,7 @@ async def from_a_session(rounds: int, each: int) -> Rounds:
     taken, embedder = Rounds(), HashingEmbedder()
     with places() as (workspace, state):
         corpus = Corpus(workspace=str(workspace))
-        async with await MemoryStore.open(str(state / MEMORY_DIR), embedder) as store:
+        async with await LanceMemoryStore.open(str(state / MEMORY_DIR), embedder) as store:
             await fill(store, corpus, SMALL)
             for tree in range(FINISHED, TREES):
                 await store.mark_finished(
@@ -176,7 +176,9 @@ async def taken_ms(call: Callable[[], Awaitable[Any]]) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
-async def side_by_side(store: MemoryStore, directory: Path, corpus: Corpus, rounds: int, each: int) -> Rounds:
+async def side_by_side(
+    store: LanceMemoryStore, directory: Path, corpus: Corpus, rounds: int, each: int
+) -> Rounds:
     """Search both ways, one of each in turn."""
     embedder = HashingEmbedder()
     table = await (await lancedb.connect_async(directory)).open_table("records")
@@ -193,7 +195,7 @@ async def side_by_side(store: MemoryStore, directory: Path, corpus: Corpus, roun
     return taken
 
 
-async def overlap(store: MemoryStore, directory: Path, corpus: Corpus, questions: int) -> float:
+async def overlap(store: LanceMemoryStore, directory: Path, corpus: Corpus, questions: int) -> float:
     """Return the mean share of our hits that LanceDB finds too, with the scope as its filter."""
     embedder = HashingEmbedder()
     table = await (await lancedb.connect_async(directory)).open_table("records")
@@ -209,13 +211,13 @@ async def overlap(store: MemoryStore, directory: Path, corpus: Corpus, questions
     return statistics.mean(shares)
 
 
-async def searches_ms(store: MemoryStore, corpus: Corpus, count: int) -> float:
+async def searches_ms(store: LanceMemoryStore, corpus: Corpus, count: int) -> float:
     """Return the median of some searches."""
     queries = [MemoryQuery(text, LIMIT) for text in corpus.questions[:count]]
     return statistics.median([await taken_ms(partial(store.search, query, None)) for query in queries])
 
 
-async def singles(store: MemoryStore, corpus: Corpus, count: int) -> dict[str, float]:
+async def singles(store: LanceMemoryStore, corpus: Corpus, count: int) -> dict[str, float]:
     """Store one after the other, search, tidy while searching, search again; then several callers at once."""
     scope = MemoryScope("tree-s", "main", AGENT, corpus.workspace)
     texts = [corpus.text() for _ in range(2 * count)]

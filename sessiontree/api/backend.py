@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sessiontree.contracts.stimuli import SendMode
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
-    from sessiontree.runtime.inbox_events import Tiding
+    from sessiontree.runtime.inbox_events import InboxEvent
     from sessiontree.runtime.progress import ProgressReader
     from sessiontree.runtime.replies import CallReply, Reply
     from sessiontree.runtime.supervisor_api import SessionRecord
@@ -84,7 +84,7 @@ class OwnerPort(Protocol):
         """Return durable facts after a number, waiting for the first."""
         ...
 
-    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[Tiding]]:
+    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
         """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
         ...
 

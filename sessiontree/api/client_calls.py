@@ -13,7 +13,7 @@ from sessiontree.contracts.client_call import ClientAnswer, ClientCall, answer_o
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.runtime.inbox_events import Called
+from sessiontree.runtime.inbox_events import ClientCallArrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ClientCalls:
         while not owner.is_over(self._tree_id):
             after, tidings = await owner.tidings(self._tree_id, after, READ_WAIT_S)
             for tiding in tidings:
-                if isinstance(tiding, Called) and tiding.call.call_id not in seen:
+                if isinstance(tiding, ClientCallArrived) and tiding.call.call_id not in seen:
                     yield WaitingCall(tiding.call, self)
             seen.clear()  # what waited at the beginning can come twice at the first reading alone
 

@@ -33,7 +33,7 @@ from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.runtime.inbox_events import Decided, Said, Shown, Tiding
+from sessiontree.runtime.inbox_events import InboxEvent, MessageSaid, RequestClosed, RequestOpened
 from sessiontree.runtime.replay import fact_of
 
 READ_WAIT_S = 20.0
@@ -183,12 +183,12 @@ class ApprovalDesk:
             for request_id in list(self._asking):
                 self._take_off(request_id)
 
-    async def _note(self, tiding: Tiding) -> None:
-        if isinstance(tiding, Shown):
+    async def _note(self, tiding: InboxEvent) -> None:
+        if isinstance(tiding, RequestOpened):
             self._show(tiding.request)
-        elif isinstance(tiding, Decided):
+        elif isinstance(tiding, RequestClosed):
             self._take_off(tiding.request_id)
-        elif isinstance(tiding, Said):
+        elif isinstance(tiding, MessageSaid):
             await self._say(tiding.channel, tiding.text)
 
     def _take_off(self, request_id: str) -> None:

@@ -7,7 +7,7 @@ import unicodedata
 from sessiontree.channels.alphabets import deceptive_words
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.jsonable import dump_readable
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _BLANK = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800", "\u034f"}
@@ -53,7 +53,7 @@ def _line(name: str, text: str) -> str:
     return f"\n  {name + ':':<10} {text}" if text else ""
 
 
-def _asker(asker: Asker) -> str:
+def _asker(asker: Principal) -> str:
     """Return whom a call is for, all they say of themselves quoted: no name passes for another's id."""
     said = {"id": asker.id, "name": asker.name, "channel": asker.channel, "group": asker.group}
     words = (f"{what} {visible(dump_readable(text))}" for what, text in said.items() if text)

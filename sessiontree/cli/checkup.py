@@ -19,7 +19,7 @@ from sessiontree.contracts.errors import JournalCorrupt, JournalError, SessionTr
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.control.client import DoorClient
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.place import Place
+from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.tables import check_header, log_of
 from sessiontree.runtime.session_reports import ActorRow
 from sessiontree.version import VERSION
@@ -139,7 +139,7 @@ def look_at_room() -> Room:
 
 def look_at_state(directory: Path) -> State:
     """Return what stands in a state directory; its journal is opened to read, and no tree is checked."""
-    place = Place(directory)
+    place = JournalPlace(directory)
     mode, journal_mode, trees, size = None, None, None, 0
     damaged: tuple[str, ...] = ()
     failure: SessionTreeError | None = None
@@ -211,7 +211,7 @@ def _digits(mode: int | None) -> str | None:
     return None if mode is None else f"{mode:04o}"
 
 
-def _size_of(place: Place) -> int:
+def _size_of(place: JournalPlace) -> int:
     files = [place.database, log_of(place.database)]
     if place.blobs.is_dir():
         files += place.blobs.iterdir()

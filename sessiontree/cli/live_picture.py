@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
-from sessiontree.cli.live_session import LiveSession
+from sessiontree.cli.live_session import SessionPanel
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.contracts.kinds import SessionStatus
 
@@ -81,7 +81,7 @@ def picture(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line]:
     return [_fitted(line, width) for line in [*lines[: max(0, room)], totals][: max(0, height)]]
 
 
-def _rest(tree: LiveTree, chosen: dict[str, list[LiveSession]]) -> str:
+def _rest(tree: LiveTree, chosen: dict[str, list[SessionPanel]]) -> str:
     """Say how many live sessions are not shown, and how those that ended ended."""
     rows = [session for children in chosen.values() for session in children]
     hidden = tree.live - sum(not session.is_ended for session in rows)
@@ -97,7 +97,7 @@ def _rest(tree: LiveTree, chosen: dict[str, list[LiveSession]]) -> str:
     return f"… {', '.join(words)}"
 
 
-def _table(tree: LiveTree, chosen: dict[str, list[LiveSession]], has_header: bool, width: int) -> list[Line]:
+def _table(tree: LiveTree, chosen: dict[str, list[SessionPanel]], has_header: bool, width: int) -> list[Line]:
     rows = [_row(guide, session) for guide, session in _walk(chosen)]
     if not rows:
         return []
@@ -125,7 +125,7 @@ def _columns(row: Row, widths: list[int], style: str, kind_style: str) -> Line:
     ]
 
 
-def _row(guide: str, session: LiveSession) -> Row:
+def _row(guide: str, session: SessionPanel) -> Row:
     calls = session.calls()
     more = f"+{len(calls) - 1} more: " if len(calls) > 1 else ""
     return (
@@ -138,9 +138,9 @@ def _row(guide: str, session: LiveSession) -> Row:
     )
 
 
-def _walk(chosen: dict[str, list[LiveSession]]) -> Iterator[tuple[str, LiveSession]]:
+def _walk(chosen: dict[str, list[SessionPanel]]) -> Iterator[tuple[str, SessionPanel]]:
     """Yield sessions in path order, each with the lines that lead to it."""
-    ahead: list[tuple[str, str, LiveSession]] = [("", "", top) for top in reversed(chosen[""])]
+    ahead: list[tuple[str, str, SessionPanel]] = [("", "", top) for top in reversed(chosen[""])]
     while ahead:
         guide, below, session = ahead.pop()
         yield guide, session

@@ -19,7 +19,7 @@ MAX_CALL_CHARS = 160
 
 
 @dataclass(slots=True)
-class LiveSession:
+class SessionPanel:
     """One session, living or ended, and the counts of all below it."""
 
     session_id: str
@@ -29,7 +29,7 @@ class LiveSession:
     status: SessionStatus = SessionStatus.ACTIVE
     is_ended: bool = False
     is_stopping: bool = False
-    live_children: dict[str, LiveSession] = field(default_factory=dict, repr=False)
+    live_children: dict[str, SessionPanel] = field(default_factory=dict, repr=False)
     """In the order they were spawned."""
     live_below: int = 0
     ended_below: int = 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sessiontree.cli.live_facts import first_members, kind_in
-from sessiontree.cli.live_session import LiveSession, call_text
+from sessiontree.cli.live_session import SessionPanel, call_text
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.journal.record import Record
@@ -25,7 +25,7 @@ class LiveTree:
 
     def __init__(self) -> None:
         """Begin before anything happened."""
-        self.sessions: dict[str, LiveSession] = {}
+        self.sessions: dict[str, SessionPanel] = {}
         """In spawn order; ended ones stay."""
         self.total = 0
         self.live = 0
@@ -40,7 +40,7 @@ class LiveTree:
         """When the newest fact was made."""
         self._asked_by: dict[str, str] = {}
         """Open approval requests and who asked."""
-        self._roots: dict[str, LiveSession] = {}
+        self._roots: dict[str, SessionPanel] = {}
         """Live sessions below no session that is known."""
         self._books: Mapping[str, Callable[[str], None]] = {
             "session_spawned": self._spawned,
@@ -101,7 +101,7 @@ class LiveTree:
             session.done += amount
             session = self._parent_of(session)
 
-    def chosen(self, most: int) -> dict[str, list[LiveSession]]:
+    def chosen(self, most: int) -> dict[str, list[SessionPanel]]:
         """Choose at most so many live sessions to show; an ended Main is shown too.
 
         Main comes first. Then every session chosen brings its next child in turn, so that a view of few
@@ -110,8 +110,8 @@ class LiveTree:
         Returns:
             By parent (empty = below none) its children to show, in spawn order.
         """
-        found: dict[str, list[LiveSession]] = {"": []}
-        turns: deque[tuple[str, Iterator[LiveSession]]] = deque([("", self._tops())])
+        found: dict[str, list[SessionPanel]] = {"": []}
+        turns: deque[tuple[str, Iterator[SessionPanel]]] = deque([("", self._tops())])
         while turns and most > 0:
             parent, children = turns.popleft()
             child = next(children, None)
@@ -124,20 +124,20 @@ class LiveTree:
             turns.append((child.session_id, iter(child.live_children.values())))
         return found
 
-    def _tops(self) -> Iterator[LiveSession]:
+    def _tops(self) -> Iterator[SessionPanel]:
         main = self.sessions.get(_MAIN)
         if main is not None and main.is_ended:
             yield main
         yield from self._roots.values()
 
-    def _parent_of(self, session: LiveSession) -> LiveSession | None:
+    def _parent_of(self, session: SessionPanel) -> SessionPanel | None:
         return None if session.parent is None else self.sessions.get(session.parent)
 
-    def _siblings_of(self, session: LiveSession) -> dict[str, LiveSession]:
+    def _siblings_of(self, session: SessionPanel) -> dict[str, SessionPanel]:
         parent = self._parent_of(session)
         return self._roots if parent is None else parent.live_children
 
-    def _count_below(self, session: LiveSession, live: int, ended: int) -> None:
+    def _count_below(self, session: SessionPanel, live: int, ended: int) -> None:
         above = self._parent_of(session)
         while above is not None:
             above.live_below += live
@@ -146,7 +146,7 @@ class LiveTree:
 
     def _spawned(self, text: str) -> None:
         spec = fact_of(text).spec
-        session = LiveSession(spec.session_id, spec.kind, spec.label or "", spec.parent)
+        session = SessionPanel(spec.session_id, spec.kind, spec.label or "", spec.parent)
         self.sessions[spec.session_id] = session
         self.total += 1
         self.live += 1
@@ -197,25 +197,25 @@ class LiveTree:
             session.pending.pop(request_id, None)
 
 
-def _turn_started(session: LiveSession, text: str) -> None:
+def _turn_started(session: SessionPanel, text: str) -> None:
     (session.turns,) = first_members("turn_started", text)
     session.replied("")
     session.is_asking = True
 
 
-def _turn_failed(session: LiveSession, text: str) -> None:
+def _turn_failed(session: SessionPanel, text: str) -> None:
     session.is_asking = False
 
 
-def _call_asked(session: LiveSession, text: str) -> None:
+def _call_asked(session: SessionPanel, text: str) -> None:
     session.asked[fact_of(text).key] = text
 
 
-def _call_parked(session: LiveSession, text: str) -> None:
+def _call_parked(session: SessionPanel, text: str) -> None:
     session.settled.update(first_members("call_parked", text))
 
 
-def _call_resolved(session: LiveSession, text: str) -> None:
+def _call_resolved(session: SessionPanel, text: str) -> None:
     key, _, call_id = first_members("call_resolved", text)
     session.settled.add(key)
     session.asked.pop(key, None)
@@ -223,14 +223,14 @@ def _call_resolved(session: LiveSession, text: str) -> None:
     session.result = text
 
 
-def _told_to_stop(session: LiveSession, text: str) -> None:
+def _told_to_stop(session: SessionPanel, text: str) -> None:
     session.is_asking = False
     session.is_stopping = True
 
 
-_OF_SESSION: Mapping[str, Callable[[LiveSession, str], Any]] = {
+_OF_SESSION: Mapping[str, Callable[[SessionPanel, str], Any]] = {
     "turn_started": _turn_started,
-    "turn_replied": LiveSession.replied,
+    "turn_replied": SessionPanel.replied,
     "turn_failed": _turn_failed,
     "call_asked": _call_asked,
     "call_parked": _call_parked,

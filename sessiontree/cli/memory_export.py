@@ -19,7 +19,7 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.memory.export_file import Exported, private_file, write_export
 from sessiontree.memory.import_file import Imported, check_export, import_export
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.runtime.clock import machine_ms
 
 STREAM = "-"
@@ -85,7 +85,7 @@ def import_(
 
     async def take_in(data: BinaryIO) -> Imported:
         made = await place.embedder(embedder)
-        async with await MemoryStore.open(place.uri, made) as store:
+        async with await LanceMemoryStore.open(place.uri, made) as store:
             return await import_export(store, data, file)
 
     with _opened(file) as data:

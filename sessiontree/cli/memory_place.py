@@ -14,7 +14,7 @@ from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.embedders import make_embedder
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.settings import EmbedderSettings, MemorySettings
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.stored import NOTHING_YET, open_as_stored, stored_embedder
 
 _EMBEDDER: pydantic.TypeAdapter[EmbedderSettings] = pydantic.TypeAdapter(EmbedderSettings)
@@ -41,7 +41,7 @@ class MemoryPlace:
             return cls(settings.uri_in(Path()))
         return cls(settings.uri_in(state_dir_of(workspace, state_dir)))
 
-    async def read(self) -> MemoryStore:
+    async def read(self) -> LanceMemoryStore:
         """Open it for reading, beside whoever writes; it can't be searched.
 
         Raises:
@@ -50,7 +50,7 @@ class MemoryPlace:
         store, _ = await open_as_stored(self.uri, lock=False)
         return store
 
-    async def thin(self) -> MemoryStore:
+    async def thin(self) -> LanceMemoryStore:
         """Open it to forget records.
 
         Raises:

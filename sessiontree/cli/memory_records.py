@@ -24,7 +24,7 @@ from sessiontree.contracts.memory import (
     Source,
 )
 from sessiontree.memory.export_file import members_of
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 
 _MOST_LINES, _MOST_CHARS = 8, 160
 """Of one text, where a person reads."""
@@ -75,7 +75,7 @@ def search(  # noqa: PLR0913 - each option is a parameter
     async def find() -> list[Hit]:
         await place.check()
         made = await place.embedder(embedder)
-        async with await MemoryStore.open(place.uri, made, lock=False) as store:
+        async with await LanceMemoryStore.open(place.uri, made, lock=False) as store:
             return await store.search(wanted, None)
 
     hits = asyncio.run(find())

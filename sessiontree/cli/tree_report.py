@@ -13,7 +13,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
 from sessiontree.contracts.usage import Usage
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Verdict
+from sessiontree.journal.record import Verification
 from sessiontree.runtime.replay import fact_of
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.receipt import receipt
@@ -51,7 +51,7 @@ class Portrait:
     """In the order they were asked."""
     last_seq: int
     """Number of the last good fact."""
-    verdict: Verdict
+    verdict: Verification
 
     def sessions(self) -> Iterator[Session]:
         """Yield all sessions in path order, parents before their children."""

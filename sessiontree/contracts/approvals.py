@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.senders import Asker, Sender
+from sessiontree.contracts.senders import Principal, Sender
 from sessiontree.contracts.settings import StrictSettings
 
 Answer: TypeAlias = Literal["approve", "deny", "escalate"]
@@ -90,7 +90,7 @@ class ApprovalRequest:
     covers: tuple[str, ...] | None = None
     """What an *always* would cover, for a call that runs a command: programs with the shape of their
     arguments; empty: this call alone. None = every later call of the tool."""
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom the call is for: everybody whose words it follows from; empty = the creating program."""
 
 

@@ -42,7 +42,7 @@ class Sender:
 
 @recorded("asker")
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Principal:
     """Somebody a turn acts for, as judged when they spoke; stands in the journal.
 
     Where nobody is named, the creating program asked: an owner, in the tree's own group.
@@ -67,11 +67,11 @@ def sender_of(given: Sender | str | None) -> Sender | None:
     return Sender(given)
 
 
-def asker_of(sender: Sender, owners: Collection[str]) -> Asker:
+def asker_of(sender: Sender, owners: Collection[str]) -> Principal:
     """Return a sender as judged by the ids of a tree's owners."""
-    return Asker(sender.id, sender.name, sender.channel, sender.group, sender.id in owners)
+    return Principal(sender.id, sender.name, sender.channel, sender.group, sender.id in owners)
 
 
-def joined(*several: Iterable[Asker]) -> tuple[Asker, ...]:
+def joined(*several: Iterable[Principal]) -> tuple[Principal, ...]:
     """Return everybody of several lists, each once, in the order first named."""
     return tuple(dict.fromkeys(asker for askers in several for asker in askers))

@@ -13,7 +13,7 @@ from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import Artifact
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 
 
 @recorded("opened")
@@ -36,7 +36,7 @@ class Heard:
     steer: bool
     wakes: bool
     """Whether it starts a turn by itself."""
-    asked_by: tuple[Asker, ...] = added(())
+    asked_by: tuple[Principal, ...] = added(())
     """Whom it speaks for; empty = the creating program."""
 
 
@@ -45,7 +45,7 @@ class Heard:
 class ActsFor:
     """From the next turn on the session acts for these; before the first such fact for the program alone."""
 
-    askers: tuple[Asker, ...]
+    askers: tuple[Principal, ...]
 
 
 @recorded("turn_started")
@@ -257,7 +257,7 @@ class ApproverConsulted:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
-    asked_by: tuple[Asker, ...] = added(())
+    asked_by: tuple[Principal, ...] = added(())
     """Whom the call is for; empty = the creating program."""
 
 

@@ -12,7 +12,7 @@ from sessiontree.contracts.codec import added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Budget
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
 
 Via: TypeAlias = Literal["root", "model", "handle"]
@@ -57,7 +57,7 @@ class SessionSpec:
     """Whether it has a host of its own for life."""
     exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
     """Which commands it may run: the strictest its agent or any session above it says."""
-    asked_by: tuple[Asker, ...] = added(())
+    asked_by: tuple[Principal, ...] = added(())
     """Whom it acts for, besides whoever speaks to it: those its parent acted for. Never makes it an owner."""
     workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
     """What it may do to the workspace: the strictest its agent or any session above it says."""

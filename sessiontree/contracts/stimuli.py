@@ -15,7 +15,7 @@ from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, Origin, ToolResultMessage
 from sessiontree.contracts.results import Artifact
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
 
@@ -56,7 +56,7 @@ class Incoming:
     text: str
     mode: SendMode
     origin: Origin
-    asked_by: tuple[Asker, ...] = added(())
+    asked_by: tuple[Principal, ...] = added(())
     """Whom the message speaks for; empty = the creating program."""
     taint: str = added("")
     """Where untrusted text in it comes from; empty = there is none known."""
@@ -132,7 +132,7 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class CallDelegated:
+class CallHandedOver:
     """A call that may run is the creating program's to answer."""
 
     at_ms: int
@@ -156,7 +156,7 @@ class ClientAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class HookFailed:
+class HookErrorReported:
     """A hook failed in this session's host."""
 
     at_ms: int
@@ -227,7 +227,7 @@ class ApproverAsked:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
-    asked_by: tuple[Asker, ...] = added(())
+    asked_by: tuple[Principal, ...] = added(())
     """Whom the call is for; empty = the creating program."""
 
 
@@ -277,9 +277,9 @@ Stimulus: TypeAlias = (
     | CallPrepared
     | CallRejected
     | CallFinished
-    | CallDelegated
+    | CallHandedOver
     | ClientAnswered
-    | HookFailed
+    | HookErrorReported
     | IntentsCommitted
     | ApprovalAnswered
     | CallAsked

@@ -11,7 +11,7 @@ from sessiontree.contracts.codec import Recorded, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.usage import Usage
@@ -144,7 +144,7 @@ class ApprovalRequested:
     """When it was asked."""
     precedent: Precedent | None = added(None)  # noqa: RUF009 - a declaration
     """What is known of the command it runs; None = it runs none."""
-    asked_by: tuple[Asker, ...] = added(())
+    asked_by: tuple[Principal, ...] = added(())
     """Whom the call is for; empty = the creating program."""
 
 
@@ -201,7 +201,7 @@ class DecisionRefused:
     """Somebody who does not own the tree answered a request that waits; it waits on."""
 
     request_id: str
-    by: Asker
+    by: Principal
     approve: bool
 
 
@@ -229,7 +229,7 @@ class ClientCallOpened:
 
 @recorded("client_call_closed")
 @dataclass(frozen=True, slots=True)
-class ClientCallClosed:
+class ClientCallEnded:
     """It waits no more."""
 
     client_id: str
@@ -345,7 +345,7 @@ TreeFact: TypeAlias = (
     | DecisionRefused
     | ToolAlwaysAllowed
     | ClientCallOpened
-    | ClientCallClosed
+    | ClientCallEnded
     | Posted
     | PostsTaken
     | UsageCharged

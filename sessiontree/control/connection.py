@@ -14,7 +14,7 @@ from sessiontree.contracts.errors import ConfigError, SessionTreeError
 from sessiontree.control.lines import Lines
 from sessiontree.control.requests import (
     PROTOCOL,
-    Request,
+    SocketRequest,
     Told,
     Withdrawal,
     error_line,
@@ -30,10 +30,10 @@ MAX_BUFFER_BYTES = 256 * 1024
 MOST_AT_ONCE = 64
 """Questions of one peer that wait for their answers."""
 
-Answer: TypeAlias = Callable[[Request], Awaitable[Told]]
+Answer: TypeAlias = Callable[[SocketRequest], Awaitable[Told]]
 
 
-class Conversation:
+class Connection:
     """Hears one peer and answers it, many questions at once.
 
     Args:
@@ -117,7 +117,7 @@ class Conversation:
             self._answering[said.id] = task
             task.add_done_callback(lambda _: self._answering.pop(said.id, None))
 
-    async def _reply(self, request: Request) -> None:
+    async def _reply(self, request: SocketRequest) -> None:
         with suppress(OSError):
             try:
                 told = await self._answer(request)

@@ -39,7 +39,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Confinement:
+class PeerConfinement:
     """How far a process gave up rights for good."""
 
     filters: int
@@ -47,7 +47,7 @@ class Confinement:
     no_new_rights: bool
     """Whether no program it starts can have more rights than it."""
 
-    def exceeds(self, other: Confinement) -> bool:
+    def exceeds(self, other: PeerConfinement) -> bool:
         """Whether more was given up here than there."""
         return self.filters > other.filters or self.no_new_rights > other.no_new_rights
 
@@ -90,7 +90,9 @@ def has_ended(descriptor: int) -> bool:
     return bool(select.select([descriptor], (), (), 0)[0])
 
 
-def refusal_of(peer: Peer, own_uid: int, own: Confinement | None, theirs: Confinement | None) -> str | None:
+def refusal_of(
+    peer: Peer, own_uid: int, own: PeerConfinement | None, theirs: PeerConfinement | None
+) -> str | None:
     """Return why a peer may not come in, None where it may.
 
     Args:
@@ -110,7 +112,7 @@ def refusal_of(peer: Peer, own_uid: int, own: Confinement | None, theirs: Confin
     return None
 
 
-def confinement_of(pid: int | None = None) -> Confinement | None:
+def confinement_of(pid: int | None = None) -> PeerConfinement | None:
     """Return a process's confinement, this one's where none is named; None where it can't be read."""
     if pid == 0:
         return None
@@ -121,4 +123,6 @@ def confinement_of(pid: int | None = None) -> Confinement | None:
     found = {name: int(value) for name, value in _FIELD.findall(status)}
     if not found:
         return None
-    return Confinement(found.get("Seccomp_filters", found.get("Seccomp", 0)), bool(found.get("NoNewPrivs")))
+    return PeerConfinement(
+        found.get("Seccomp_filters", found.get("Seccomp", 0)), bool(found.get("NoNewPrivs"))
+    )

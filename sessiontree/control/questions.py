@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import ClientAnswerRefused, ConfigError
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.control import values
-from sessiontree.control.requests import Given, Request, Told
+from sessiontree.control.requests import Given, SocketRequest, Told
 from sessiontree.runtime.supervisor_api import Owner
 
 LONGEST_READ_S = 20.0
@@ -23,7 +23,7 @@ Question: TypeAlias = Callable[[Owner, Given, str], Awaitable[Told]]
 """Takes the owner, the arguments, and the words for who asks."""
 
 
-async def answer(owner: Owner, request: Request, who: str) -> Told:
+async def answer(owner: Owner, request: SocketRequest, who: str) -> Told:
     """Answer a question on behalf of a person.
 
     Raises:

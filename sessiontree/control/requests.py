@@ -27,7 +27,7 @@ _MOST_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SocketRequest:
     """A question."""
 
     id: int
@@ -107,7 +107,7 @@ class Given:
         return value
 
 
-def said_in(line: bytes) -> Request | Withdrawal:
+def said_in(line: bytes) -> SocketRequest | Withdrawal:
     """Return what a line says.
 
     Raises:
@@ -124,7 +124,7 @@ def said_in(line: bytes) -> Request | Withdrawal:
     ask, given = wire.get("ask"), wire.get("given", {})
     if not isinstance(ask, str) or not isinstance(given, dict):
         raise ValueError("it asks nothing")
-    return Request(_id(wire.get("id")), ask, Given(given))
+    return SocketRequest(_id(wire.get("id")), ask, Given(given))
 
 
 def line_of(wire: Mapping[str, Any]) -> bytes:

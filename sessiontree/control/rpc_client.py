@@ -22,7 +22,7 @@ KNOCK_AGAIN_S = 0.02
 """How long to wait before knocking again where too many do."""
 
 
-class Heard(NamedTuple):
+class RpcReply(NamedTuple):
     """An answer."""
 
     value: Any
@@ -33,7 +33,7 @@ class Heard(NamedTuple):
 class _Waiting:
     """A question whose answer is on its way."""
 
-    answered: asyncio.Future[Heard]
+    answered: asyncio.Future[RpcReply]
     items: list[Any] = field(default_factory=list)
 
 
@@ -93,7 +93,7 @@ class Asking:
         with suppress(OSError):
             await self._writer.wait_closed()
 
-    async def ask(self, ask: str, **given: Any) -> Heard:
+    async def ask(self, ask: str, **given: Any) -> RpcReply:
         """Ask, and return the answer. Being cancelled withdraws the question.
 
         Raises:
@@ -173,7 +173,7 @@ class Asking:
         elif "error" in said:
             waiting.answered.set_exception(error_from_wire(said["error"]))
         else:
-            waiting.answered.set_result(Heard(said.get("value"), waiting.items))
+            waiting.answered.set_result(RpcReply(said.get("value"), waiting.items))
 
     def _fail(self, error: SessionTreeError) -> None:
         if self._failure is None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.control.connection import Conversation
+from sessiontree.control.connection import Connection
 from sessiontree.control.lineage import Lineage
 from sessiontree.control.peer import Peer, confinement_of, has_ended, held, peer_of, refusal_of
 from sessiontree.control.place import OpenDoor, open_door
 from sessiontree.control.questions import answer
-from sessiontree.control.requests import Request, Told
+from sessiontree.control.requests import SocketRequest, Told
 from sessiontree.runtime.supervisor_api import Owner
 
 MOST_PEERS = 32
@@ -61,7 +61,7 @@ class DoorServer:
         self._grace_s = grace_s
         self._door: OpenDoor | None = None
         self._pause: asyncio.TimerHandle | None = None
-        self._conversations: dict[asyncio.Task[None], Conversation] = {}
+        self._conversations: dict[asyncio.Task[None], Connection] = {}
 
     def start(self) -> None:
         """Open the door; peers are heard on the running loop from now on.
@@ -112,7 +112,7 @@ class DoorServer:
             self._pause = loop.call_later(PAUSE_S, self._let_in)
             return
         peer = peer_of(line)
-        conversation = Conversation(
+        conversation = Connection(
             line,
             partial(self._answer, str(peer)),
             patience_s=self._patience_s,
@@ -139,5 +139,5 @@ class DoorServer:
                     return f"process {peer.pid} has ended"
             return reason
 
-    async def _answer(self, who: str, request: Request) -> Told:
+    async def _answer(self, who: str, request: SocketRequest) -> Told:
         return await answer(self._owner, request, who)

@@ -32,7 +32,7 @@ from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.ports import Protection
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.truncation import cut_text
@@ -95,7 +95,7 @@ class Dispatcher:
         self._after_untrusted = policy.policy.after_untrusted
 
     def prepare(
-        self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = (), taint: str = ""
+        self, key: str, call: ToolCall, asked_by: tuple[Principal, ...] = (), taint: str = ""
     ) -> PreparedCall | RejectedCall | ImmediateOutcome:
         """Check one call, made for these askers. Never raises for anything a model sent.
 
@@ -116,7 +116,7 @@ class Dispatcher:
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
         return self._judge(key, call.id, entry, params, arguments, taint)
 
-    def withheld_from(self, askers: tuple[Asker, ...]) -> frozenset[str]:
+    def withheld_from(self, askers: tuple[Principal, ...]) -> frozenset[str]:
         """Return what the session does not hold where it acts for these; nothing where that is nobody."""
         if not askers:
             return frozenset()
@@ -129,7 +129,7 @@ class Dispatcher:
         call: ToolCall,
         hooks: HookChain,
         ctx: HookContext,
-        asked_by: tuple[Asker, ...] = (),
+        asked_by: tuple[Principal, ...] = (),
         taint: str = "",
     ) -> tuple[PreparedCall | RejectedCall | ImmediateOutcome, list[HookFault]]:
         """Check one call and ask the hooks about it; what they change is validated and judged again.
@@ -225,7 +225,7 @@ class Dispatcher:
         call: ToolCall,
         entry: ToolEntry | None,
         held: frozenset[str],
-        asked_by: tuple[Asker, ...],
+        asked_by: tuple[Principal, ...],
     ) -> ImmediateOutcome:
         names = ", ".join(sorted(held)) or "none"
         if entry is None:
@@ -252,7 +252,7 @@ class Dispatcher:
         call_id: str,
         tool: str,
         arguments: Mapping[str, JsonValue],
-        asked_by: tuple[Asker, ...] = (),
+        asked_by: tuple[Principal, ...] = (),
     ) -> PreparedCall | ImmediateOutcome:
         """Prepare a call from its journaled final arguments, on a host that did not prepare it itself."""
         prepared = self.prepare(key, ToolCall(call_id, tool, arguments), asked_by)
@@ -458,7 +458,7 @@ def _unread(key: str, entry: ToolEntry, text: str) -> RejectedCall:
     return RejectedCall(key, entry.name, message, field, digest, entry.compiled.schema)
 
 
-def _are_owners(askers: tuple[Asker, ...]) -> bool:
+def _are_owners(askers: tuple[Principal, ...]) -> bool:
     return all(asker.is_owner for asker in askers)
 
 

@@ -9,13 +9,13 @@ from functools import partial
 
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.chain import Flaw, Progress
+from sessiontree.journal.chain import ChainState, Flaw
 from sessiontree.journal.commit import Numbered, Repair, Tail
 from sessiontree.journal.erasure import erase_trees
-from sessiontree.journal.reader import Reader, no_tree
+from sessiontree.journal.reader import JournalReader, no_tree
 from sessiontree.journal.record import Packed
 from sessiontree.journal.segment import genesis_hash
-from sessiontree.journal.writer import NewFacts, NewSnapshot, NewTree, Writer
+from sessiontree.journal.writer import JournalWriter, NewFacts, NewSnapshot, NewTree
 
 _MAX_NAME_CHARS = 1024
 _MAX_PENDING_CHARS = 4 * 1024 * 1024
@@ -32,7 +32,7 @@ class Appender:
         blobs: Loses the long texts of erased trees.
     """
 
-    def __init__(self, writer: Writer, reader: Reader, blobs: BlobStore) -> None:
+    def __init__(self, writer: JournalWriter, reader: JournalReader, blobs: BlobStore) -> None:
         self._writer = writer
         self._reader = reader
         self._blobs = blobs
@@ -160,7 +160,7 @@ class Appender:
         return tail
 
 
-def _tail_of(reader: Reader, progress: Progress, flaw: Flaw | None) -> Tail:
+def _tail_of(reader: JournalReader, progress: ChainState, flaw: Flaw | None) -> Tail:
     """Return the end of a tree that another process wrote, and what must be cut off before going on."""
     tail = Tail(progress.tree_id, progress.genesis, progress.seq, progress.n, progress.head)
     index = None

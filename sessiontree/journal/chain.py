@@ -10,7 +10,7 @@ from sessiontree.journal.record import Record
 from sessiontree.journal.segment import (
     Chunk,
     DamageError,
-    Line,
+    SegmentLine,
     Share,
     chain_hash,
     read_chunks,
@@ -81,7 +81,7 @@ def index_mark(span: Span) -> int:
 
 
 @dataclass(slots=True)
-class Progress:
+class ChainState:
     """How far a tree is known to be good; moves forward only.
 
     Args:
@@ -152,12 +152,12 @@ def read_records(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> tuple[li
     return records, None
 
 
-def chunk_lines(body: bytes, chunk: Chunk) -> list[Line]:
+def chunk_lines(body: bytes, chunk: Chunk) -> list[SegmentLine]:
     """Return the facts of a chunk as they stand in it."""
     return [read_line(text[:-1]) for text in read_lines(body, chunk)]
 
 
-def to_record(line: Line, session: str, blobs: BlobStore) -> Record:
+def to_record(line: SegmentLine, session: str, blobs: BlobStore) -> Record:
     """Return the record of a line, its blob's text in place.
 
     Raises:

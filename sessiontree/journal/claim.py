@@ -14,7 +14,7 @@ from typing import Final
 
 from sessiontree.contracts.errors import JournalError, JournalLocked, SessionTreeError
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.place import Place
+from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
 from sessiontree.journal.sqlite_errors import write_error
 
@@ -49,7 +49,7 @@ def journal_dirs(state_dir: Path) -> tuple[Path, ...]:
 
 def _has_journal(directory: Path) -> bool:
     try:
-        return Place(directory).database.is_file()
+        return JournalPlace(directory).database.is_file()
     except OSError:
         return True  # whoever opens it says what is wrong
 
@@ -74,7 +74,7 @@ def journal_holding(state_dir: Path, tree_id: str) -> Path:
             failures.append(error)
     if len(failures) == len(dirs):
         raise failures[0]
-    raise no_tree(str(Place(state_dir).database), tree_id)
+    raise no_tree(str(JournalPlace(state_dir).database), tree_id)
 
 
 class JournalClaim:
@@ -135,7 +135,7 @@ class JournalClaim:
                 if not _is_file_at(place, descriptor):  # taken back between opening and locking
                     os.close(descriptor)
                     continue
-                if not _is_written(Place(directory)):
+                if not _is_written(JournalPlace(directory)):
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
                     return cls(directory, descriptor, made)
@@ -157,7 +157,7 @@ class JournalClaim:
         if descriptor is None:
             return
         with suppress(OSError):
-            if not Place(self.directory).database.exists():
+            if not JournalPlace(self.directory).database.exists():
                 (self.directory / _LOCK).unlink()
                 for each in self._made:
                     each.rmdir()
@@ -171,7 +171,7 @@ def _is_file_at(place: Path, descriptor: int) -> bool:
         return False
 
 
-def _is_written(place: Place) -> bool:
+def _is_written(place: JournalPlace) -> bool:
     """Whether a living program's writer holds a journal's lock; one whose program is gone ends by itself."""
     try:
         descriptor = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC)
@@ -188,7 +188,7 @@ def _is_written(place: Place) -> bool:
 
 def _locked(directory: Path) -> JournalLocked:
     holder = ""
-    for name in (_LOCK, Place(directory).lock.name):
+    for name in (_LOCK, JournalPlace(directory).lock.name):
         try:
             holder = holder or (directory / name).read_text("ascii", "replace").partition(" ")[0].strip()
         except OSError:

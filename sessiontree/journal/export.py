@@ -18,7 +18,7 @@ from typing import Any, TextIO, TypeAlias
 
 from sessiontree.contracts.errors import JournalTooNew
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.journal.record import Record, TreeRow, Verdict
+from sessiontree.journal.record import Record, TreeRow, Verification
 from sessiontree.journal.segment import DamageError
 
 Read: TypeAlias = Callable[[str, int, int], list[Record]]
@@ -63,7 +63,7 @@ class Export:
         return self.stopped_at_line is None and self.damage is None
 
 
-def write_export(tree: TreeRow, read: Read, verdict: Verdict, out: TextIO) -> int:
+def write_export(tree: TreeRow, read: Read, verdict: Verification, out: TextIO) -> int:
     """Write a tree.
 
     Args:
@@ -146,7 +146,7 @@ class _Seal:
         return text
 
 
-def _pages(read: Read, verdict: Verdict) -> Iterator[Record]:
+def _pages(read: Read, verdict: Verification) -> Iterator[Record]:
     seq = 0
     while seq < verdict.last_good_seq:
         page = read(verdict.tree_id, seq, min(_PAGE, verdict.last_good_seq - seq))

@@ -18,13 +18,13 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.appender import Appender
 from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.export import write_export
-from sessiontree.journal.place import Place, WriterLock
-from sessiontree.journal.reader import Reader
-from sessiontree.journal.record import Packed, Record, TreeRow, Verdict
+from sessiontree.journal.place import JournalLock, JournalPlace
+from sessiontree.journal.reader import JournalReader
+from sessiontree.journal.record import Packed, Record, TreeRow, Verification
 from sessiontree.journal.rows import Rows
 from sessiontree.journal.sqlite_errors import FAULTS, typed_reads, write_error
 from sessiontree.journal.tables import connect_reader, connect_writer
-from sessiontree.journal.writer import Writer
+from sessiontree.journal.writer import JournalWriter
 
 WRITER_INTERVAL_S = 0.0005
 
@@ -73,7 +73,7 @@ class Journal:
     """
 
     def __init__(
-        self, place: Place, reader: Reader, appender: Appender | None, lock: WriterLock | None
+        self, place: JournalPlace, reader: JournalReader, appender: Appender | None, lock: JournalLock | None
     ) -> None:
         self._path = str(place.database)
         self._reader = reader
@@ -99,12 +99,12 @@ class Journal:
             JournalTooNew: a later release wrote it.
             JournalError: there is nothing to read.
         """
-        place = Place(state_dir)
+        place = JournalPlace(state_dir)
         blobs = BlobStore(place.blobs)
         if read_only:
             place.require()
             return cls(place, _open_reader(place, blobs, None), None, None)
-        lock = WriterLock(place, program_pid)
+        lock = JournalLock(place, program_pid)
         try:
             writer = _open_writer(place, blobs, lock)
             try:
@@ -251,7 +251,7 @@ class Journal:
         """Return the last committed good seq, 0 for none."""
         return self._reading().last_seq(tree_id)
 
-    def verify(self, tree_id: str) -> Verdict:
+    def verify(self, tree_id: str) -> Verification:
         """Check every byte of a tree, its index and its blobs; says what is wrong instead of raising."""
         return self._reading().verify(tree_id)
 
@@ -302,7 +302,7 @@ class Journal:
             WRITERS.release()
             self._lock.release()
 
-    def _reading(self) -> Reader:
+    def _reading(self) -> JournalReader:
         if self._closed or self._closing is not None:
             raise JournalError(self._path, "it is closed; open it again")
         return self._reader
@@ -315,17 +315,17 @@ class Journal:
         return self._appender
 
 
-def _open_reader(place: Place, blobs: BlobStore, writer: Writer | None) -> Reader:
+def _open_reader(place: JournalPlace, blobs: BlobStore, writer: JournalWriter | None) -> JournalReader:
     with typed_reads(place.database):
         rows = Rows(connect_reader(place.database), blobs, place.database)
     if writer is None:
-        return Reader(rows, {}, None)
-    return Reader(rows, writer.advances, writer.mend)
+        return JournalReader(rows, {}, None)
+    return JournalReader(rows, writer.advances, writer.mend)
 
 
-def _open_writer(place: Place, blobs: BlobStore, lock: WriterLock) -> Writer:
+def _open_writer(place: JournalPlace, blobs: BlobStore, lock: JournalLock) -> JournalWriter:
     try:
         lock.hold(place.prepare())
-        return Writer(connect_writer(place.database), blobs, place.database)
+        return JournalWriter(connect_writer(place.database), blobs, place.database)
     except (*FAULTS, OSError) as error:
         raise write_error(place.database, error) from error

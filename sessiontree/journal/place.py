@@ -14,7 +14,7 @@ from sessiontree.journal.tables import check_header, create_tables, log_of
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JournalPlace:
     """A state directory.
 
     Args:
@@ -94,7 +94,7 @@ class Place:
         return descriptor
 
 
-class WriterLock:
+class JournalLock:
     """The lock that makes a process the only writer of a state directory; freed by the system if it dies.
 
     Args:
@@ -106,7 +106,7 @@ class WriterLock:
         JournalUnwritable: directory or lock file can't be made.
     """
 
-    def __init__(self, place: Place, program_pid: int | None = None) -> None:
+    def __init__(self, place: JournalPlace, program_pid: int | None = None) -> None:
         own_pid = os.getpid()
         try:
             place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

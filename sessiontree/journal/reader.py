@@ -14,9 +14,9 @@ from pathlib import PurePath
 
 from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.journal.chain import Advance, Flaw, Progress, chunk_lines, read_records, to_record
-from sessiontree.journal.record import Record, TreeRow, Verdict
-from sessiontree.journal.rows import Rows, Walk
+from sessiontree.journal.chain import Advance, ChainState, Flaw, chunk_lines, read_records, to_record
+from sessiontree.journal.record import Record, TreeRow, Verification
+from sessiontree.journal.rows import Rows, RowScan
 from sessiontree.journal.segment import Chunk, DamageError, read_chunks, snapshot_hash
 
 
@@ -26,7 +26,7 @@ def no_tree(path: str, tree_id: str) -> TreeNotFound:
     return TreeNotFound(path, f"it holds no tree {tree_id!r}; list those it holds: {listing}")
 
 
-class Reader:
+class JournalReader:
     """All reads of one journal. Methods may be called from any thread; they wait for each other.
 
     Args:
@@ -46,7 +46,7 @@ class Reader:
         self._mend = mend
         self._mended: set[str] = set()
         self._lock = threading.RLock()
-        self._known: dict[str, Progress] = {}
+        self._known: dict[str, ChainState] = {}
 
     def close(self) -> None:
         """Close the connection."""
@@ -160,7 +160,7 @@ class Reader:
             flaw = self._check_all(progress)
             return progress.seq if flaw is None else flaw.last_seq
 
-    def end(self, tree_id: str) -> tuple[Progress, Flaw | None]:
+    def end(self, tree_id: str) -> tuple[ChainState, Flaw | None]:
         """Check a whole tree, its index included; return how far it is good and what stands in the way."""
         with self._lock:
             progress = self._progress(tree_id)
@@ -173,26 +173,26 @@ class Reader:
         with self._lock, closing(self._rows.stored(tree_id, 1)) as rows:
             return [(row.n, chunk) for row in rows if row.n <= last_n for chunk in read_chunks(row.body)]
 
-    def verify(self, tree_id: str) -> Verdict:
+    def verify(self, tree_id: str) -> Verification:
         """Check a whole tree anew, whatever was checked before."""
         with self._lock:
             self._drain()
             self._known.pop(tree_id, None)
             if self.tree(tree_id).row0 is None:
-                return Verdict(tree_id, 0, 0, "row 0 is altered")
+                return Verification(tree_id, 0, 0, "row 0 is altered")
             progress, flaw = self.end(tree_id)
             good = progress.index_good is True
             if flaw is None:
-                return Verdict(tree_id, progress.seq, index_good=good)
-            return Verdict(tree_id, flaw.last_seq, flaw.n, flaw.reason, good)
+                return Verification(tree_id, progress.seq, index_good=good)
+            return Verification(tree_id, flaw.last_seq, flaw.n, flaw.reason, good)
 
-    def _progress(self, tree_id: str) -> Progress:
+    def _progress(self, tree_id: str) -> ChainState:
         self._drain()
         rows = self._rows.all("SELECT hash FROM trees WHERE tree_id = ?", tree_id)
         known = self._known.get(tree_id)
         if known is None or not rows or rows[0][0] != known.genesis:
             self.row0(tree_id)
-            known = self._known[tree_id] = Progress(tree_id, rows[0][0], rows[0][0])
+            known = self._known[tree_id] = ChainState(tree_id, rows[0][0], rows[0][0])
         return known
 
     def _drain(self) -> None:
@@ -200,12 +200,12 @@ class Reader:
             new = self._advances.popitem()[1]
             known = self._known.get(new.tree_id)
             if known is None or known.genesis != new.genesis:
-                known = self._known[new.tree_id] = Progress(new.tree_id, new.genesis, new.genesis)
+                known = self._known[new.tree_id] = ChainState(new.tree_id, new.genesis, new.genesis)
             if known.n < new.n:
                 known.n, known.head, known.seq = new.n, new.head, new.seq
             known.index_good = True
 
-    def _parts(self, progress: Progress, after_seq: int) -> Iterator[list[Record]]:
+    def _parts(self, progress: ChainState, after_seq: int) -> Iterator[list[Record]]:
         """Yield the records of each good segment, from the one that holds ``after_seq + 1``."""
         if after_seq < progress.seq:
             try:
@@ -214,7 +214,7 @@ class Reader:
                 # It was good and no longer is: stop here, and let the next read check from the start.
                 self._known.pop(progress.tree_id, None)
                 return
-        walk = Walk(self._rows, progress)
+        walk = RowScan(self._rows, progress)
         for row, chunks in walk:
             if row.first_seq + row.count - 1 > after_seq:
                 yield read_records(row, chunks, self._rows.blobs)[0]
@@ -223,14 +223,14 @@ class Reader:
         elif walk.flaw is not None:
             yield list(walk.flaw.records)
 
-    def _check_all(self, progress: Progress) -> Flaw | None:
+    def _check_all(self, progress: ChainState) -> Flaw | None:
         """Check what is new in a tree; return the flaw that ended it, if one did."""
-        flaw = Walk(self._rows, progress).run()
+        flaw = RowScan(self._rows, progress).run()
         if flaw is not None and self._mends(progress):
-            flaw = Walk(self._rows, progress).run()
+            flaw = RowScan(self._rows, progress).run()
         return flaw
 
-    def _mends(self, progress: Progress) -> bool:
+    def _mends(self, progress: ChainState) -> bool:
         """Mend the index over segment numbers, once a tree; tell whether that was done."""
         if self._mend is None or progress.tree_id in self._mended:
             return False
@@ -238,15 +238,15 @@ class Reader:
         self._mend()
         return True
 
-    def _parts_again(self, progress: Progress, after_seq: int) -> Iterator[list[Record]]:
+    def _parts_again(self, progress: ChainState, after_seq: int) -> Iterator[list[Record]]:
         """Yield records of segments known to be good, each checked by itself once more."""
         tree_id, last_n, last_head = progress.tree_id, progress.n, progress.head
-        again: Progress | None = None
+        again: ChainState | None = None
         with closing(
             self._rows.stored(tree_id, self._rows.segment_of(tree_id, after_seq + 1, last_n))
         ) as rows:
             for row in rows:
-                again = again or Progress(tree_id, b"", row.prev_hash, row.n - 1, row.first_seq - 1)
+                again = again or ChainState(tree_id, b"", row.prev_hash, row.n - 1, row.first_seq - 1)
                 chunks = again.check(row)
                 again.accept(row, chunks)
                 records, reason = read_records(row, chunks, self._rows.blobs)
@@ -258,7 +258,7 @@ class Reader:
         if again is None or again.head != last_head:
             raise DamageError("segments are missing")
 
-    def _indexed(self, progress: Progress, session: str, after_seq: int, max_n: int | None) -> list[Record]:
+    def _indexed(self, progress: ChainState, session: str, after_seq: int, max_n: int | None) -> list[Record]:
         """Return a session's records by the index; each chunk is held against its own checksum."""
         rows = self._rows.all(
             "SELECT substr(s.body, t.offset + 1, t.length)"

@@ -70,7 +70,7 @@ class TreeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """What a complete check of one tree found."""
 
     tree_id: str

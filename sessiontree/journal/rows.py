@@ -11,7 +11,7 @@ from typing import Any
 
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.chain import Flaw, Progress, Stored, blob_flaw, index_mark
+from sessiontree.journal.chain import ChainState, Flaw, Stored, blob_flaw, index_mark
 from sessiontree.journal.record import TreeRow
 from sessiontree.journal.segment import Chunk, DamageError, genesis_hash
 from sessiontree.journal.sqlite_errors import typed_reads
@@ -91,7 +91,7 @@ class Rows:
             low, high = (middle, high) if rows[0][0] <= seq else (low, middle - 1)
         return low
 
-    def index_agrees(self, progress: Progress) -> bool:
+    def index_agrees(self, progress: ChainState) -> bool:
         """Tell whether the session index is what the good segments call for; remembered in ``progress``."""
         if progress.index_good is None:
             rows = self.all(
@@ -103,7 +103,7 @@ class Rows:
         return progress.index_good
 
 
-class Walk:
+class RowScan:
     """Checks what follows a tree's good segments. Iterating yields each new good one, once.
 
     Args:
@@ -111,7 +111,7 @@ class Walk:
         progress: Moves along.
     """
 
-    def __init__(self, rows: Rows, progress: Progress) -> None:
+    def __init__(self, rows: Rows, progress: ChainState) -> None:
         self._rows = rows
         self._progress = progress
         self.flaw: Flaw | None = None

@@ -57,7 +57,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SegmentLine:
     """One fact as it stands in a chunk; ``text`` is the blob's digest where ``is_blob``."""
 
     seq: int
@@ -116,7 +116,7 @@ def write_line(seq: int, fact: Packed, digest: str | None) -> str:
     return f'{{"seq":{seq},"at_ms":{at_ms},"cause":{quote(cause)},{what}}}\n'
 
 
-def read_line(text: str) -> Line:
+def read_line(text: str) -> SegmentLine:
     """Return the fact of a line without its newline.
 
     Raises:
@@ -131,10 +131,10 @@ def read_line(text: str) -> Line:
     except ValueError as error:
         raise DamageError("a fact's cause is no JSON text") from error
     if what == "fact":
-        return Line(int(seq), int(at_ms), plain, False, rest)
+        return SegmentLine(int(seq), int(at_ms), plain, False, rest)
     if _DIGEST.fullmatch(rest) is None:
         raise DamageError("a fact's blob has no proper name")
-    return Line(int(seq), int(at_ms), plain, True, rest[1:-1])
+    return SegmentLine(int(seq), int(at_ms), plain, True, rest[1:-1])
 
 
 def build_segment(tree_id: str, n: int, prev_hash: bytes, first_seq: int, shares: Iterable[Share]) -> Segment:

@@ -73,17 +73,17 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopWriter:
     """The end of the thread."""
 
     done: asyncio.Future[None]
 
 
 _New: TypeAlias = NewTree | NewFacts | NewSnapshot
-Item: TypeAlias = _New | Errand | Stop
+Item: TypeAlias = _New | Errand | StopWriter
 
 
-class Writer:
+class JournalWriter:
     """The one that writes a journal. :meth:`put` and :meth:`stop` are the event loop's alone.
 
     Args:
@@ -150,7 +150,7 @@ class Writer:
         if self._thread is None or self._loop is None:
             self.close()
             return
-        stop = Stop(asyncio.get_running_loop().create_future())  # which may be another one by now
+        stop = StopWriter(asyncio.get_running_loop().create_future())  # which may be another one by now
         self._queue.put(stop)
         await stop.done
         self._thread.join()
@@ -166,12 +166,12 @@ class Writer:
         while True:
             group: list[_New] = []
             for item in self._waiting():
-                if isinstance(item, Errand | Stop):
+                if isinstance(item, Errand | StopWriter):
                     self._commit(group)
                     group = []
                 if isinstance(item, Errand):
                     self._run_errand(item)
-                elif isinstance(item, Stop):
+                elif isinstance(item, StopWriter):
                     self.close()
                     self._tell([item.done], None)
                     return

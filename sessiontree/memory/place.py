@@ -22,7 +22,7 @@ def directory_of(uri: str) -> Path | None:
     return Path(unquote(rest)).absolute() if scheme == "file" else None
 
 
-class WriterLock:
+class StoreLock:
     """Held by the one process that writes a local store; freed by the system if that dies.
 
     Args:

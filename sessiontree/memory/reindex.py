@@ -20,9 +20,9 @@ from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.failures import typed_writes
 from sessiontree.memory.fsync import DurableFolder
-from sessiontree.memory.place import WriterLock, directory_of
+from sessiontree.memory.place import StoreLock, directory_of
 from sessiontree.memory.rows import schema_of, to_table
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.stored import open_as_stored
 from sessiontree.memory.table import RECORDS, RecordTable, connect
 from sessiontree.memory.vectors import vectors_of
@@ -66,7 +66,7 @@ async def reindex(
     async with store:
         with ExitStack() as held:
             if directory is not None:
-                lock = WriterLock(directory)
+                lock = StoreLock(directory)
                 held.callback(lock.release)
             draft = held.enter_context(_nameless(uri, directory))
             records = await _draft(store, embedder, draft, uri, progress)
@@ -87,7 +87,7 @@ def _nameless(place: str, directory: Path | None) -> Iterator[BinaryIO]:
 
 
 async def _draft(
-    store: MemoryStore,
+    store: LanceMemoryStore,
     embedder: Embedder,
     draft: BinaryIO,
     place: str,

@@ -25,7 +25,7 @@ from sessiontree.memory.finished import FinishedTree, FinishedTrees
 from sessiontree.memory.fsync import DurableFolder
 from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.new_records import recorded
-from sessiontree.memory.place import WriterLock, directory_of
+from sessiontree.memory.place import StoreLock, directory_of
 from sessiontree.memory.row_index import Mask, Positions
 from sessiontree.memory.rows import schema_of
 from sessiontree.memory.search import search
@@ -34,7 +34,7 @@ from sessiontree.memory.table_cache import Shelf
 from sessiontree.memory.upkeep import Upkeep
 from sessiontree.memory.vectors import vectors_of
 from sessiontree.memory.visibility import at_path, of_tree, overlapping, visible
-from sessiontree.memory.writer import Writer
+from sessiontree.memory.writer import StoreWriter
 
 _VECTORS_BYTES: Final = 512 * 2**20
 """Most that vectors take in memory where nothing else is said."""
@@ -51,7 +51,7 @@ class Part:
     """One row for each where they were asked for."""
 
 
-class MemoryStore:
+class LanceMemoryStore:
     """Records on disk and what is known of them in memory; made by :meth:`open`, ended by :meth:`close`.
 
     Belongs to one event loop. What :meth:`store` returned for survives a kill, and on a local disk a power
@@ -63,8 +63,8 @@ class MemoryStore:
         shelf: Shelf,
         finished: FinishedTrees,
         embedder: Embedder,
-        writer: Writer | None,
-        lock: WriterLock | None,
+        writer: StoreWriter | None,
+        lock: StoreLock | None,
     ) -> None:
         self._shelf = shelf
         self._finished = finished
@@ -82,7 +82,7 @@ class MemoryStore:
         lock: bool = True,
         ann_above: int | None = None,
         storage_options: Mapping[str, str] | None = None,
-    ) -> MemoryStore:
+    ) -> LanceMemoryStore:
         """Open a store, or make one where nothing is.
 
         Args:
@@ -102,7 +102,7 @@ class MemoryStore:
             MemoryFailed: there is none to read.
         """
         directory = directory_of(uri)
-        held = WriterLock(directory) if lock and directory is not None else None
+        held = StoreLock(directory) if lock and directory is not None else None
         try:
             connection = await connect(uri, storage_options)
             table = await RecordTable.open(connection, uri)
@@ -128,7 +128,7 @@ class MemoryStore:
         store = cls(shelf, finished, embedder, None, held)
         if lock:
             durable = None if directory is None else DurableFolder(table.folder(directory))
-            store._writer = Writer(shelf, held, durable, store._upkeep.wrote)
+            store._writer = StoreWriter(shelf, held, durable, store._upkeep.wrote)
             store._upkeep.wrote(await table.fragments())
         return store
 
@@ -304,7 +304,7 @@ class MemoryStore:
         if self._upkeep.failure is not None:
             raise self._upkeep.failure
 
-    def _writing(self) -> Writer:
+    def _writing(self) -> StoreWriter:
         if self._writer is None or (self._lock is None and directory_of(self._shelf.place) is not None):
             raise MemoryFailed(self._shelf.place, "it was opened for reading only, or is closed")
         return self._writer

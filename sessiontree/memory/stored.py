@@ -10,7 +10,7 @@ from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.place import directory_of
 from sessiontree.memory.rows import VECTOR, embedder_of
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.table import RecordTable, connect
 
 NOTHING_YET: Final = "nothing is remembered there yet; check the place"
@@ -49,7 +49,7 @@ async def stored_embedder(uri: str, storage_options: Mapping[str, str] | None = 
 
 async def open_as_stored(
     uri: str, *, lock: bool, storage_options: Mapping[str, str] | None = None
-) -> tuple[MemoryStore, KnownByName]:
+) -> tuple[LanceMemoryStore, KnownByName]:
     """Open a store under the name of the embedder that made it; it can neither search nor add texts.
 
     Raises:
@@ -59,5 +59,5 @@ async def open_as_stored(
     embedder = await stored_embedder(uri, storage_options)
     if embedder is None:
         raise MemoryFailed(uri, NOTHING_YET)
-    store = await MemoryStore.open(uri, embedder, lock=lock, storage_options=storage_options)
+    store = await LanceMemoryStore.open(uri, embedder, lock=lock, storage_options=storage_options)
     return store, embedder

@@ -19,7 +19,7 @@ from sessiontree.contracts.memory import MemoryRecord
 from sessiontree.contracts.thread_calls import in_thread
 from sessiontree.memory.fsync import DurableFolder
 from sessiontree.memory.matrix import Vectors
-from sessiontree.memory.place import WriterLock
+from sessiontree.memory.place import StoreLock
 from sessiontree.memory.rows import to_table
 from sessiontree.memory.table_cache import Shelf
 
@@ -50,7 +50,7 @@ class _Errand:
 _Item: TypeAlias = _Store | _Errand
 
 
-class Writer:
+class StoreWriter:
     """Writes for whoever calls, in the order of the calls.
 
     Args:
@@ -63,7 +63,7 @@ class Writer:
     def __init__(
         self,
         shelf: Shelf,
-        lock: WriterLock | None,
+        lock: StoreLock | None,
         durable: DurableFolder | None,
         wrote: Callable[[], None],
     ) -> None:

@@ -44,7 +44,7 @@ _CUT_HEX = re.compile(r"[0-9a-fA-F]{0,3}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class ParsedArguments:
     """What an argument text says."""
 
     values: dict[str, JsonValue]
@@ -56,7 +56,7 @@ class _Unreadable(ValueError):
     """The text is none of what is taken."""
 
 
-def read_arguments(text: str) -> Arguments | None:
+def read_arguments(text: str) -> ParsedArguments | None:
     """Return the arguments of a text, None where it is no object even with good will.
 
     Contract: raises nothing. Time is linear in the text.
@@ -72,22 +72,22 @@ def read_arguments(text: str) -> Arguments | None:
     return None
 
 
-def _read(text: str) -> Arguments | str:
+def _read(text: str) -> ParsedArguments | str:
     if _SPACE.fullmatch(text):
-        return Arguments({})
+        return ParsedArguments({})
     try:
         value: Any = json.loads(text, strict=False, parse_float=_finite, parse_constant=_refuse)
     except ValueError:
-        return _Reader(text).objects()
+        return _TextReader(text).objects()
     if isinstance(value, str):
         return value
     if value is None:
-        return Arguments({})
+        return ParsedArguments({})
     if not isinstance(value, dict):
         raise _Unreadable
     if text.count("{") + text.count("[") > MAX_DEPTH:
         _refuse_deep(value)
-    return Arguments(value)
+    return ParsedArguments(value)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -116,7 +116,7 @@ def _refuse_deep(value: dict[str, JsonValue]) -> None:
     raise _Unreadable
 
 
-class _Reader:
+class _TextReader:
     """Reads one text from its beginning."""
 
     def __init__(self, text: str) -> None:
@@ -124,7 +124,7 @@ class _Reader:
         self._at = 0
         self._closed = False
 
-    def objects(self) -> Arguments:
+    def objects(self) -> ParsedArguments:
         """Return the one object the text holds, however often it does."""
         self._skip(_SPACE)
         fenced = self._skip(_FENCE)
@@ -142,7 +142,7 @@ class _Reader:
             if said != "{}":
                 raise _Unreadable
             found, said = value, words
-        return Arguments(found, self._closed)
+        return ParsedArguments(found, self._closed)
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)

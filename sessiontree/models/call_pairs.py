@@ -29,7 +29,7 @@ NO_REPAIRS: Final = Repairs()
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PairedCall:
     """A call of the conversation, and its result once that is found."""
 
     call: ToolCall
@@ -51,8 +51,8 @@ def paired(messages: Sequence[Message]) -> tuple[Sequence[Message], Repairs]:
     Returns:
         The messages, the same object where nothing is wrong, and what was changed. Linear in the messages.
     """
-    asked: list[_Asked] = []
-    open_calls: dict[str, list[list[_Asked]]] = {}
+    asked: list[_PairedCall] = []
+    open_calls: dict[str, list[list[_PairedCall]]] = {}
     dropped = 0
     behind = -1
     for at, message in enumerate(messages):
@@ -76,10 +76,12 @@ def paired(messages: Sequence[Message]) -> tuple[Sequence[Message], Repairs]:
     return _ordered(messages, asked), Repairs(missing, dropped, moved)
 
 
-def _opened(message: AssistantMessage, at: int, open_calls: dict[str, list[list[_Asked]]]) -> list[_Asked]:
+def _opened(
+    message: AssistantMessage, at: int, open_calls: dict[str, list[list[_PairedCall]]]
+) -> list[_PairedCall]:
     """Return a reply's calls in order, and open them by id, the first of an id on top."""
-    asked = [_Asked(call, at) for call in message.tool_calls]
-    mine: dict[str, list[_Asked]] = {}
+    asked = [_PairedCall(call, at) for call in message.tool_calls]
+    mine: dict[str, list[_PairedCall]] = {}
     for each in reversed(asked):
         mine.setdefault(each.call.id, []).append(each)
     for call_id, group in mine.items():
@@ -87,7 +89,7 @@ def _opened(message: AssistantMessage, at: int, open_calls: dict[str, list[list[
     return asked
 
 
-def _moved(asked: list[_Asked]) -> int:
+def _moved(asked: list[_PairedCall]) -> int:
     """Return how many results do not stand behind their reply, in the order of its calls."""
     moved = 0
     reply, last = -1, -1
@@ -103,7 +105,7 @@ def _moved(asked: list[_Asked]) -> int:
     return moved
 
 
-def _ordered(messages: Sequence[Message], asked: list[_Asked]) -> list[Message]:
+def _ordered(messages: Sequence[Message], asked: list[_PairedCall]) -> list[Message]:
     ordered: list[Message] = []
     results = iter(asked)
     for message in messages:

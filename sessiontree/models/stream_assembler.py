@@ -30,7 +30,7 @@ from sessiontree.contracts.messages import (
 )
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.usage import NOTHING_USED, Usage
-from sessiontree.models.argument_text import Arguments, read_arguments
+from sessiontree.models.argument_text import ParsedArguments, read_arguments
 from sessiontree.models.deltas import CallPiece, Piece, StopPiece, ThinkingPiece
 from sessiontree.models.port import EmitEvent
 
@@ -66,7 +66,7 @@ class _Call:
     id: str = ""
     name: str = ""
     has_ended: bool = False
-    found: Arguments | None = None
+    found: ParsedArguments | None = None
     """What its argument text says, once it has ended."""
     is_told: bool = False
     """Whether its end was emitted; id and name stand then."""

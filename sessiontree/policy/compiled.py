@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tiers import PermissionTier, SystemAnswer
 from sessiontree.policy.explanation import Explanation, Removal
@@ -40,7 +40,7 @@ class Sieve:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ToolDecision:
     """Which tools one session holds at most."""
 
     kept: frozenset[str]
@@ -48,16 +48,16 @@ class Decision:
     """What they passed through, in order."""
 
 
-def sift(steps: Iterable[Step], words: Vocabulary) -> Decision:
+def sift(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     """Return what every step lets stay."""
     sieves = tuple(Sieve(step, step.keeps(words)) for step in steps)
     left = words.all
     for sieve in sieves:
         left &= sieve.keeps
-    return Decision(frozenset(words.names_in(left)), sieves)
+    return ToolDecision(frozenset(words.names_in(left)), sieves)
 
 
-def first_removal(decision: Decision, words: Vocabulary, name: str) -> Removal | None:
+def first_removal(decision: ToolDecision, words: Vocabulary, name: str) -> Removal | None:
     """Return which step removed a tool first, and by what; None where all let it stay."""
     bit = words.bit_of(name)
     step = next((each.step for each in decision.sieves if not each.keeps & bit), None)
@@ -94,11 +94,11 @@ class CompiledPolicy:
         """What is probably not meant as it is written."""
         if config.strict and self.warnings:
             raise ConfigError(f"the policy is strict, and {'; '.join(self.warnings)}")
-        self._decisions: dict[Standing, Decision] = {}
+        self._decisions: dict[Standing, ToolDecision] = {}
         self.after_untrusted = config.after_untrusted
         """What happens to calls above ReadOnly of sessions that have taken in untrusted text."""
 
-    def decide(self, standing: Standing) -> Decision:
+    def decide(self, standing: Standing) -> ToolDecision:
         """Return what a session holds at most; looked up where it was asked before."""
         decision = self._decisions.get(standing)
         if decision is None:
@@ -142,13 +142,13 @@ class SessionPolicy:
         """Return what becomes of a tool, by any of its names."""
         return self.policy.explain(tool, self.standing)
 
-    def withheld_from(self, askers: Iterable[Asker]) -> frozenset[str]:
+    def withheld_from(self, askers: Iterable[Principal]) -> frozenset[str]:
         """Return what it does not hold in a turn that acts for these: what any one of them may not have."""
         kept = self.kept
         met = {self._met_by(asker) for asker in askers}
         return frozenset().union(*(kept - self.policy.decide(standing).kept for standing in met))
 
-    def explain_to(self, tool: str, askers: Iterable[Asker]) -> Explanation:
+    def explain_to(self, tool: str, askers: Iterable[Principal]) -> Explanation:
         """Return why a tool is gone where it is gone for one of these, or else what becomes of it."""
         for asker in askers:
             found = self.policy.explain(tool, self._met_by(asker))
@@ -156,7 +156,7 @@ class SessionPolicy:
                 return found
         return self.explain(tool)
 
-    def _met_by(self, asker: Asker) -> Standing:
+    def _met_by(self, asker: Principal) -> Standing:
         standing = self.standing
         return replace(
             standing,

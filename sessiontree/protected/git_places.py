@@ -69,7 +69,7 @@ def repository_of(worktree: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlace:
     """One directory of interest."""
 
     path: str
@@ -95,7 +95,7 @@ class RepositoryFinder:
         """Begin with nothing known."""
         self._known: dict[str, _Read] = {}
 
-    def find(self, root: str, leave_out: Collection[str], now_ns: int) -> Iterator[Found]:
+    def find(self, root: str, leave_out: Collection[str], now_ns: int) -> Iterator[FoundPlace]:
         """Yield repositories and worktrees, in no order. Links are not followed.
 
         Args:
@@ -114,9 +114,9 @@ class RepositoryFinder:
                 continue
             seen[path] = read
             if read.has_git:
-                yield Found(path, is_repository=False)
+                yield FoundPlace(path, is_repository=False)
             if read.is_repository:
-                yield Found(path, is_repository=True)
+                yield FoundPlace(path, is_repository=True)
                 left += _nested(path)
             else:
                 left += (f"{path}/{name}" for name in read.below)

@@ -72,7 +72,7 @@ class Delegation:
         at_ms = self._now_ms()
         expires_at_ms = at_ms + int(self._dispatcher.timeout_of(checked) * 1000)
         client_id = self._ids.client(key) or secrets.token_hex(16)
-        delegated = stimuli.CallDelegated(
+        delegated = stimuli.CallHandedOver(
             at_ms, key, client_id, checked.entry.name, checked.arguments, expires_at_ms
         )
         self._due.append((f"call:{key}", delegated))

@@ -239,7 +239,7 @@ class EffectRunner:
             session_todo.AnswerCall: self._answer_call,
             session_todo.AnswerMessages: self._answer_messages,
             session_todo.SettleAnswer: settle_answer,
-            session_todo.WakeAt: self._wake_session,
+            session_todo.WakeSessionAt: self._wake_session,
             AskModel: self._ask_model,
             session_todo.WithdrawQuestion: self._withdraw_question,
             MeterTurn: self._meter,
@@ -248,7 +248,7 @@ class EffectRunner:
         self._for_tree: dict[type[Any], Callable[[Any], None]] = {
             tree_todo.Deliver: self._deliver,
             tree_todo.ReleaseSession: self._release,
-            tree_todo.WakeAt: self._wake_tree,
+            tree_todo.WakeTreeAt: self._wake_tree,
         }
 
     def close(self) -> None:
@@ -337,7 +337,7 @@ class EffectRunner:
             self._controller.expected.get(live.session, set()).discard(message_id)
             self._controller.replies.settle(message_id, reply)
 
-    def _wake_session(self, live: LiveSession, instruction: session_todo.WakeAt) -> None:
+    def _wake_session(self, live: LiveSession, instruction: session_todo.WakeSessionAt) -> None:
         session = live.session
 
         def ring() -> None:
@@ -375,7 +375,7 @@ class EffectRunner:
             self._controller.replies.fail(key, error)
             self._controller.calls.fail(key, error)
 
-    def _wake_tree(self, instruction: tree_todo.WakeAt) -> None:
+    def _wake_tree(self, instruction: tree_todo.WakeTreeAt) -> None:
         def ring() -> None:
             del self._timers["", instruction.at_ms]
             if self._controller.failure is None:

@@ -11,14 +11,14 @@ from sessiontree.models.port import GatewayModel
 from sessiontree.runtime.frames import PollReply, Watch
 from sessiontree.runtime.mailbox import Mailbox
 from sessiontree.runtime.model_gateway import (
-    Answered,
     Ask,
     Asker,
     AskWhole,
     GatewayCore,
+    GatewayEvent,
     GatewayFrame,
+    ModelReplied,
     NotAnswered,
-    Said,
 )
 
 
@@ -59,7 +59,7 @@ class GatewayHost:
         put, ticket = self._mailbox.put, frame.ticket
 
         def answered(message: AssistantMessage) -> None:
-            put(Answered(ticket, message))
+            put(ModelReplied(ticket, message))
 
         def failed(reason: str, said: str) -> None:
             put(NotAnswered(ticket, reason, said))
@@ -77,4 +77,4 @@ class GatewayHost:
 
     def _emit(self, tree_id: str, session: str, event: ModelEvent) -> None:
         if tree_id in self._watched:
-            self._mailbox.put(Said(tree_id, session, event))
+            self._mailbox.put(GatewayEvent(tree_id, session, event))

@@ -169,7 +169,7 @@ class ScreenedRunner(SessionRunner):
 
     def _failed(self, key: str, fault: HookFault) -> None:
         if not self._over:
-            failed = stimuli.HookFailed(self._now_ms(), key, fault.hook, fault.point, fault.reason)
+            failed = stimuli.HookErrorReported(self._now_ms(), key, fault.hook, fault.point, fault.reason)
             self._due.append((f"hook:{key}", failed))
             self.start()
 
@@ -192,7 +192,7 @@ _NO_WORDS = "they do not fit; in what is withheld, as a hook failed"
 
 
 @dataclass(slots=True)
-class _Call:
+class _HookedCall:
     """What hooks are told of a call that has no result yet."""
 
     arguments: Mapping[str, JsonValue]
@@ -218,7 +218,7 @@ class HookedRunner(ScreenedRunner):
         super().__init__(adopt, dispatcher, questioner, watch, report, now_ms, chain)
         self._chain = chain
         self._calls = {
-            key: _Call(call.arguments or call.call.arguments) for key, call in self.state.calls.items()
+            key: _HookedCall(call.arguments or call.call.arguments) for key, call in self.state.calls.items()
         }
         self._ahead: dict[str, asyncio.Task[Any] | None] = {}
         """Calls the before-hooks are asked about, or will be."""
@@ -241,7 +241,7 @@ class HookedRunner(ScreenedRunner):
             self._due.append((f"call:{key}", stimulus_of(prepared, self._now_ms())))
             return
         self._watch.began(key, instruction.call)
-        self._calls[key] = _Call(instruction.call.arguments)
+        self._calls[key] = _HookedCall(instruction.call.arguments)
         self._ahead[key] = None
         self._do_beside(self._pass(instruction))
 
@@ -297,7 +297,7 @@ class HookedRunner(ScreenedRunner):
         super()._abort(replace(instruction, keys=keys))
 
     def _take_answer(self, take: todo.TakeAnswer) -> None:
-        call = self._calls.setdefault(take.key, _Call({}))
+        call = self._calls.setdefault(take.key, _HookedCall({}))
         waited_s = (self._now_ms() - self.state.calls[take.key].asked_at_ms) / 1e3
         call.started = time.monotonic() - waited_s
         super()._take_answer(take)
@@ -305,14 +305,14 @@ class HookedRunner(ScreenedRunner):
     async def _run(
         self, execute: todo.ExecuteCall, task: asyncio.Task[Any] | None = None
     ) -> ImmediateOutcome | None:
-        call = self._calls.setdefault(execute.key, _Call(execute.arguments))
+        call = self._calls.setdefault(execute.key, _HookedCall(execute.arguments))
         call.arguments, call.started = execute.arguments, time.monotonic()
         self._lines.open_line(execute.key, self.state.calls[execute.key].call.id, execute.tool)
         return await super()._run(execute, task)
 
     def _finished(self, outcome: ImmediateOutcome) -> None:
         """Take an outcome past the hooks; the machine hears of it afterwards."""
-        call = self._calls.setdefault(outcome.key, _Call({}))
+        call = self._calls.setdefault(outcome.key, _HookedCall({}))
         duration_s = 0.0 if call.started is None else time.monotonic() - call.started
         call.observed = True
         self._settling.add(outcome.key)

@@ -24,21 +24,21 @@ from sessiontree.tree.state import TreeState
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RequestOpened:
     """A request waits for a person."""
 
     request: ApprovalRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class RequestClosed:
     """A request waits no more."""
 
     request_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MessageSaid:
     """Something was said on a session's channel."""
 
     channel: str
@@ -46,31 +46,31 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ClientCallArrived:
     """A call waits for the program."""
 
     call: ClientCall
 
 
-Tiding: TypeAlias = Shown | Decided | Said | Called
+InboxEvent: TypeAlias = RequestOpened | RequestClosed | MessageSaid | ClientCallArrived
 
 
-def tidings_in(records: Iterable[Record], state: TreeState) -> list[Tiding]:
+def inbox_events_in(records: Iterable[Record], state: TreeState) -> list[InboxEvent]:
     """Return what of a tree's facts concerns a desk, in their order; what waits no more is not told."""
-    tidings: list[Tiding] = []
+    tidings: list[InboxEvent] = []
     for record in records:
         fact: Any = fact_of(record.text)
         if isinstance(fact, ApprovalWaiting) and fact.how == "show":
             request = request_of(state, fact.request_id)
             if request is not None:
-                tidings.append(Shown(request))
+                tidings.append(RequestOpened(request))
         elif isinstance(fact, ApprovalDecided):
-            tidings.append(Decided(fact.request_id))
+            tidings.append(RequestClosed(fact.request_id))
         elif isinstance(fact, ChannelSaid):
-            tidings.append(Said(fact.channel, fact.text))
+            tidings.append(MessageSaid(fact.channel, fact.text))
         elif isinstance(fact, ClientCallOpened) and fact.client_id in state.client_calls:
             call = ClientCall(fact.client_id, fact.session, fact.tool, fact.arguments, fact.expires_at_ms)
-            tidings.append(Called(call))
+            tidings.append(ClientCallArrived(call))
     return tidings
 
 

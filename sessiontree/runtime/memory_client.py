@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.runtime.host_link import HostLost
-from sessiontree.runtime.memory_protocol import Ended, MemoryProcess, MemoryRight, Told, Whose
+from sessiontree.runtime.memory_protocol import Ended, MemoryProcess, MemoryRight, ScopeAnswer, Whose
 from sessiontree.runtime.session_reports import ActorRow
 
 ANSWER_S: Final = 100.0
@@ -132,13 +132,13 @@ class MemoryLink:
         self._told.clear()
         self._ended.clear()
 
-    def told(self, wanted: Sequence[tuple[str, MemoryRight]], answers: Sequence[Whose]) -> Told:
+    def told(self, wanted: Sequence[tuple[str, MemoryRight]], answers: Sequence[Whose]) -> ScopeAnswer:
         """Return what it is told, noting it, so that it hears when that is true no more."""
         for (grant, right), answer in zip(wanted, answers, strict=True):
             if right == "recall" and not isinstance(answer, Exception):
                 self._told.add(grant)
         ended, self._ended = tuple(self._ended), []
-        return Told(answers, ended)
+        return ScopeAnswer(answers, ended)
 
     def revoked(self, grant: str) -> None:
         """Say that a grant counts no more."""

@@ -41,7 +41,7 @@ Whose: TypeAlias = "MemoryScope | Exception"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ScopeAnswer:
     """What a supervisor answers about grants."""
 
     answers: Sequence[Whose]
@@ -54,7 +54,7 @@ class Told:
 class Supervision(Protocol):
     """What memory asks of its supervisor."""
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Say for each grant whom it stands for now, if it covers the right."""
         ...
 

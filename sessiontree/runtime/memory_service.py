@@ -28,7 +28,7 @@ from sessiontree.contracts.memory import (
 )
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.runtime.memory_protocol import Ended, MemoryRight, MemoryStore, Supervision, Whose
-from sessiontree.runtime.rpc_response import Answer, portable
+from sessiontree.runtime.rpc_response import RpcResponse, portable
 from sessiontree.runtime.session_reports import ActorRow
 
 MAX_SELECTED: Final = 1_000
@@ -392,15 +392,15 @@ class MemoryHost:
         self._core = core
         self._key = key
 
-    async def answer(self, grant: str, name: str, given: tuple[Any, ...]) -> Answer:
+    async def answer(self, grant: str, name: str, given: tuple[Any, ...]) -> RpcResponse:
         """Answer a host, for the session its grant names."""
         if name not in FOR_GRANTS:
             reason = f"asked memory to {name!r}, which no grant allows"
-            return Answer("", None, PermissionDenied(PermissionTier.ELEVATED, reason))
+            return RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason))
         try:
-            return Answer("", await getattr(self._core, name)(grant, *given))
+            return RpcResponse("", await getattr(self._core, name)(grant, *given))
         except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
-            return Answer("", None, portable(error))
+            return RpcResponse("", None, portable(error))
 
     def hear(self, key: str, name: str, given: tuple[Any, ...]) -> None:
         """Hear the supervisor; what shows another key is not heard."""

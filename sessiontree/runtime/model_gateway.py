@@ -54,7 +54,7 @@ GatewayFrame: TypeAlias = Ask | Forget | Watch
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ModelReplied:
     """What a model said to a question."""
 
     ticket: int
@@ -79,7 +79,7 @@ class AskWhole:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class GatewayEvent:
     """A piece of an answer on its way."""
 
     tree_id: str
@@ -87,7 +87,7 @@ class Said:
     event: ModelEvent
 
 
-GatewayAnswer: TypeAlias = Answered | NotAnswered | AskWhole | Said
+GatewayAnswer: TypeAlias = ModelReplied | NotAnswered | AskWhole | GatewayEvent
 
 
 NO_MODEL = "the tree has no model that waits; give one with model=…"
@@ -359,7 +359,7 @@ class GatewayLink:
         return ticket is not None
 
     def _on_answer(self, link: HostLink, answer: Any) -> None:
-        if isinstance(answer, Said):
+        if isinstance(answer, GatewayEvent):
             self._hub.emit(answer.tree_id, answer.session, answer.event)
             return
         asker = self._asked.pop(answer.ticket, None)
@@ -369,7 +369,7 @@ class GatewayLink:
         self._tickets.pop(place, None)
         if not isinstance(answer, AskWhole):
             self._losses.pop(place, None)
-        if isinstance(answer, Answered):
+        if isinstance(answer, ModelReplied):
             asker.answered(answer.message)
         elif isinstance(answer, NotAnswered):
             asker.failed(answer.reason, answer.said)

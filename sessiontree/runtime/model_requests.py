@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from sessiontree.contracts.messages import Message, shown
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, ToolCard
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.models.answers import checked, reason_of
@@ -36,7 +36,7 @@ class ModelRequestBuilder:
         prompt: str,
         instant: InstantModel | None,
         dialect: Dialect,
-        withheld: Callable[[tuple[Asker, ...]], frozenset[str]],
+        withheld: Callable[[tuple[Principal, ...]], frozenset[str]],
     ) -> None:
         """Bind the tools the session holds, in its model's dialect, and the model if it runs here.
 

@@ -10,7 +10,7 @@ from sessiontree.contracts.errors import SessionTreeError, words_of
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RpcResponse:
     """What came of something asked, or the error it was refused with."""
 
     incarnation: str
@@ -52,7 +52,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HostHealth:
     """How a host stands now."""
 
     pid: int

@@ -8,7 +8,7 @@ from typing import Protocol
 from sessiontree.contracts.errors import SessionClosed
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery, SessionReport, SpawnRequest, Web
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.runtime.memory_protocol import MemoryService
 
 
@@ -26,7 +26,7 @@ class Services(Protocol):
         request: SpawnRequest,
         key: str,
         forbidden: str | None = None,
-        asked_by: tuple[Asker, ...] = (),
+        asked_by: tuple[Principal, ...] = (),
     ) -> str:
         """Spawn a child of the session; returns its id. ``forbidden`` says why the tree's hooks refuse it."""
         ...
@@ -51,7 +51,7 @@ class Link:
         self._memory = memory
         self.session = session
         self.grant = grant
-        self.acting_for: Callable[[], tuple[Asker, ...]] = tuple
+        self.acting_for: Callable[[], tuple[Principal, ...]] = tuple
         """Says whom the session acts for now; nobody but the program until it is embodied."""
         self._alive = True
 

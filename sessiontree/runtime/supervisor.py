@@ -20,7 +20,7 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
@@ -280,7 +280,7 @@ class SupervisorCore:
         request: SpawnRequest,
         key: str,
         forbidden: str | None = None,
-        asked_by: tuple[Asker, ...] = (),
+        asked_by: tuple[Principal, ...] = (),
     ) -> str:
         """Spawn a child for a tool call of a session.
 

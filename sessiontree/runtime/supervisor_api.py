@@ -37,7 +37,7 @@ from sessiontree.contracts.tree_facts import (
 from sessiontree.journal.record import Record
 from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
-from sessiontree.runtime.inbox_events import Tiding, tidings_in
+from sessiontree.runtime.inbox_events import InboxEvent, inbox_events_in
 from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.replies import CallReply, Reply, call_in, reply_in
 from sessiontree.runtime.session_reports import ActorRow, report_of
@@ -251,12 +251,12 @@ class Owner:
         """Return durable facts after a number, waiting for the first."""
         return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)
 
-    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[Tiding]]:
+    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
         """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
         records = await self._supervisor.read_tree(tree_id, after_seq, wait_s)
         if not records:
             return after_seq, []
-        return records[-1].seq, tidings_in(records, self._supervisor.tree(tree_id).state)
+        return records[-1].seq, inbox_events_in(records, self._supervisor.tree(tree_id).state)
 
     def actors(self) -> list[ActorRow]:
         """Return every process of the runtime, and the session it embodies."""

@@ -15,14 +15,14 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.place import Place
+from sessiontree.journal.place import JournalPlace
 from sessiontree.runtime.clock import KernelClock
 from sessiontree.runtime.host_link import Transport
 from sessiontree.runtime.memory_client import MemoryLink
-from sessiontree.runtime.memory_protocol import MemoryProcess, MemoryRight, Told
+from sessiontree.runtime.memory_protocol import MemoryProcess, MemoryRight, ScopeAnswer
 from sessiontree.runtime.model_gateway import GatewayLink
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
-from sessiontree.runtime.rpc_response import Answer, portable
+from sessiontree.runtime.rpc_response import RpcResponse, portable
 from sessiontree.runtime.settings import ACTING, OBSERVING, Settings, pool_of
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import Owner
@@ -140,11 +140,11 @@ class Serving:
 
     async def ask(
         self, key: str, name: str, given: tuple[Any, ...], turn: tuple[str, int] | None = None
-    ) -> Answer:
+    ) -> RpcResponse:
         """Answer the creating program; what it numbers for this incarnation is begun in that order."""
         if not _is_same(key, self._key):
             reason = f"asked the supervisor to {name!r} without the key of the creating program"
-            return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
+            return RpcResponse(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
         number = turn[1] if turn is not None and turn[0] == self.incarnation else None
         if number is not None:
             await self._turns.reach(number)
@@ -153,7 +153,7 @@ class Serving:
             self._turns.passed(number)
         return await answering
 
-    async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> Answer:
+    async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> RpcResponse:
         """Answer a host, for the session its grant names."""
         if name in FOR_GRANTS and self._core is not None:
             return await self._answer(getattr(self._core, name), (token, *given))
@@ -166,16 +166,16 @@ class Serving:
         if name in FOR_MEMORY and _is_same(token, self._memory_key):
             return await self._answer(self._of_memory, (name, *given))
         reason = f"asked the supervisor to {name!r} without a grant for it"
-        return Answer(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
+        return RpcResponse(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
 
-    async def _answer(self, function: Callable[..., Any], given: tuple[Any, ...]) -> Answer:
+    async def _answer(self, function: Callable[..., Any], given: tuple[Any, ...]) -> RpcResponse:
         try:
             value = function(*given)
             if asyncio.iscoroutine(value):
                 value = await value
         except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
-            return Answer(self.incarnation, None, portable(error))
-        return Answer(self.incarnation, value)
+            return RpcResponse(self.incarnation, None, portable(error))
+        return RpcResponse(self.incarnation, value)
 
     def _of_owner(self, name: str, given: tuple[Any, ...]) -> Any:
         own: Mapping[str, Callable[..., Any]] = {
@@ -215,7 +215,7 @@ class Serving:
             try:
                 return Journal.open(settings.journal_dir, program_pid=settings.program_pid)
             except JournalLocked:
-                if not Place(settings.journal_dir).is_orphaned or loop.time() > deadline:
+                if not JournalPlace(settings.journal_dir).is_orphaned or loop.time() > deadline:
                     raise
             await asyncio.sleep(ORPHAN_RETRY_S)
 
@@ -328,7 +328,7 @@ class Serving:
             return await core.ended_of(*given)
         return await self._whose(core, *given)
 
-    async def _whose(self, core: SupervisorCore, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
+    async def _whose(self, core: SupervisorCore, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         return self._memory.told(wanted, await core.whose(wanted))
 
     def _watch(self, tree_id: str, session: str | None) -> str:

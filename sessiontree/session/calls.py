@@ -10,7 +10,7 @@ from sessiontree.contracts.error_results import error_message, pending_message, 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import Artifact
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.session import instructions as todo
@@ -265,7 +265,7 @@ def notice(
     at_ms: int,
     *,
     wakes: bool = True,
-    asked_by: tuple[Asker, ...] = (),
+    asked_by: tuple[Principal, ...] = (),
     images: tuple[ImageContent, ...] = (),
 ) -> facts.Heard:
     """Return a message from the runtime itself, in the user's role."""
@@ -372,7 +372,7 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
             )
         )
     elif call.phase == "delegated":
-        decision.instructions.append(todo.WakeAt(call.expires_at_ms))
+        decision.instructions.append(todo.WakeSessionAt(call.expires_at_ms))
     elif call.repeatable and not overtaken:
         decision.instructions.append(_execute(state, call))
     else:

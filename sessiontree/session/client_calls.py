@@ -12,7 +12,7 @@ from sessiontree.session.calls import Decision, resolve
 from sessiontree.session.state import CallState, SessionState
 
 
-def delegated(state: SessionState, stimulus: stimuli.CallDelegated) -> Decision:
+def delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision:
     """A call that may run is the program's: owed to it from now on, and to nobody else."""
     decision = Decision()
     call = state.calls.get(stimulus.key)
@@ -31,7 +31,7 @@ def delegated(state: SessionState, stimulus: stimuli.CallDelegated) -> Decision:
     decision.instructions.append(
         todo.DelegateCall(stimulus.client_id, stimulus.tool, stimulus.arguments, stimulus.expires_at_ms)
     )
-    decision.instructions.append(todo.WakeAt(stimulus.expires_at_ms))
+    decision.instructions.append(todo.WakeSessionAt(stimulus.expires_at_ms))
     return decision
 
 
@@ -58,7 +58,7 @@ def expire(state: SessionState, at_ms: int) -> Decision:
         else:
             resolve(decision, call, "timeout", _overdue(call, at_ms))
     if later:
-        decision.instructions.append(todo.WakeAt(min(later)))
+        decision.instructions.append(todo.WakeSessionAt(min(later)))
     return decision
 
 

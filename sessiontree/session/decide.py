@@ -113,7 +113,7 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     return decision
 
 
-def _hook_failed(state: SessionState, stimulus: stimuli.HookFailed) -> Decision:
+def _hook_failed(state: SessionState, stimulus: stimuli.HookErrorReported) -> Decision:
     """What follows for the call comes as the call's own outcome."""
     decision = Decision()
     fact = facts.HookFailed(stimulus.key, stimulus.hook, stimulus.point, stimulus.reason)
@@ -240,9 +240,9 @@ _DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
     stimuli.CallPrepared: calls.prepared,
     stimuli.CallRejected: calls.rejected,
     stimuli.CallFinished: calls.finished,
-    stimuli.CallDelegated: delegating.delegated,
+    stimuli.CallHandedOver: delegating.delegated,
     stimuli.ClientAnswered: delegating.answered,
-    stimuli.HookFailed: _hook_failed,
+    stimuli.HookErrorReported: _hook_failed,
     stimuli.IntentsCommitted: calls.committed,
     stimuli.ApprovalAnswered: calls.approval_answered,
     stimuli.CallAsked: _call_asked,

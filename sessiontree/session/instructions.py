@@ -12,7 +12,7 @@ from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import CallIntended
 
 
@@ -29,7 +29,7 @@ class PrepareCall:
     call: ToolCall
     run_unless: tuple[str, ...] | None = None
     """Tools given up by the model, or None: always answer."""
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom it is made for: what they may not have called is refused. Empty = the creating program."""
 
 
@@ -94,7 +94,7 @@ class AskApproval:
     digest: str
     tier: int
     intent: CallIntended | None = None
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom the call is for."""
 
 
@@ -148,7 +148,7 @@ class RunApprover:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class OfferResult:
 
 
 @dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeSessionAt:
     """Ring at this time."""
 
     at_ms: int
@@ -232,5 +232,5 @@ SessionInstruction: TypeAlias = (
     | ReportTrouble
     | ReportTaint
     | OfferResult
-    | WakeAt
+    | WakeSessionAt
 )

@@ -13,7 +13,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import Message, ToolCall, UserMessage
 from sessiontree.contracts.results import Artifact
-from sessiontree.contracts.senders import Asker, joined
+from sessiontree.contracts.senders import Principal, joined
 from sessiontree.contracts.session_ids import SessionIds
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.usage import Usage
@@ -45,7 +45,7 @@ class CallState:
     """Its id to the creating program, which is to answer it; empty = it is another's to run."""
     expires_at_ms: int = 0
     """When the program's time for it is over."""
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom it is made for; empty = the creating program."""
     cut: bool = False
     """Whether the session was interrupted since it began: it is begun no more, and its end wakes nobody."""
@@ -69,7 +69,7 @@ class Waiting:
     message: UserMessage
     steer: bool
     wakes: bool
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Consultation:
     tool: str
     arguments: Mapping[str, JsonValue]
     tier: str
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class SessionState:
     stopping: str | None = None
     """Status the session is to end with, once it was told to stop."""
     stop_reason: str = ""
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom the newest turn acts for; empty = the creating program."""
     taint: str = ""
     """Where untrusted text came from that it has taken in; empty = it has taken in none."""
@@ -150,7 +150,7 @@ class SessionState:
         return self.asking or self.owes_turn or bool(self.reply_keys)
 
     @property
-    def acting_for(self) -> tuple[Asker, ...]:
+    def acting_for(self) -> tuple[Principal, ...]:
         """Everybody that work under way is done for, calls that wait included."""
         own = self.asked_by if self.in_turn else ()
         return joined(own, *(call.asked_by for call in self.calls.values()))

@@ -11,7 +11,7 @@ from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import MEMORY_SCHEME
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Asker, joined
+from sessiontree.contracts.senders import Principal, joined
 from sessiontree.schema.result import compile_result
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
@@ -160,7 +160,7 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
     return decision
 
 
-def _askers(state: SessionState) -> tuple[Asker, ...]:
+def _askers(state: SessionState) -> tuple[Principal, ...]:
     """Return whom the next turn acts for: everybody whose words it answers, and whom its parent acted for."""
     carried = state.asked_by if state.unanswered else state.spec.asked_by
     return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
@@ -198,7 +198,7 @@ def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
     if any(each.wakes for each in state.inbox):
         decision.facts.extend(park(call, at_ms) for call in waiting)
     elif ends_ms is not None:
-        decision.instructions.append(todo.WakeAt(ends_ms))
+        decision.instructions.append(todo.WakeSessionAt(ends_ms))
     else:
         return None
     return decision

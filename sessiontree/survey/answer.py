@@ -8,11 +8,11 @@ MAX_PLACES = 20
 """Most places of one answer."""
 
 
-class _Word(BaseModel):
+class _AnswerWord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class AskOrder(_Word):
+class AskOrder(_AnswerWord):
     """What the program asks of Main."""
 
     question: str
@@ -20,7 +20,7 @@ class AskOrder(_Word):
     """Most places wanted."""
 
 
-class AnswerPlace(_Word):
+class AnswerPlace(_AnswerWord):
     """One place that answers."""
 
     path: str
@@ -47,7 +47,7 @@ class AnswerPlace(_Word):
         return f"{self.path}#L{self.first}" + ("" if self.last == self.first else f"-L{self.last}")
 
 
-class Answer(_Word):
+class Answer(_AnswerWord):
     """What became of a question."""
 
     surveyed: bool

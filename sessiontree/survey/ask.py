@@ -14,7 +14,7 @@ from sessiontree.contracts.agent import AgentConfig, AgentSpec
 from sessiontree.contracts.errors import ConfigError, SessionFailed
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.survey.answer import MAX_PLACES, Answer, AnswerPlace, AskOrder, answer_of
-from sessiontree.survey.asking import AskModel
+from sessiontree.survey.asking import QuestionModel
 from sessiontree.survey.bounds import MAX_RESULT_CHARS
 from sessiontree.survey.earlier import FindSurvey
 from sessiontree.survey.places import CheckPlaces
@@ -107,7 +107,7 @@ async def _answer(root: Path, state: Path, order: AskOrder, backend: BackendName
         Runtime(state, backend=backend) as runtime,
         SessionTree(
             root,
-            model=AskModel(),
+            model=QuestionModel(),
             tools=(FindSurvey(), CheckPlaces()),
             agents=_AGENTS,
             channel=None,

@@ -15,14 +15,14 @@ from sessiontree.models.answers import call, message_of
 from sessiontree.models.port import ModelRequest
 from sessiontree.survey import conversation
 from sessiontree.survey.answer import Answer, AnswerPlace, AskOrder
-from sessiontree.survey.conversation import Conversation, Step
+from sessiontree.survey.conversation import ScriptedConversation, ScriptStep
 from sessiontree.survey.earlier import EarlierSurvey
 from sessiontree.survey.entry import summary_of
 from sessiontree.survey.gathering import Reply
 from sessiontree.survey.ignored import REPORT_NAME
 from sessiontree.survey.places import CheckedPlaces, PresentPlace
 from sessiontree.survey.question import Question, queries_of, question_of
-from sessiontree.survey.ranking import Found, ranked
+from sessiontree.survey.ranking import RankedPlace, ranked
 from sessiontree.survey.recalled import found_in
 
 MODEL_NAME = "ask-script"
@@ -36,7 +36,7 @@ _WORST = 0.35
 _FIND, _SEARCH, _CHECK, _READ = "find_survey", "memory_search", "check_places", "read"
 
 
-class AskModel:
+class QuestionModel:
     """Answers for the one session of a question."""
 
     name = MODEL_NAME
@@ -52,7 +52,7 @@ class AskModel:
         return message_of(_reply(conversation.read(request.messages)), request.turn)
 
 
-def _reply(talk: Conversation) -> Reply:
+def _reply(talk: ScriptedConversation) -> Reply:
     order = AskOrder.model_validate_json(talk.order)
     question = question_of(order.question)
     if not talk.steps:
@@ -84,15 +84,17 @@ def _search(query: str) -> ToolCall:
     return call(_SEARCH, query=query, max_results=HITS_PER_QUERY, types=["free"])
 
 
-def _result_of(step: Step) -> ToolResultMessage:
+def _result_of(step: ScriptStep) -> ToolResultMessage:
     if step.result.is_error:
         raise ModelError(f"{step.call.name}: {step.reason}")
     return step.result
 
 
-def _best(talk: Conversation, question: Question, outdated: frozenset[str]) -> list[tuple[float, Found]]:
+def _best(
+    talk: ScriptedConversation, question: Question, outdated: frozenset[str]
+) -> list[tuple[float, RankedPlace]]:
     """Return what the searches found, best first, without what is worth far less than the best."""
-    found: dict[tuple[str, str], Found] = {}
+    found: dict[tuple[str, str], RankedPlace] = {}
     whole, *parts = talk.named(_SEARCH)
     for one in found_in(_result_of(whole), outdated):
         found.setdefault((one.source, one.text), one)
@@ -104,7 +106,7 @@ def _best(talk: Conversation, question: Question, outdated: frozenset[str]) -> l
     return [(worth, one) for worth, one in places if worth >= _WORST * places[0][0]]
 
 
-def _check(found: Sequence[Found]) -> ToolCall:
+def _check(found: Sequence[RankedPlace]) -> ToolCall:
     return call(
         _CHECK,
         places=[{"path": one.path, "kind": one.kind, "name": one.name, "first": one.first} for one in found],
@@ -112,7 +114,7 @@ def _check(found: Sequence[Found]) -> ToolCall:
 
 
 def _places(
-    best: Sequence[tuple[float, Found]], present: Sequence[PresentPlace | None], limit: int
+    best: Sequence[tuple[float, RankedPlace]], present: Sequence[PresentPlace | None], limit: int
 ) -> list[AnswerPlace]:
     """Return the best places that are there now, each once however often it is remembered."""
     places: dict[tuple[str, str, int], AnswerPlace] = {}
@@ -140,7 +142,7 @@ def _lines_shown(place: AnswerPlace) -> int:
     return min(EXCERPT_LINES, place.last - place.first + 1)
 
 
-def _excerpt(place: AnswerPlace, step: Step) -> tuple[str, ...]:
+def _excerpt(place: AnswerPlace, step: ScriptStep) -> tuple[str, ...]:
     """Return the first lines of a place as they were read; none where they could not be."""
     if step.result.is_error:
         return ()

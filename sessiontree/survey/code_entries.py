@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sessiontree.survey.comments import above, documenting
 from sessiontree.survey.definitions import Definition
-from sessiontree.survey.entry import Entry, text_of
+from sessiontree.survey.entry import SurveyEntry, text_of
 
 _MAX_HEAD_LINES = 12
 _MAX_BODY_LINES = 40
@@ -32,7 +32,7 @@ def code_entries(
     definitions: Sequence[Definition],
     lines: Sequence[str],
     masked_lines: Sequence[str],
-) -> Iterator[Entry]:
+) -> Iterator[SurveyEntry]:
     """Yield an entry per definition, by line.
 
     Args:
@@ -60,7 +60,7 @@ def code_entries(
         # a name with parameters of its type may stand on several lines
         name = " ".join(one.name.split())
         text = text_of(one.kind, name, path, summary, signature, *lists)
-        yield Entry(one.kind, name, one.line, one.end_line, text)
+        yield SurveyEntry(one.kind, name, one.line, one.end_line, text)
 
 
 def _members(definitions: Sequence[Definition]) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ from sessiontree.contracts.messages import AssistantMessage, Message, ToolCall, 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScriptStep:
     """One tool call and its result."""
 
     call: ToolCall
@@ -37,23 +37,23 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ScriptedConversation:
     """What a session of a survey knows."""
 
     order: str = ""
     """Its first message."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ScriptStep] = field(default_factory=list)
     """All calls that have a result, in order."""
     told: list[str] = field(default_factory=list)
     """What children said, in order."""
     has_news: bool = False
     """Whether the runtime said something after the last call."""
 
-    def named(self, tool: str) -> list[Step]:
+    def named(self, tool: str) -> list[ScriptStep]:
         """Return the calls of one tool."""
         return [step for step in self.steps if step.call.name == tool]
 
-    def since(self, tool: str) -> list[Step]:
+    def since(self, tool: str) -> list[ScriptStep]:
         """Return the steps after the last call of a tool; all where it was never called."""
         for index in range(len(self.steps) - 1, -1, -1):
             if self.steps[index].call.name == tool:
@@ -61,10 +61,10 @@ class Conversation:
         return self.steps
 
 
-def read(messages: Sequence[Message]) -> Conversation:
+def read(messages: Sequence[Message]) -> ScriptedConversation:
     """Return what messages hold; linear in their number, and no text is looked into."""
     order = ""
-    steps: list[Step] = []
+    steps: list[ScriptStep] = []
     told: list[str] = []
     open_calls: list[ToolCall] = []
     has_news = False
@@ -73,7 +73,7 @@ def read(messages: Sequence[Message]) -> Conversation:
             open_calls = list(message.tool_calls)
         elif isinstance(message, ToolResultMessage):
             # results stand in call order
-            steps.append(Step(open_calls.pop(0), message))
+            steps.append(ScriptStep(open_calls.pop(0), message))
             has_news = False
         elif isinstance(message, UserMessage):
             if message.origin == "child":
@@ -82,4 +82,4 @@ def read(messages: Sequence[Message]) -> Conversation:
                 has_news = True
             elif not order:
                 order = message.text
-    return Conversation(order, steps, told, has_news)
+    return ScriptedConversation(order, steps, told, has_news)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.models.answers import call
-from sessiontree.survey.conversation import Conversation, Step
+from sessiontree.survey.conversation import ScriptedConversation, ScriptStep
 from sessiontree.survey.earlier import EarlierSurvey
 from sessiontree.survey.finding import GroupFindings
 from sessiontree.survey.gathering import REMEMBER, Gathered, Reply
@@ -27,7 +27,7 @@ STORE = "memory_store"
 _MOST_REMOVALS = 3
 
 
-def deliver(talk: Conversation, order: SurveyOrder, gathered: Gathered) -> Reply:
+def deliver(talk: ScriptedConversation, order: SurveyOrder, gathered: Gathered) -> Reply:
     """Return Main's next reply: a step towards the report in its place, or the last word."""
     reply = _next(talk, order, gathered)
     if not isinstance(reply, LastWord):
@@ -43,7 +43,7 @@ def deliver(talk: Conversation, order: SurveyOrder, gathered: Gathered) -> Reply
     return reply.model_dump_json()
 
 
-def _next(talk: Conversation, order: SurveyOrder, gathered: Gathered) -> Reply | LastWord:
+def _next(talk: ScriptedConversation, order: SurveyOrder, gathered: Gathered) -> Reply | LastWord:
     done = [step for step in talk.steps if step.call.name in {FIND, REMOVE, WRITE}]
     if not done:
         return [call(FIND, path=order.out)]
@@ -61,7 +61,7 @@ def _next(talk: Conversation, order: SurveyOrder, gathered: Gathered) -> Reply |
     return _last_word("failed", order, gathered, last.reason)
 
 
-def _found(done: list[Step], order: SurveyOrder, gathered: Gathered) -> Reply | LastWord:
+def _found(done: list[ScriptStep], order: SurveyOrder, gathered: Gathered) -> Reply | LastWord:
     last = done[-1]
     if last.status != "ok":
         return _last_word("failed", order, gathered, last.reason)
@@ -93,7 +93,7 @@ def _removal(order: SurveyOrder, found: EarlierSurvey) -> ToolCall:
     )
 
 
-def _removed(done: list[Step], order: SurveyOrder, gathered: Gathered) -> Reply | LastWord:
+def _removed(done: list[ScriptStep], order: SurveyOrder, gathered: Gathered) -> Reply | LastWord:
     last = done[-1]
     looked = [step for step in done if step.call.name == FIND]
     if last.status == "ok":

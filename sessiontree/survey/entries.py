@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sessiontree.survey.code_entries import code_entries
 from sessiontree.survey.comments import at_head, documenting
 from sessiontree.survey.decoding import decode
-from sessiontree.survey.entry import Entry, text_of
+from sessiontree.survey.entry import SurveyEntry, text_of
 from sessiontree.survey.imports import find_imports
 from sessiontree.survey.languages import Language, is_binary_name, language_of
 from sessiontree.survey.lines import lines_of
@@ -28,7 +28,7 @@ _MARKS = re.compile(r"^[#=*\-_~>|\s]+|[=*\-_~|]+$")
 class FileEntries:
     """What memory keeps of one file."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[SurveyEntry, ...] = ()
     """The file's own first, then by line."""
     dropped: int = 0
     """Entries beyond the bound."""
@@ -64,7 +64,9 @@ def entries_of(path: str, data: bytes, total_bytes: int) -> FileEntries:
     return FileEntries((own, *kept), len(found) - len(kept))
 
 
-def _code(path: str, text: str, lines: list[str], language: Language) -> tuple[Entry, list[Entry]]:
+def _code(
+    path: str, text: str, lines: list[str], language: Language
+) -> tuple[SurveyEntry, list[SurveyEntry]]:
     without_comments = masked(text, language.syntax)
     masked_lines = lines if without_comments is text else lines_of(without_comments)
     summary = documenting(lines, masked_lines, 0) if language.syntax == "python" else ""
@@ -86,9 +88,9 @@ def _entry(
     *,
     defines: Sequence[str] = (),
     imports: Sequence[str] = (),
-) -> Entry:
+) -> SurveyEntry:
     text = text_of("file", path, path, summary, language.name, ("defines", defines), ("imports", imports))
-    return Entry("file", path, 1, max(1, len(lines)), text)
+    return SurveyEntry("file", path, 1, max(1, len(lines)), text)
 
 
 def _beginning(lines: Sequence[str]) -> str:
@@ -103,7 +105,7 @@ def _beginning(lines: Sequence[str]) -> str:
     return " ".join(said)
 
 
-def _longest(entries: list[Entry], most: int) -> list[Entry]:
+def _longest(entries: list[SurveyEntry], most: int) -> list[SurveyEntry]:
     """Return the entries by line; of too many the longest."""
     if len(entries) <= most:
         return entries

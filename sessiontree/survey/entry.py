@@ -22,7 +22,7 @@ _ELLIPSIS = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SurveyEntry:
     """One place worth finding again."""
 
     kind: EntryKind

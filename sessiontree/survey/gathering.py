@@ -16,7 +16,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.models.answers import call
-from sessiontree.survey.conversation import Conversation, Step
+from sessiontree.survey.conversation import ScriptedConversation, ScriptStep
 from sessiontree.survey.finding import GroupFindings, Problem, Totals
 from sessiontree.survey.joining import merge
 from sessiontree.survey.planning import FolderPage, GroupPage
@@ -89,7 +89,7 @@ def count_of(files: int) -> str:
     return f"{files:,} {'file' if files == 1 else 'files'}"
 
 
-def gather_folders(talk: Conversation, leave_out: tuple[str, ...]) -> Reply | Gathered:
+def gather_folders(talk: ScriptedConversation, leave_out: tuple[str, ...]) -> Reply | Gathered:
     """Return Main's next reply, or everything once all Branches have answered.
 
     Raises:
@@ -130,7 +130,7 @@ def gather_folders(talk: Conversation, leave_out: tuple[str, ...]) -> Reply | Ga
     return Gathered(merge(seen, remembered(talk)), first.ignored)
 
 
-def gather_groups(talk: Conversation, order: FolderOrder) -> Reply | Gathered:
+def gather_groups(talk: ScriptedConversation, order: FolderOrder) -> Reply | Gathered:
     """Return a Branch's next reply, or everything once all Workers have answered.
 
     Raises:
@@ -152,7 +152,7 @@ def gather_groups(talk: Conversation, order: FolderOrder) -> Reply | Gathered:
     return reply if reply is not None else Gathered(_joined(talk, orders), 0)
 
 
-def remembered(talk: Conversation) -> GroupFindings:
+def remembered(talk: ScriptedConversation) -> GroupFindings:
     """Return how much a session has put into memory itself, and what could not be."""
     done = [step for step in talk.named(REMEMBER) if not step.result.is_error]
     amounts = [Remembered.model_validate_json(step.result.text) for step in done]
@@ -165,13 +165,13 @@ def remembered(talk: Conversation) -> GroupFindings:
     )
 
 
-def _not_remembered(step: Step) -> Problem:
+def _not_remembered(step: ScriptStep) -> Problem:
     folder = RememberFilesParams.model_validate(step.call.arguments).folder
     return Problem(path=folder, text=f"its files are not all in memory: {step.reason}")
 
 
 def _next(
-    talk: Conversation, arguments: Mapping[str, JsonValue], orders: Orders, waiting: str
+    talk: ScriptedConversation, arguments: Mapping[str, JsonValue], orders: Orders, waiting: str
 ) -> Reply | None:
     """Return what is to be said before everything is there, None when it is."""
     plans = talk.named(PLAN)
@@ -190,7 +190,7 @@ def _next(
     return None if after is None else [call(PLAN, after=after, **arguments)]
 
 
-def _joined(talk: Conversation, orders: Orders) -> GroupFindings:
+def _joined(talk: ScriptedConversation, orders: Orders) -> GroupFindings:
     """Return what all children found; of one that failed, that its files were not read."""
     told = {word.session: word for word in map(ChildWord.model_validate_json, talk.told)}
     asked = [order for step in talk.named(PLAN) for order in orders(step.result.text)]
@@ -198,7 +198,7 @@ def _joined(talk: Conversation, orders: Orders) -> GroupFindings:
     return merged(_found(step, told, order) for step, order in zip(steps, asked, strict=True))
 
 
-def _found(step: Step, told: Mapping[str, ChildWord], order: Order) -> GroupFindings:
+def _found(step: ScriptStep, told: Mapping[str, ChildWord], order: Order) -> GroupFindings:
     if step.result.is_error:
         return order.lost(f"no session was started: {step.reason}")
     session = json.loads(step.result.text)["session_id"]

@@ -15,7 +15,7 @@ from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.models.answers import call, message_of
 from sessiontree.models.port import ModelRequest
 from sessiontree.survey import conversation
-from sessiontree.survey.conversation import Conversation
+from sessiontree.survey.conversation import ScriptedConversation
 from sessiontree.survey.delivery import deliver
 from sessiontree.survey.fitting import fitted
 from sessiontree.survey.gathering import Gathered, Reply, gather_folders, gather_groups
@@ -43,20 +43,20 @@ class SurveyModel:
         return message_of(_REPLIES[request.kind](talk), request.turn)
 
 
-def _main(talk: Conversation) -> Reply:
+def _main(talk: ScriptedConversation) -> Reply:
     order = SurveyOrder.model_validate_json(talk.order)
     gathered = gather_folders(talk, (order.out,))
     return deliver(talk, order, gathered) if isinstance(gathered, Gathered) else gathered
 
 
-def _branch(talk: Conversation) -> Reply:
+def _branch(talk: ScriptedConversation) -> Reply:
     gathered = gather_groups(talk, FolderOrder.model_validate_json(talk.order))
     if not isinstance(gathered, Gathered):
         return gathered
     return dump_readable(fitted(gathered.findings, MAX_FINDINGS_CHARS).model_dump(mode="json"))
 
 
-def _worker(talk: Conversation) -> Reply:
+def _worker(talk: ScriptedConversation) -> Reply:
     if not talk.steps:
         order = GroupOrder.model_validate_json(talk.order)
         return [call(_SURVEY, paths=list(order.paths), roots=list(order.roots), window=order.window)]
@@ -66,7 +66,7 @@ def _worker(talk: Conversation) -> Reply:
     return surveyed.result.text
 
 
-_REPLIES: dict[SessionKind, Callable[[Conversation], Reply]] = {
+_REPLIES: dict[SessionKind, Callable[[ScriptedConversation], Reply]] = {
     SessionKind.MAIN: _main,
     SessionKind.BRANCH: _branch,
     SessionKind.WORKER: _worker,

@@ -42,7 +42,7 @@ _SCRIPTS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RankedPlace:
     """One place memory names."""
 
     source: str
@@ -66,7 +66,7 @@ class Found:
         return named_in(self.text, self.path)[1]
 
 
-def ranked(found: Iterable[Found], question: Question) -> list[tuple[float, Found]]:
+def ranked(found: Iterable[RankedPlace], question: Question) -> list[tuple[float, RankedPlace]]:
     """Return the places with what each is worth, 0 to about 1, best first; ties by source.
 
     Args:
@@ -81,7 +81,7 @@ def ranked(found: Iterable[Found], question: Question) -> list[tuple[float, Foun
     return _each_once(sorted(worth, key=lambda item: (-item[0], item[1].source)))
 
 
-def _each_once(best: list[tuple[float, Found]]) -> list[tuple[float, Found]]:
+def _each_once(best: list[tuple[float, RankedPlace]]) -> list[tuple[float, RankedPlace]]:
     """Return the places in a new order: of those with one name and summary the first alone stays in place."""
     told: Counter[tuple[str, str]] = Counter()
     lowered = []
@@ -92,7 +92,9 @@ def _each_once(best: list[tuple[float, Found]]) -> list[tuple[float, Found]]:
     return sorted(lowered, key=lambda item: (-item[0], item[1].source))
 
 
-def _worth(one: Found, where: Mapping[str, float], weights: Mapping[str, float], question: Question) -> float:
+def _worth(
+    one: RankedPlace, where: Mapping[str, float], weights: Mapping[str, float], question: Question
+) -> float:
     total = sum(weights.values()) or 1.0
     kin = kin_stems(weights)
     standing = {
@@ -120,7 +122,7 @@ def _worth(one: Found, where: Mapping[str, float], weights: Mapping[str, float],
     return worth
 
 
-def _together(one: Found, question: Question) -> float:
+def _together(one: RankedPlace, question: Question) -> float:
     """Return which share of the question's neighbours are neighbours in name or summary too."""
     if not question.pairs:
         return 0.0
@@ -138,7 +140,7 @@ def _standing(word: str, where: Mapping[str, float]) -> float:
     return max((_ALIKE * value for other, value in where.items() if other.startswith(start)), default=0.0)
 
 
-def _places_of(one: Found) -> dict[str, float]:
+def _places_of(one: RankedPlace) -> dict[str, float]:
     """Return what each word of a place is worth, by its stem."""
     lines = one.text.split("\n")
     name = one.name

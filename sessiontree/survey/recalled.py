@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sessiontree.contracts.memory import Source
 from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.survey.ranking import Found
+from sessiontree.survey.ranking import RankedPlace
 
 # both marks carry one number, which no text could know when it was stored
 _MARKED = re.compile(
@@ -18,7 +18,7 @@ _MARKED = re.compile(
 )
 
 
-def found_in(result: ToolResultMessage, outdated: Collection[str]) -> list[Found]:
+def found_in(result: ToolResultMessage, outdated: Collection[str]) -> list[RankedPlace]:
     """Return the places a search found, best first.
 
     Args:
@@ -36,7 +36,7 @@ def found_in(result: ToolResultMessage, outdated: Collection[str]) -> list[Found
     ]
 
 
-def _found(row: dict[str, Any], text: str) -> Found:
+def _found(row: dict[str, Any], text: str) -> RankedPlace:
     source = Source.of(row["source"])
     first = source.first or 1
-    return Found(row["source"], source.path, first, source.last or first, text, row["score"])
+    return RankedPlace(row["source"], source.path, first, source.last or first, text, row["score"])

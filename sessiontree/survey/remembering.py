@@ -24,7 +24,7 @@ from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
 from sessiontree.survey.entries import MAX_FILE_ENTRIES, FileEntries, entries_of
-from sessiontree.survey.entry import Entry
+from sessiontree.survey.entry import SurveyEntry
 from sessiontree.survey.ground import Ground, StoppedLooking
 from sessiontree.survey.plan import DEFAULT_FILE_BYTES, plan
 from sessiontree.survey.scan import scan
@@ -239,7 +239,7 @@ def file_entries(reader: Reader, path: str, max_bytes: int = DEFAULT_FILE_BYTES)
         return FileEntries(dropped=1)
 
 
-def _record(path: str, entry: Entry) -> NewRecord:
+def _record(path: str, entry: SurveyEntry) -> NewRecord:
     return NewRecord(
         text=entry.text, type="free", source=str(Source(path, entry.first, entry.last)), trust="foreign"
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from sessiontree.survey.entry import Entry, text_of
+from sessiontree.survey.entry import SurveyEntry, text_of
 
 MAX_SECTION_CHARS = 500
 MAX_NAME_CHARS = 200
@@ -20,7 +20,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _UNDERLINE = re.compile(r"([=\-~^\"'`:.*+#<>_])\1{2,}[ \t]*$")
 
 
-def section_entries(path: str, language: str, lines: Sequence[str]) -> Iterator[Entry]:
+def section_entries(path: str, language: str, lines: Sequence[str]) -> Iterator[SurveyEntry]:
     """Yield an entry per section, by line; what stands before the first heading has none.
 
     Args:
@@ -36,7 +36,7 @@ def section_entries(path: str, language: str, lines: Sequence[str]) -> Iterator[
             around.pop()
         around.append((level, heading))
         name = " / ".join(each for _, each in around)[-MAX_NAME_CHARS:]
-        yield Entry("section", name, first, last, _text(path, name, lines[body:last]))
+        yield SurveyEntry("section", name, first, last, _text(path, name, lines[body:last]))
 
 
 def _text(path: str, name: str, lines: Sequence[str]) -> str:

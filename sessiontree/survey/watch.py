@@ -18,7 +18,7 @@ from sessiontree.survey.words import LastWord, last_word_of
 _MAIN = "main"
 
 
-class Told(NamedTuple):
+class WatchLine(NamedTuple):
     """A line a fact is worth."""
 
     line: str
@@ -54,7 +54,7 @@ class SurveyWatch:
         """Whether nothing more will happen."""
         return self.last_word is not None or self.failure is not None
 
-    def take(self, record: Record) -> Told | None:
+    def take(self, record: Record) -> WatchLine | None:
         """Take a fact in; return the line it is worth, if any."""
         if self._view is not None:
             self._view.take(record)
@@ -65,7 +65,7 @@ class SurveyWatch:
             self._of_main(record)
         return None
 
-    def _of_tree(self, record: Record) -> Told | None:
+    def _of_tree(self, record: Record) -> WatchLine | None:
         if record.text.startswith('{"kind":"session_spawned"'):
             return self._spawned(fact_of(record.text))
         if record.text.startswith('{"kind":"session_ended"'):
@@ -84,39 +84,39 @@ class SurveyWatch:
         elif record.text.startswith('{"kind":"rested"'):
             self._rested(fact_of(record.text))
 
-    def _spawned(self, fact: SessionSpawned) -> Told | None:
+    def _spawned(self, fact: SessionSpawned) -> WatchLine | None:
         self.spawned += 1
         spec = fact.spec
         self._kinds[spec.session_id] = spec.kind
         if spec.parent is None:
             return None
-        return Told(f"started {spec.session_id}: {spec.kind} {spec.label}", is_routine=True)
+        return WatchLine(f"started {spec.session_id}: {spec.kind} {spec.label}", is_routine=True)
 
-    def _ended(self, fact: SessionEnded) -> Told:
+    def _ended(self, fact: SessionEnded) -> WatchLine:
         self.ended += 1
         kind = self._kinds[fact.session]
         if fact.session == _MAIN and not self.is_over:
             self.failure = f"main ended {fact.status}: {fact.result.summary}"
         line = f"ended {fact.session}: {kind} {fact.status}"
         if fact.status is not SessionStatus.COMPLETED:
-            return Told(f"{line}: {fact.result.summary}", is_routine=False)
+            return WatchLine(f"{line}: {fact.result.summary}", is_routine=False)
         if kind is not SessionKind.WORKER:
-            return Told(line, is_routine=True)
+            return WatchLine(line, is_routine=True)
         files = GroupFindings.model_validate(fact.result.output).files
         self.files_done += files
         if self._view is not None:
             self._view.count(fact.session, files)
-        return Told(f"{line}, {self.files_done:,} of {self.files or 0:,} files", is_routine=True)
+        return WatchLine(f"{line}, {self.files_done:,} of {self.files or 0:,} files", is_routine=True)
 
-    def _asked(self, fact: ApprovalRequested) -> Told:
+    def _asked(self, fact: ApprovalRequested) -> WatchLine:
         self._asked_for[fact.request_id] = f"{fact.tool} {dump_readable(fact.arguments)}"
         line = f"asked for approval: {fact.session} wants {self._asked_for[fact.request_id]}"
-        return Told(line, is_routine=False)
+        return WatchLine(line, is_routine=False)
 
-    def _decided(self, fact: ApprovalDecided) -> Told:
+    def _decided(self, fact: ApprovalDecided) -> WatchLine:
         why = f", {fact.reason}" if fact.reason else ""
         line = f"{fact.decision} by {fact.by}: {self._asked_for[fact.request_id]}{why}"
-        return Told(line, is_routine=False)
+        return WatchLine(line, is_routine=False)
 
     def _planned(self, text: str) -> None:
         try:

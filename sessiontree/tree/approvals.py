@@ -24,7 +24,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.accounts import later
 from sessiontree.tree.closed_requests import close
-from sessiontree.tree.instructions import RefuseDecision, ShowApproval, WakeAt
+from sessiontree.tree.instructions import RefuseDecision, ShowApproval, WakeTreeAt
 from sessiontree.tree.state import Request, Session, TreeState
 from sessiontree.tree.stimuli import ApprovalAsked, ApproverReturned, Decided
 from sessiontree.tree.transaction import Draft
@@ -126,7 +126,7 @@ def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
 
 def _rest(draft: Draft, request: Request, session: Session, how: str) -> None:
     draft.write(ApprovalWaiting(request.request_id, session.spec.session_id, how))
-    draft.tell(WakeAt(request.expires_at_ms))
+    draft.tell(WakeTreeAt(request.expires_at_ms))
 
 
 SAID_NO = "a person said no to this same call before"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sessiontree.contracts.approvals import Decision
 from sessiontree.contracts.stimuli import ApprovalAnswered
-from sessiontree.contracts.tree_facts import ApprovalDecided, ClientCallClosed
+from sessiontree.contracts.tree_facts import ApprovalDecided, ClientCallEnded
 from sessiontree.tree.instructions import HideApproval
 from sessiontree.tree.transaction import Draft
 
@@ -36,4 +36,4 @@ def cancel_client_calls(draft: Draft, session: str) -> None:
     if draft.state.sessions[session].delegated:
         own = [name for name, call in draft.state.client_calls.items() if call.session == session]
         for name in own:
-            draft.write(ClientCallClosed(name, CANCELLED, ""))
+            draft.write(ClientCallEnded(name, CANCELLED, ""))

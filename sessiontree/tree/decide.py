@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sessiontree.contracts.tree_facts import (
-    ClientCallClosed,
+    ClientCallEnded,
     ClientCallOpened,
     LeftoversEnded,
     OutsideHookFailed,
@@ -18,7 +18,7 @@ from sessiontree.tree.budgets import charge
 from sessiontree.tree.channel import say
 from sessiontree.tree.closed_requests import CANCELLED
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.instructions import TreeInstruction, WakeAt
+from sessiontree.tree.instructions import TreeInstruction, WakeTreeAt
 from sessiontree.tree.lifecycle import (
     interrupt,
     lose,
@@ -74,7 +74,7 @@ def delegate(draft: Draft, delegated: ClientCallDelegated) -> None:
         )
     )
     if session.stop is not None:
-        draft.write(ClientCallClosed(name, CANCELLED, ""))
+        draft.write(ClientCallEnded(name, CANCELLED, ""))
 
 
 def withdraw(draft: Draft, withdrawn: ClientCallWithdrawn) -> None:
@@ -83,7 +83,7 @@ def withdraw(draft: Draft, withdrawn: ClientCallWithdrawn) -> None:
     call = state.client_calls.get(withdrawn.client_id)
     if call is None:
         return
-    draft.write(ClientCallClosed(withdrawn.client_id, withdrawn.how, withdrawn.answer_id))
+    draft.write(ClientCallEnded(withdrawn.client_id, withdrawn.how, withdrawn.answer_id))
     session = state.live_session(call.session)
     if session is not None and session.held is not None and session.stop is None:
         draft.write(SessionStirred(call.session))
@@ -113,7 +113,7 @@ def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], li
         # A bell may ring early when clocks step back; the next time is asked for again at every one.
         next_ms = state.alarms.next_after(draft.now_ms)
         if next_ms is not None:
-            draft.tell(WakeAt(next_ms))
+            draft.tell(WakeTreeAt(next_ms))
     return draft.facts, draft.instructions()
 
 

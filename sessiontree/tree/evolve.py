@@ -19,7 +19,7 @@ from sessiontree.contracts.tree_facts import (
     BudgetSpent,
     CancelBegun,
     ChannelSaid,
-    ClientCallClosed,
+    ClientCallEnded,
     ClientCallOpened,
     DecisionRefused,
     DigestDenied,
@@ -42,7 +42,7 @@ from sessiontree.contracts.tree_facts import (
     UsageCharged,
 )
 from sessiontree.tree.accounts import amounts_of, count, open_account
-from sessiontree.tree.state import EndedCall, Mail, OpenCall, Post, Request, Session, Stop, TreeState
+from sessiontree.tree.state import ClosedCall, Mail, OpenCall, Post, Request, Session, Stop, TreeState
 from sessiontree.tree.timers import Alarm, AlarmKind
 
 
@@ -322,9 +322,9 @@ def _client_call_opened(state: TreeState, fact: ClientCallOpened) -> None:
     index_client_call(state, fact.client_id, call)
 
 
-def _client_call_closed(state: TreeState, fact: ClientCallClosed) -> None:
+def _client_call_closed(state: TreeState, fact: ClientCallEnded) -> None:
     call = state.client_calls.get(fact.client_id)
-    state.client_ends.put(fact.client_id, EndedCall(fact.how, fact.answer_id))
+    state.client_ends.put(fact.client_id, ClosedCall(fact.how, fact.answer_id))
     if call is None:
         return
     state.client_calls.drop(fact.client_id)
@@ -406,7 +406,7 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     DecisionRefused: _only_told,
     ToolAlwaysAllowed: _always_allowed,
     ClientCallOpened: _client_call_opened,
-    ClientCallClosed: _client_call_closed,
+    ClientCallEnded: _client_call_closed,
     Posted: _posted,
     PostsTaken: _taken,
     UsageCharged: _charged,

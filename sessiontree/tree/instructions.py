@@ -74,7 +74,7 @@ class ReleaseSession:
 
 
 @dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeTreeAt:
     """Ring at this time; earlier bells stay."""
 
     at_ms: int
@@ -89,5 +89,5 @@ TreeInstruction: TypeAlias = (
     | RefuseDecision
     | RefuseSay
     | ReleaseSession
-    | WakeAt
+    | WakeTreeAt
 )

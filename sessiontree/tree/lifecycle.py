@@ -25,7 +25,7 @@ from sessiontree.contracts.tree_facts import (
 from sessiontree.tree.accounts import later, natural, payers_of
 from sessiontree.tree.approvals import expire
 from sessiontree.tree.closed_requests import cancel_client_calls, cancel_requests
-from sessiontree.tree.instructions import ReleaseSession, WakeAt
+from sessiontree.tree.instructions import ReleaseSession, WakeTreeAt
 from sessiontree.tree.state import Session, TreeState
 from sessiontree.tree.stimuli import (
     InterruptAsked,
@@ -170,7 +170,7 @@ def _tell(draft: Draft, told: Sequence[str], status: SessionStatus, reason: str)
         return
     force_at_ms = later(draft.now_ms, draft.state.limits.cancel_grace_s)
     draft.write(CancelBegun(tuple(told), reason, status, force_at_ms))
-    draft.tell(WakeAt(force_at_ms))
+    draft.tell(WakeTreeAt(force_at_ms))
     word = STOP_WORDS[status]
     for name in told:
         cancel_requests(draft, name, f"{name!r} is stopping: {reason}", tell_asker=True)

@@ -7,7 +7,7 @@ from sessiontree.tree.instructions import (
     ReleaseSession,
     ShowApproval,
     TreeInstruction,
-    WakeAt,
+    WakeTreeAt,
 )
 from sessiontree.tree.state import TreeState
 
@@ -35,5 +35,5 @@ def owed(state: TreeState) -> list[TreeInstruction]:
         if request.how == "show" and request.rests_at is not None
     ]
     bells = {alarm.at_ms for alarm in state.alarms if state.still_means(alarm)}
-    instructions += [WakeAt(at_ms) for at_ms in sorted(bells)]
+    instructions += [WakeTreeAt(at_ms) for at_ms in sorted(bells)]
     return instructions

@@ -19,7 +19,7 @@ from sessiontree.tree.evolve import (
     set_request_alarm,
     set_session_alarms,
 )
-from sessiontree.tree.state import EndedCall, OpenCall, Post, Request, Session, Stop, TreeState
+from sessiontree.tree.state import ClosedCall, OpenCall, Post, Request, Session, Stop, TreeState
 
 FORMAT = 3
 
@@ -87,7 +87,7 @@ def _restore_client_calls(state: TreeState, value: Mapping[str, Any]) -> None:
     for name, *call in value["clientCalls"]:
         index_client_call(state, name, OpenCall(*call))
     for name, *ended in value["clientEnds"]:
-        state.client_ends.put(name, EndedCall(*ended))
+        state.client_ends.put(name, ClosedCall(*ended))
 
 
 def _restore_session(state: TreeState, wire: Mapping[str, Any], used: Mapping[str, dict[str, int]]) -> None:

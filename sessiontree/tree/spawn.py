@@ -13,7 +13,7 @@ from sessiontree.contracts.tree_config import AgentRow, TreeConfig
 from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
 from sessiontree.tree.accounts import endless, later
 from sessiontree.tree.budgets import shortage
-from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
+from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeTreeAt
 from sessiontree.tree.rights import (
     deepest_level,
     most_secure,
@@ -98,7 +98,7 @@ def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:
     draft.tell(AcceptSpawn(spec.session_id, True))
     own = draft.state.accounts.get(spec.session_id)
     if own is not None and own.wall_at_ms is not None:
-        draft.tell(WakeAt(own.wall_at_ms))
+        draft.tell(WakeTreeAt(own.wall_at_ms))
 
 
 def adopt(draft: Draft, embodied: SessionEmbodied) -> None:
@@ -108,7 +108,7 @@ def adopt(draft: Draft, embodied: SessionEmbodied) -> None:
         return
     expires_at_ms = later(draft.now_ms, session.spec.ttl_s)
     draft.write(SessionAdopted(embodied.session, draft.now_ms, expires_at_ms))
-    draft.tell(WakeAt(expires_at_ms))
+    draft.tell(WakeTreeAt(expires_at_ms))
 
 
 def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> SessionSpec:

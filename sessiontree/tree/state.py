@@ -16,7 +16,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
@@ -128,7 +128,7 @@ class Request:
     """``consult``: that session's function is asked; ``show``: a person is."""
     precedent: Precedent | None = None
     """What is known of the command it runs."""
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom the call is for; empty = the creating program."""
 
     def copy(self) -> Request:
@@ -148,7 +148,7 @@ class OpenCall(NamedTuple):
     expires_at_ms: int
 
 
-class EndedCall(NamedTuple):
+class ClosedCall(NamedTuple):
     """How such a call ended."""
 
     how: str
@@ -179,7 +179,7 @@ class TreeState:
     """How every other request ended."""
     client_calls: Table[str, OpenCall] = field(default_factory=Table)
     """Calls the creating program has not answered, in the order they were handed over."""
-    client_ends: Table[str, EndedCall] = field(default_factory=Table)
+    client_ends: Table[str, ClosedCall] = field(default_factory=Table)
     """How every other such call ended."""
     posts: Table[str, Post] = field(default_factory=Table)
     """What live sessions have not taken yet."""

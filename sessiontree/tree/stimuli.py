@@ -11,7 +11,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.spec import Via
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.usage import Usage
@@ -46,7 +46,7 @@ class SpawnAsked:
     """Time to live; None = the kind's default. May only shorten it for a spawn via a model."""
     dedicated: bool = False
     """Whether it is to have a host of its own for life; for spawns of the creating program alone."""
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom the parent acts for; empty = the creating program."""
     stays_open: bool = False
     """Whether it completes only once its result was asked for; for spawns of the creating program alone."""
@@ -115,7 +115,7 @@ class ApprovalAsked:
     tier: int
     precedent: Precedent | None = None
     """What is known of the command it runs; None = it runs none."""
-    asked_by: tuple[Asker, ...] = ()
+    asked_by: tuple[Principal, ...] = ()
     """Whom the call is for; empty = the creating program."""
 
 
@@ -140,7 +140,7 @@ class Decided:
     always: bool
     by: str
     reason: str
-    asker: Asker | None = None
+    asker: Principal | None = None
     """Who, where a channel says it; None = an owner, such as the creating program."""
 
 

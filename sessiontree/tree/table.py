@@ -12,10 +12,10 @@ from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-R = TypeVar("R", bound="Record")
+R = TypeVar("R", bound="TableRecord")
 
 
-class Record(Protocol):
+class TableRecord(Protocol):
     """A mutable value that can give an independent copy of itself."""
 
     def copy(self: R) -> R:

@@ -31,7 +31,7 @@ MAX_HEADER_VALUE_CHARS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class FetchLimits:
     """How long one page may take, and how far it may lead."""
 
     max_redirects: int
@@ -55,7 +55,7 @@ class WebClient:
         self,
         rules: AddressRules,
         network: JudgingBackend,
-        bounds: Bounds,
+        bounds: FetchLimits,
         turns: asyncio.Semaphore,
         secured: Callable[[], ssl.SSLContext],
     ) -> None:

@@ -14,7 +14,7 @@ import httpcore
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
 from sessiontree.web.address import WebAddress, parse_address
-from sessiontree.web.client import Bounds, WebClient
+from sessiontree.web.client import FetchLimits, WebClient
 from sessiontree.web.network import JudgingBackend, Resolve, system_addresses
 from sessiontree.web.rules import AddressRules
 from sessiontree.web.search_cache import SearchCache
@@ -82,7 +82,7 @@ class OutboundWeb:
         return WebClient(
             rules,
             JudgingBackend(rules, self._resolve, self._connector),
-            Bounds(
+            FetchLimits(
                 redirects,
                 settings.connect_timeout_s,
                 settings.read_timeout_s,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.workspace.place import Identity, Place, identity_of
+from sessiontree.workspace.place import Identity, WorkspacePath, identity_of
 from sessiontree.workspace.root_fd import Anchor
 
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,7 +62,7 @@ class HiddenPlaces:
         """Whether a path beneath the root, links resolved, is hidden by its name."""
         return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self._beneath)
 
-    def hide(self, place: Place) -> bool:
+    def hide(self, place: WorkspacePath) -> bool:
         """Whether a place is hidden by its name or lies in a directory that is hidden.
 
         What stands at the place is the caller's to compare with :meth:`identities`, from its descriptor.

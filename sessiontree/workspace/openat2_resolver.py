@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final, Protocol
 
 from sessiontree.workspace.kernel_calls import RESOLVE_BENEATH, RESOLVE_NO_MAGICLINKS, openat2, path_of
-from sessiontree.workspace.place import Place
+from sessiontree.workspace.place import WorkspacePath
 from sessiontree.workspace.root_fd import Anchor
 from sessiontree.workspace.walk_resolver import resolve_by_walk
 
@@ -24,12 +24,12 @@ _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
 class Resolver(Protocol):
     """Finds the place of a path's components; raises as :func:`resolve_by_walk` does."""
 
-    def __call__(self, anchor: Anchor, names: list[str], *, follow_last: bool = True) -> Place:
+    def __call__(self, anchor: Anchor, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
         """Return the place; the caller closes it."""
         ...
 
 
-def resolve_by_openat2(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> Place:
+def resolve_by_openat2(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
     """Resolve components from the root in one call; arguments, result and errors as the walk's."""
     is_directory = names[-1] in {".", ".."}
     way, last = (names, ()) if is_directory else (names[:-1], (names[-1],))
@@ -41,7 +41,7 @@ def resolve_by_openat2(anchor: Anchor, names: list[str], *, follow_last: bool = 
     try:
         directory = _path_beneath(anchor.fd, fd)
         if directory is not None and not (last and follow_last and _is_link(fd, last[0])):
-            place = Place(fd, directory, last)
+            place = WorkspacePath(fd, directory, last)
     finally:
         if place is None:
             os.close(fd)

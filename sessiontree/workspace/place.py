@@ -38,7 +38,7 @@ def components(path: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkspacePath:
     """A place beneath the root, held open. Close it, or use it in a ``with``.
 
     ``directory_fd`` is a directory (``O_PATH``) reached from the root without leaving it. A single name is a
@@ -68,7 +68,7 @@ class Place:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return self.names[0] if self.names else "."
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> WorkspacePath:
         """Return itself."""
         return self
 

@@ -17,7 +17,7 @@ TEMPORARY_PREFIX: Final = ".sessiontree-unfinished-"
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Replacement:
+class FileReplacement:
     """A file being prepared in the directory where it will stand. Use it in a ``with``.
 
     Unless :meth:`commit` was reached, leaving the block removes every trace.
@@ -41,7 +41,7 @@ class Replacement:
         self._committed = False
         self._fd = -1
 
-    def __enter__(self) -> Replacement:
+    def __enter__(self) -> FileReplacement:
         """Create the temporary file."""
         # Until it has the old file's mode, a replacement is nobody else's to read.
         mode = 0o666 if self._standing is None else 0o600

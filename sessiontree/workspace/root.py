@@ -15,7 +15,7 @@ from sessiontree.workspace.failures import failed, reason_of, refused, system_er
 from sessiontree.workspace.hidden_paths import HiddenPlaces
 from sessiontree.workspace.kernel_calls import pseudo_file_system
 from sessiontree.workspace.openat2_resolver import Resolver, best_resolver
-from sessiontree.workspace.place import Place, components, identity_of
+from sessiontree.workspace.place import WorkspacePath, components, identity_of
 from sessiontree.workspace.root_fd import Anchor
 
 MAX_PATH_BYTES: Final = 65_536
@@ -42,7 +42,7 @@ class WorkspaceRoot:
         self.hidden = HiddenPlaces(self._anchor, hidden)
         self._resolve = resolver or best_resolver()
 
-    def place(self, verb: str, path: str, *, follow_last: bool = True) -> Place:
+    def place(self, verb: str, path: str, *, follow_last: bool = True) -> WorkspacePath:
         """Return the place a caller's path leads to; close it.
 
         Args:
@@ -103,7 +103,7 @@ class WorkspaceRoot:
             raise _outside(verb, path)
         return names
 
-    def _check(self, verb: str, path: str, place: Place) -> None:
+    def _check(self, verb: str, path: str, place: WorkspacePath) -> None:
         try:
             hidden = self.hidden.hide(place)
         except OSError as error:

@@ -12,7 +12,7 @@ import os
 import stat
 from typing import Final
 
-from sessiontree.workspace.place import Identity, Place, components, identity_of
+from sessiontree.workspace.place import Identity, WorkspacePath, components, identity_of
 from sessiontree.workspace.root_fd import Anchor
 
 MAX_LINKS: Final = 40
@@ -66,11 +66,11 @@ class _Cursor:
         del self._trail[1:]
         return beneath
 
-    def place(self, names: tuple[str, ...]) -> Place:
+    def place(self, names: tuple[str, ...]) -> WorkspacePath:
         """Give the directory away as a place; the cursor is spent."""
         if len(names) > 1 and (".." in names or names[-1] == "."):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        place = Place(self.fd, "/".join(self.names) or ".", names)
+        place = WorkspacePath(self.fd, "/".join(self.names) or ".", names)
         self.fd = -1
         return place
 
@@ -84,7 +84,7 @@ class _Cursor:
         self.fd = fd
 
 
-def resolve_by_walk(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> Place:
+def resolve_by_walk(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
     """Step components from the root, following links while they stay beneath it.
 
     Args:

@@ -21,8 +21,8 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.protected import OwnPlaces, protected_places
 from sessiontree.workspace.failures import check_regular, failed, refused, system_errors
 from sessiontree.workspace.openat2_resolver import Resolver
-from sessiontree.workspace.place import Place
-from sessiontree.workspace.replacement import Replacement
+from sessiontree.workspace.place import WorkspacePath
+from sessiontree.workspace.replacement import FileReplacement
 from sessiontree.workspace.root import WorkspaceRoot
 
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -110,7 +110,7 @@ class WorkspaceWriter:
             name = place.names[-1]
             with _directory_for(place) as directory_fd:
                 standing = self._look(path, directory_fd, name, expect_mtime_ns)
-                with Replacement(directory_fd, standing) as replacement:
+                with FileReplacement(directory_fd, standing) as replacement:
                     replacement.fill(data)
                     with self._last_look:
                         standing = self._look(path, directory_fd, name, expect_mtime_ns)
@@ -132,13 +132,13 @@ class WorkspaceWriter:
                 check_regular("remove", path, status)
             os.unlink(place.name, dir_fd=place.directory_fd)
 
-    def _standing(self, place: Place) -> tuple[str, str]:
+    def _standing(self, place: WorkspacePath) -> tuple[str, str]:
         """Return what names a place, and why it is protected; empty where it is not."""
         why = self._protected.why(place.directory_fd, place.directory, place.names)
         status = os.fstat(place.directory_fd)
         return f"{place.path}\0{status.st_dev}:{status.st_ino}", why
 
-    def _check_protected(self, verb: str, path: str, place: Place) -> None:
+    def _check_protected(self, verb: str, path: str, place: WorkspacePath) -> None:
         """Refuse what changes a protected place, unless the call was asked about and allowed to."""
         if self._allowed is None:
             return
@@ -172,7 +172,7 @@ class WorkspaceWriter:
 
 
 @contextmanager
-def _directory_for(place: Place) -> Iterator[int]:
+def _directory_for(place: WorkspacePath) -> Iterator[int]:
     """Make a place's missing directories; they go again if the block fails."""
     made: list[tuple[int, str]] = []
     with ExitStack() as opened:

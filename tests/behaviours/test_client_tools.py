@@ -33,7 +33,7 @@ from sessiontree import (
 from sessiontree.api.client_calls import WaitingCall
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved
-from sessiontree.contracts.tree_facts import ClientCallClosed as Closed
+from sessiontree.contracts.tree_facts import ClientCallEnded as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened, ResultHeld
 from tests.behaviours.opening import BACKENDS, Opener
 from tests.behaviours.reading import asked, facts_of, records, results, until

@@ -27,7 +27,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import ActsFor, Rested
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, DecisionRefused
 from sessiontree.policy.settings import ToolLists
@@ -188,8 +188,8 @@ async def test_who_is_asked_learns_whom_a_call_is_for(open_tree: Opener) -> None
         shown = [each.request.asked_by for each in await asked(tree, count=2)]
         asked_by = [fact.asked_by for fact in await facts_of(tree, ApprovalRequested)]
     assert own.request.asked_by == ()
-    bob = Asker("bob", "", "", "club", is_owner=False)
-    olga = Asker("olga", "", "", "", is_owner=True)
+    bob = Principal("bob", "", "", "club", is_owner=False)
+    olga = Principal("olga", "", "", "", is_owner=True)
     assert shown == [(), (olga,)]
     assert asked_by == [(), (bob,), (olga,)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from sessiontree.channels.shown import prompt_of
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 
 REQUEST = ApprovalRequest("r1", "main", "exec", {"command": "ls"}, "d", "System", 0, "main")
 
@@ -35,8 +35,8 @@ def test_where_it_would_cover_the_tool_nothing_is_added() -> None:
 
 def test_a_prompt_says_whom_a_call_is_for() -> None:
     """Each on the same line, what they say of themselves quoted and visible; a name makes nobody an owner."""
-    bob = Asker("bob", 'an owner", id "olga\u202e', "", "club", is_owner=False)
-    olga = Asker("\u043elga", "", "telegram", "", is_owner=True)
+    bob = Principal("bob", 'an owner", id "olga\u202e', "", "club", is_owner=False)
+    olga = Principal("\u043elga", "", "telegram", "", is_owner=True)
     shown, mixed = prompt_of(replace(REQUEST, asked_by=(bob, olga))).splitlines()[-2:]
     assert shown == (
         '  for:       no owner, id "bob", name "an owner\\", id \\"olga\\u{202e}", group "club"; '

@@ -20,7 +20,7 @@ import pytest
 
 from sessiontree import Runtime, ScriptedModel, SessionTree, call
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.place import Place, WriterLock
+from sessiontree.journal.place import JournalLock, JournalPlace
 from sessiontree.sandbox import available_level
 from sessiontree.version import VERSION
 from tests.cli.errand_runner import errands
@@ -306,7 +306,7 @@ def test_journals_of_other_programs_are_told_too(program: Program, state_dir: Pa
 
 def test_a_lock_without_a_door_is_seen_and_left_alone(program: Program, state_dir: Path) -> None:
     """Whoever holds the journal is named, and holds it afterwards; once it is gone all is fine."""
-    lock = WriterLock(Place(state_dir))
+    lock = JournalLock(JournalPlace(state_dir))
     told = told_of(program, state_dir, code=1)
     assert told["state"]["writer"] == os.getpid()
     (finding,) = told["findings"]

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.cli.live_picture import Pace, picture
-from sessiontree.cli.live_session import LiveSession
+from sessiontree.cli.live_session import SessionPanel
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.contracts import session_facts as said
 from sessiontree.contracts.codec import pack
@@ -306,7 +306,7 @@ def test_chosen_sessions_are_live_few_and_stand_below_chosen_ones(facts: list[Tr
 
 def _is_reachable(tree: LiveTree, name: str) -> bool:
     """Whether a session lives, and all above it; Main is shown either way."""
-    session: LiveSession | None = tree.sessions[name]
+    session: SessionPanel | None = tree.sessions[name]
     while session is not None:
         if session.is_ended and session.session_id != "main":
             return False

@@ -14,8 +14,8 @@ import pytest
 
 from sessiontree.contracts.memory import MemoryScope, NewRecord
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.place import WriterLock
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.place import StoreLock
+from sessiontree.memory.store import LanceMemoryStore
 from tests.cli.program import Done, Program
 from tests.memory.tiny_model import write_model
 from tests.memory.vector_server import serving
@@ -29,7 +29,7 @@ Ask = Callable[..., Done]
 
 
 async def _fill(place: Path) -> None:
-    async with await MemoryStore.open(str(place), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(place), HashingEmbedder()) as store:
         new = [
             NewRecord("Retries are handled in the scheduler", "fact", "src/scheduler.py#L3-L9"),
             NewRecord("Images are resized before they are sent", "decision", "src/images.py#L20"),
@@ -61,7 +61,7 @@ def ask(program: Program, state: Path) -> Ask:
 @pytest.fixture
 def writer(state: Path) -> Iterator[None]:
     """Somebody who writes that memory meanwhile."""
-    lock = WriterLock(state / "memory")
+    lock = StoreLock(state / "memory")
     try:
         yield
     finally:
@@ -97,7 +97,7 @@ def test_search_shows_what_fits_best_first(ask: Ask, state: Path, writer: None) 
 
 
 async def _tidy(place: Path) -> None:
-    async with await MemoryStore.open(str(place), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(place), HashingEmbedder()) as store:
         await store.tidy()
 
 

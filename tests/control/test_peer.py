@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.control.peer import Confinement, Peer, confinement_of, peer_of, refusal_of
+from sessiontree.control.peer import Peer, PeerConfinement, confinement_of, peer_of, refusal_of
 
-FREE = Confinement(0, no_new_rights=False)
-FILTERED = Confinement(1, no_new_rights=False)
-BOUND = Confinement(0, no_new_rights=True)
-CONTAINER = Confinement(1, no_new_rights=True)
+FREE = PeerConfinement(0, no_new_rights=False)
+FILTERED = PeerConfinement(1, no_new_rights=False)
+BOUND = PeerConfinement(0, no_new_rights=True)
+CONTAINER = PeerConfinement(1, no_new_rights=True)
 
 NOBODY = 65534
 KNOCK = """
@@ -62,7 +62,7 @@ with line.makefile("rb") as heard:
     ],
 )
 def test_who_is_an_owner(
-    peer: Peer, own: Confinement | None, theirs: Confinement | None, reason: str | None
+    peer: Peer, own: PeerConfinement | None, theirs: PeerConfinement | None, reason: str | None
 ) -> None:
     """A runtime of user 1000 lets in that user and root; no process confined like its Workers' hosts."""
     refused = refusal_of(peer, 1000, own, theirs)

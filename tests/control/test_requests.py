@@ -14,7 +14,7 @@ from sessiontree.control.lines import MAX_LINE_BYTES
 from sessiontree.control.requests import (
     MAX_PART_CHARS,
     Given,
-    Request,
+    SocketRequest,
     Told,
     Withdrawal,
     error_line,
@@ -43,7 +43,7 @@ def test_any_line_is_understood_or_refused(line: bytes) -> None:
         said = said_in(line)
     except ValueError:
         return
-    assert isinstance(said, Request | Withdrawal)
+    assert isinstance(said, SocketRequest | Withdrawal)
     assert type(said.id) is int
     assert said.id >= 0
 
@@ -53,7 +53,7 @@ def test_a_request_is_what_was_said(number: int, ask: str, given_: dict[str, Any
     """Id, question and arguments come through, whatever they hold."""
     line = line_of({"id": number, "ask": ask, "given": given_})
     assert line.endswith(b"\n")
-    assert said_in(line[:-1]) == Request(number, ask, Given(given_))
+    assert said_in(line[:-1]) == SocketRequest(number, ask, Given(given_))
     assert said_in(line_of({"withdraw": number})[:-1]) == Withdrawal(number)
 
 

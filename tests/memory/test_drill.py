@@ -22,7 +22,7 @@ from sessiontree.memory.export_file import private_file, write_export
 from sessiontree.memory.finished import FinishedTree
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.import_file import Imported, import_export
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 
 WORDS = ["retry", "handling", "parser", "gateway", "journal", "commit", "重试", "запит", "maxRetries", "lock"]
 SCOPES = [
@@ -33,14 +33,14 @@ SCOPES = [
 QUERIES = [MemoryQuery(f"{one} {other}", 20) for one in WORDS[:6] for other in WORDS[6:9]]
 
 
-async def look(store: MemoryStore) -> tuple[list[MemoryRecord], list[FinishedTree], list[list[Hit]]]:
+async def look(store: LanceMemoryStore) -> tuple[list[MemoryRecord], list[FinishedTree], list[list[Hit]]]:
     """Return all that a store holds, and what the owner and each session find in it."""
     records = [record async for part in store.parts() for record in part.records]
     found = [await store.search(query, scope) for query in QUERIES for scope in (None, *SCOPES)]
     return records, store.finished_trees(), found
 
 
-async def fill(store: MemoryStore) -> None:
+async def fill(store: LanceMemoryStore) -> None:
     """Store some hundred records as several sessions, forget some, finish two of the trees."""
     chance = random.Random(4)
     for number, scope in enumerate(SCOPES):
@@ -59,7 +59,7 @@ async def fill(store: MemoryStore) -> None:
         await store.mark_finished(tree, agent_id="default", workspace="/w", ended_at_ms=ended)
 
 
-async def export(store: MemoryStore, path: Path) -> None:
+async def export(store: LanceMemoryStore, path: Path) -> None:
     """Export a store into a file."""
     batches = (part.records async for part in store.parts(at_once=100))
     with private_file(path) as out:
@@ -70,13 +70,13 @@ async def export(store: MemoryStore, path: Path) -> None:
 async def test_a_lost_store_comes_back_from_its_export(tmp_path: Path) -> None:
     """Records, finished trees and every search are equal; importing again adds nothing; so is the export."""
     place, first, second = tmp_path / "memory", tmp_path / "first.ndjson", tmp_path / "second.ndjson"
-    async with await MemoryStore.open(str(place), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(place), HashingEmbedder()) as store:
         await fill(store)
         await store.tidy()
         before = await look(store)
         await export(store, first)
     shutil.rmtree(place)
-    async with await MemoryStore.open(str(place), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(place), HashingEmbedder()) as store:
         for added in (len(before[0]), 0):
             with first.open("rb") as file:
                 assert await import_export(store, file, str(first)) == Imported(len(before[0]), added, 2)
@@ -89,9 +89,11 @@ async def test_a_lost_store_comes_back_from_its_export(tmp_path: Path) -> None:
 async def test_an_export_runs_beside_a_writer(tmp_path: Path) -> None:
     """A reader exports a whole state while the writer goes on."""
     path = tmp_path / "memory.ndjson"
-    async with await MemoryStore.open(str(tmp_path / "memory"), HashingEmbedder()) as writer:
+    async with await LanceMemoryStore.open(str(tmp_path / "memory"), HashingEmbedder()) as writer:
         await fill(writer)
-        async with await MemoryStore.open(str(tmp_path / "memory"), HashingEmbedder(), lock=False) as reader:
+        async with await LanceMemoryStore.open(
+            str(tmp_path / "memory"), HashingEmbedder(), lock=False
+        ) as reader:
             parts = reader.parts(at_once=50)
             first = await anext(parts)
             await writer.store([NewRecord("later")], SCOPES[0], "later")

@@ -20,7 +20,7 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.memory.failures import read_error
 from sessiontree.memory.fsync import DurableFolder
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from tests.memory.words import ToyEmbedder
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")
@@ -87,7 +87,7 @@ async def test_full_disk_is_told_and_passes(tmp_path: Path, checkout: Path) -> N
     assert "File too large" in lines[1]
     assert lines[2] == "7"
     assert lines[3] == "30 37"
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         assert len(store) == 37
 
 
@@ -105,7 +105,7 @@ async def test_killed_writer_loses_nothing_acknowledged(tmp_path: Path, checkout
                 told.add(storing.stdout.readline().strip())
             storing.kill()
             told.update(line.strip() for line in storing.stdout if len(line) == 33)
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         kept = await store.select(Selection(tree_id="t1"), None, 20_000)
         assert told <= {record.id for record in kept}
         assert len({record.text for record in kept}) == len(kept) == len(store)
@@ -113,7 +113,7 @@ async def test_killed_writer_loses_nothing_acknowledged(tmp_path: Path, checkout
 
 async def filled(directory: Path) -> list[str]:
     """Make a store of fifty records, several files and a tidied index; return the ids."""
-    async with await MemoryStore.open(str(directory), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(directory), ToyEmbedder()) as store:
         ids = await store.store([NewRecord(f"fox {n}") for n in range(30)], SCOPE, "many")
         await store.tidy()
         for n in range(20):
@@ -124,7 +124,7 @@ async def filled(directory: Path) -> list[str]:
 
 async def use(directory: Path) -> None:
     """Do everything a store is for."""
-    async with await MemoryStore.open(str(directory), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(directory), ToyEmbedder()) as store:
         await store.search(MemoryQuery("fox", 100), None)
         async for _ in store.parts(vectors=True):
             pass
@@ -165,7 +165,7 @@ async def test_damaged_files_are_a_typed_error(tmp_path: Path, damage: str) -> N
 async def test_vanished_directory_is_told(tmp_path: Path) -> None:
     """Deleted under an open store: typed at the next write, nothing half made; opened again, it begins."""
     place = tmp_path / "memory"
-    store = await MemoryStore.open(str(place), ToyEmbedder())
+    store = await LanceMemoryStore.open(str(place), ToyEmbedder())
     await store.store([NewRecord("fox")], SCOPE, "one")
     shutil.rmtree(place)
     with pytest.raises(MemoryCorrupt, match="deleted or replaced"):
@@ -176,7 +176,7 @@ async def test_vanished_directory_is_told(tmp_path: Path) -> None:
         await store.forget(Selection(tree_id="t1"), None)
     assert not place.exists()
     await store.close()
-    async with await MemoryStore.open(str(place), ToyEmbedder()) as again:
+    async with await LanceMemoryStore.open(str(place), ToyEmbedder()) as again:
         assert len(await again.store([NewRecord("fox")], SCOPE, "one")) == len(again) == 1
 
 
@@ -185,16 +185,16 @@ async def test_lost_table_is_not_taken_for_a_new_store(tmp_path: Path) -> None:
     await filled(tmp_path)
     shutil.rmtree(tmp_path / "records.lance")
     with pytest.raises(MemoryCorrupt, match="no records"):
-        await MemoryStore.open(str(tmp_path), ToyEmbedder())
+        await LanceMemoryStore.open(str(tmp_path), ToyEmbedder())
 
 
 async def test_unwritable_place_is_told(tmp_path: Path) -> None:
     """A file in the way, or a directory that may not be written."""
     (tmp_path / "file").touch()
     with pytest.raises(MemoryUnwritable, match="Not a directory"):
-        await MemoryStore.open(str(tmp_path / "file" / "memory"), ToyEmbedder())
+        await LanceMemoryStore.open(str(tmp_path / "file" / "memory"), ToyEmbedder())
     with pytest.raises(MemoryUnwritable):
-        await MemoryStore.open("/proc/memory", ToyEmbedder())
+        await LanceMemoryStore.open("/proc/memory", ToyEmbedder())
 
 
 async def test_other_embedder_is_refused(tmp_path: Path) -> None:
@@ -203,9 +203,9 @@ async def test_other_embedder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         EmbedderMismatch, match=r"'toy-16' and 'other' .* `sessiontree memory reindex`"
     ) as caught:
-        await MemoryStore.open(str(tmp_path), ToyEmbedder("other"))
+        await LanceMemoryStore.open(str(tmp_path), ToyEmbedder("other"))
     assert (caught.value.stored, caught.value.given) == ("toy-16", "other")
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         assert len(await store.get(ids, None)) == 50
 
 
@@ -248,7 +248,7 @@ class RefusingDisk:
 async def test_failed_sync_is_never_acknowledged(tmp_path: Path) -> None:
     """Where the disk did not keep a commit, neither the call nor its repetition is told it was stored."""
     disk = RefusingDisk()
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         assert store._writer is not None
         store._writer._durable = DurableFolder(tmp_path / "records.lance", disk)
         await store.store([NewRecord("kept")], SCOPE, "one")
@@ -259,7 +259,7 @@ async def test_failed_sync_is_never_acknowledged(tmp_path: Path) -> None:
         disk.failing = False
         with pytest.raises(MemoryUnwritable, match="open it again"):
             await store.store([NewRecord("lost")], SCOPE, "two")
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as again:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as again:
         assert len(await again.store([NewRecord("lost")], SCOPE, "two")) == 1
         assert len(again) == 2
 

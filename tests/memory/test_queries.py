@@ -14,7 +14,7 @@ from sessiontree.contracts.errors import MemoryCorrupt, MemoryFailed
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord
 from sessiontree.memory.failures import typed_reads, typed_searches
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")
 WORDS = ("sky", "blue", "parser", "retries", "журнал", "дерево", "naïve", "4711", "main2")
@@ -42,7 +42,7 @@ MARKS = (
     "=",
     ";",
 )
-Find = Callable[[MemoryStore, str], Coroutine[object, object, list[str]]]
+Find = Callable[[LanceMemoryStore, str], Coroutine[object, object, list[str]]]
 
 marks = st.sampled_from(MARKS)
 worded = st.tuples(marks | st.just(""), st.sampled_from(WORDS), marks | st.just("")).map("".join)
@@ -61,14 +61,14 @@ class Opened:
     """A store, and the loop that it belongs to."""
 
     runner: asyncio.Runner
-    store: MemoryStore
+    store: LanceMemoryStore
 
 
 @pytest.fixture(scope="module", params=["fresh", "tidied"])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """A store of two records for each word, before and after its index was brought up to date."""
     with asyncio.Runner() as runner:
-        store = runner.run(MemoryStore.open(str(tmp_path_factory.mktemp("memory")), HashingEmbedder()))
+        store = runner.run(LanceMemoryStore.open(str(tmp_path_factory.mktemp("memory")), HashingEmbedder()))
         new = [NewRecord(text) for word in WORDS for text in (word, f"of {word}, and more besides")]
         runner.run(store.store(new, SCOPE, "call"))
         if request.param == "tidied":
@@ -77,12 +77,12 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         runner.run(store.close())
 
 
-async def by_both(store: MemoryStore, text: str) -> list[str]:
+async def by_both(store: LanceMemoryStore, text: str) -> list[str]:
     """Return the texts of all that a search finds."""
     return [hit.record.text for hit in await store.search(MemoryQuery(text, 100), SCOPE)]
 
 
-async def by_words(store: MemoryStore, text: str) -> list[str]:
+async def by_words(store: LanceMemoryStore, text: str) -> list[str]:
     """Return the texts of what the half by words finds."""
     await store._shelf.number()
     mirror = store._shelf.mirror
@@ -90,7 +90,7 @@ async def by_words(store: MemoryStore, text: str) -> list[str]:
     return [record.text for record in await store._shelf.records(mirror, mirror.positions_of(numbers))]
 
 
-async def by_syntax(store: MemoryStore, text: str) -> list[str]:
+async def by_syntax(store: LanceMemoryStore, text: str) -> list[str]:
     """Planted: hands the text over as a query in LanceDB's own language."""
     with typed_reads("memory"):
         found = await store._shelf.table._table.query().nearest_to_text(text).to_arrow()

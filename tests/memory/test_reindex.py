@@ -16,9 +16,9 @@ from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryL
 from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.matrix import Vectors
-from sessiontree.memory.place import WriterLock
+from sessiontree.memory.place import StoreLock
 from sessiontree.memory.reindex import Reindexed, reindex
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.stored import open_as_stored, stored_embedder
 
 SCOPE = MemoryScope("t1", "main", "default", "/w")
@@ -44,7 +44,7 @@ class LengthEmbedder:
 
 async def filled(place: Path) -> list[MemoryRecord]:
     """Make a store of some hundred records, some of them forgotten; return what is left."""
-    async with await MemoryStore.open(str(place), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(place), HashingEmbedder()) as store:
         for call in range(3):
             new = [
                 NewRecord(
@@ -63,7 +63,7 @@ def files_of(place: Path) -> set[str]:
     return {path.name for path in place.iterdir()}
 
 
-async def everything(store: MemoryStore) -> list[MemoryRecord]:
+async def everything(store: LanceMemoryStore) -> list[MemoryRecord]:
     """Return all records in created order."""
     return [record async for part in store.parts() for record in part.records]
 
@@ -76,8 +76,8 @@ async def test_the_same_records_lie_under_the_new_embedder(tmp_path: Path) -> No
     assert done == Reindexed(len(before), "hashing-384-v1", "length-3")
     assert told[-1] == len(before) == COUNT * 4 // 5
     with pytest.raises(EmbedderMismatch):
-        await MemoryStore.open(str(tmp_path), HashingEmbedder())
-    async with await MemoryStore.open(str(tmp_path), LengthEmbedder()) as store:
+        await LanceMemoryStore.open(str(tmp_path), HashingEmbedder())
+    async with await LanceMemoryStore.open(str(tmp_path), LengthEmbedder()) as store:
         assert await everything(store) == before
         assert [tree.tree_id for tree in store.finished_trees()] == ["t1"]
         async for part in store.parts(vectors=True):
@@ -97,7 +97,7 @@ async def test_an_embedder_that_fails_leaves_the_store_as_it_was(tmp_path: Path)
     before = await filled(tmp_path)
     with pytest.raises(MemoryFailed, match="the model is gone"):
         await reindex(str(tmp_path), LengthEmbedder(bad=before[-1].text))
-    async with await MemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
         assert await everything(store) == before
     assert (await reindex(str(tmp_path), LengthEmbedder())).records == len(before)
 
@@ -105,7 +105,7 @@ async def test_an_embedder_that_fails_leaves_the_store_as_it_was(tmp_path: Path)
 async def test_nobody_reindexes_beside_a_writer(tmp_path: Path) -> None:
     """Who writes is told by its process; the store is as it was."""
     before = await filled(tmp_path)
-    async with await MemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
         with pytest.raises(MemoryLocked):
             await reindex(str(tmp_path), LengthEmbedder())
         assert await everything(store) == before
@@ -118,19 +118,19 @@ async def test_nobody_writes_while_it_is_reindexed(tmp_path: Path) -> None:
 
     def try_to_write(_: int) -> None:
         with pytest.raises(MemoryLocked) as caught:
-            WriterLock(tmp_path)
+            StoreLock(tmp_path)
         refused.append(caught.value.reason)
 
     await reindex(str(tmp_path), LengthEmbedder(), progress=try_to_write)
     assert len(refused) == 2
-    WriterLock(tmp_path).release()
+    StoreLock(tmp_path).release()
 
 
 async def test_words_are_found_before_anybody_writes(tmp_path: Path) -> None:
     """The text index is made with the swap: a reader finds words at once."""
     await filled(tmp_path)
     await reindex(str(tmp_path), LengthEmbedder())
-    async with await MemoryStore.open(str(tmp_path), LengthEmbedder(), lock=False) as reader:
+    async with await LanceMemoryStore.open(str(tmp_path), LengthEmbedder(), lock=False) as reader:
         hits = await reader.search(MemoryQuery("finding 2 77", 20, path="part2"), SCOPE)
         assert any(hit.record.text.startswith("finding 2 77 ") for hit in hits)
 
@@ -138,7 +138,7 @@ async def test_words_are_found_before_anybody_writes(tmp_path: Path) -> None:
 async def test_who_reads_meanwhile_learns_of_the_new_embedder(tmp_path: Path) -> None:
     """Never a search with vectors of one embedder among those of another."""
     await filled(tmp_path)
-    async with await MemoryStore.open(str(tmp_path), HashingEmbedder(), lock=False) as reader:
+    async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder(), lock=False) as reader:
         assert await reader.search(MemoryQuery("finding"), SCOPE)
         await reindex(str(tmp_path), LengthEmbedder())
         with pytest.raises(EmbedderMismatch):
@@ -147,10 +147,10 @@ async def test_who_reads_meanwhile_learns_of_the_new_embedder(tmp_path: Path) ->
 
 async def test_an_empty_store_changes_hands_too(tmp_path: Path) -> None:
     """Nothing to embed is no failure."""
-    async with await MemoryStore.open(str(tmp_path), HashingEmbedder()):
+    async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()):
         pass
     assert (await reindex(str(tmp_path), LengthEmbedder())).records == 0
-    async with await MemoryStore.open(str(tmp_path), LengthEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), LengthEmbedder()) as store:
         await store.store([NewRecord("one")], SCOPE, "first")
         assert len(store) == 1
 
@@ -201,7 +201,7 @@ async def test_without_room_for_both_copies_the_store_stays_as_it_was(tmp_path: 
     done = await anyio.run_process([sys.executable, "-c", FULL, str(tmp_path)])
     assert b"File too large" in done.stdout
     assert files_of(tmp_path) == OWN_FILES
-    async with await MemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
         assert await everything(store) == before
 
 
@@ -243,7 +243,7 @@ async def test_killed_anywhere_the_store_is_the_old_or_the_new_one(
     killed = await anyio.run_process([sys.executable, "-c", KILLED, str(tmp_path), point], check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     embedder = LengthEmbedder() if after else HashingEmbedder()
-    async with await MemoryStore.open(str(tmp_path), embedder) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), embedder) as store:
         assert await everything(store) == before
         hits = await store.search(MemoryQuery("finding 2 77", 20, path="part2"), None)
         assert any(hit.record.text.startswith("finding 2 77 ") for hit in hits)

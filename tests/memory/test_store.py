@@ -26,7 +26,7 @@ from sessiontree.contracts.memory import (
 )
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.search import sifted
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.visibility import visible
 from tests.memory.words import (
     PATHS,
@@ -79,10 +79,10 @@ class Model:
         self.records: dict[str, MemoryRecord] = {}
         self.finished: set[str] = set()
 
-    async def open(self) -> MemoryStore:
-        return await MemoryStore.open(str(self.directory), ToyEmbedder())
+    async def open(self) -> LanceMemoryStore:
+        return await LanceMemoryStore.open(str(self.directory), ToyEmbedder())
 
-    async def step(self, store: MemoryStore, name: str, asked: object) -> MemoryStore:
+    async def step(self, store: LanceMemoryStore, name: str, asked: object) -> LanceMemoryStore:
         """Do one thing to both."""
         match name, asked:
             case "store", list(several):
@@ -105,7 +105,7 @@ class Model:
                 await self._search(store, text, scope)
         return store
 
-    async def _store(self, store: MemoryStore, several: list[Call]) -> None:
+    async def _store(self, store: LanceMemoryStore, several: list[Call]) -> None:
         """Store some calls at once; of those with one key, one is kept whole, whichever comes first."""
         async with asyncio.TaskGroup() as group:
             ids = [group.create_task(store.store(*call)) for call in several]
@@ -126,7 +126,7 @@ class Model:
             ]
         self.records |= fresh
 
-    async def _search(self, store: MemoryStore, text: str, scope: MemoryScope | None) -> None:
+    async def _search(self, store: LanceMemoryStore, text: str, scope: MemoryScope | None) -> None:
         """No word of the query is in any text: what is found, is found by vectors alone."""
         seen = [record for record in self.records.values() if may_see(record, scope, self.finished)]
         hits = await store.search(MemoryQuery(SILENT, 5), scope)
@@ -138,7 +138,7 @@ class Model:
         worded = await store.search(MemoryQuery(text, 100), scope)
         assert {hit.record.id for hit in worded} == {record.id for record in seen}
 
-    async def check(self, store: MemoryStore) -> None:
+    async def check(self, store: LanceMemoryStore) -> None:
         """Both hold the same, and everybody sees what is theirs."""
         kept = [record async for part in store.parts() for record in part.records]
         assert {record.id: record for record in kept} == self.records
@@ -181,14 +181,14 @@ async def test_index_of_vectors_finds_what_the_matrix_does(tmp_path: Path) -> No
         for n, scope in enumerate(places)
     ]
 
-    async def check(store: MemoryStore, *, indexed: bool) -> None:
+    async def check(store: LanceMemoryStore, *, indexed: bool) -> None:
         assert (store._shelf.mirror.matrix is None) == indexed
         for scope in (None, MemoryScope("t1", "main", "a1", "/w"), MemoryScope("t2", "main/b1", "a1", "/w")):
             seen = [record for record in records if may_see(record, scope, ())]
             hits = await store.search(MemoryQuery(SILENT, 20), scope)
             assert [hit.record.id for hit in hits] == nearest(seen, SILENT, 20)
 
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder(), ann_above=300) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder(), ann_above=300) as store:
         await store.add(records[:200])
         await store.tidy()
         assert store._shelf.mirror.matrix is not None
@@ -199,9 +199,9 @@ async def test_index_of_vectors_finds_what_the_matrix_does(tmp_path: Path) -> No
         (extra,) = await store.store([NewRecord("one more")], SCOPE, "extra")
         assert len(await store.forget(Selection(ids=(extra,)), None)) == 1
         await check(store, indexed=True)
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder(), ann_above=300) as again:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder(), ann_above=300) as again:
         await check(again, indexed=True)
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as exact:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as exact:
         await check(exact, indexed=False)
 
 
@@ -210,7 +210,7 @@ async def test_words_rank_the_same_under_a_filter(tmp_path: Path) -> None:
     """What a scope leaves out changes no order: named one by one or sifted, hits are the filtered ranking."""
     mine = [NewRecord("fox " + "filler " * (1 + n)) for n in range(60)]
     scope = MemoryScope("t2", "main", "a1", "/w")
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         await store.store(mine, scope, "mine")
         for n in range(3):
             await store.store([NewRecord("fox")] * 1_000, SCOPE, f"theirs {n}")
@@ -219,7 +219,7 @@ async def test_words_rank_the_same_under_a_filter(tmp_path: Path) -> None:
         assert await ranked(store, scope) == list(range(40))
 
 
-async def ranked(store: MemoryStore, scope: MemoryScope) -> list[int]:
+async def ranked(store: LanceMemoryStore, scope: MemoryScope) -> list[int]:
     """Return the lengths, in filler words, of what the full-text half finds, best first."""
     await store._shelf.number()
     mirror = store._shelf.mirror
@@ -230,7 +230,7 @@ async def ranked(store: MemoryStore, scope: MemoryScope) -> list[int]:
 
 async def test_hits_carry_everything(tmp_path: Path) -> None:
     """A record comes back as it was stored; types, path and least score narrow what is found."""
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         new = [
             NewRecord("the parser reads ahead", "decision", "src/parser.py#L3-L9", "owner"),
             NewRecord("розбір дерева", "fact", "src/parser.py", "foreign"),
@@ -262,7 +262,7 @@ async def test_hits_carry_everything(tmp_path: Path) -> None:
 
 async def test_query_without_features_finds_nothing(tmp_path: Path) -> None:
     """What holds no word, so no feature either, fits nothing; no order of records is made up for it."""
-    async with await MemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
         await store.store([NewRecord("the parser reads ahead")], SCOPE, "call")
         for text in ('"', "*", "(", "%_", "\0", "~ && ||"):
             assert await store.search(MemoryQuery(text), SCOPE) == [], text
@@ -271,20 +271,20 @@ async def test_query_without_features_finds_nothing(tmp_path: Path) -> None:
 
 async def test_calls_at_once_share_commits(tmp_path: Path) -> None:
     """Two hundred stores at once are a few commits; the same call twice in one of them is stored once."""
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         before = await store._shelf.table._table.version()
         async with asyncio.TaskGroup() as group:
             for n in range(200):
                 group.create_task(store.store([NewRecord(f"record {n % 100}")], SCOPE, f"call {n % 100}"))
         assert len(store) == 100
         assert await store._shelf.table._table.version() - before < 20
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder(), lock=False) as reader:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder(), lock=False) as reader:
         assert len(reader) == 100
 
 
 async def test_cancelled_caller_takes_nobody_along(tmp_path: Path) -> None:
     """A store given up while it waits changes nothing for the others."""
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         tasks = [asyncio.ensure_future(store.store([NewRecord("x")], SCOPE, str(n))) for n in range(20)]
         await asyncio.sleep(0)
         for task in tasks[::2]:
@@ -307,7 +307,7 @@ class Choosy(ToyEmbedder):
 @pytest.mark.parametrize("text", ["fail", "nan", "short"])
 async def test_one_failing_record_fails_alone(tmp_path: Path, text: str) -> None:
     """What the embedder can't do fails its own caller, typed; the others of the moment are stored."""
-    async with await MemoryStore.open(str(tmp_path), Choosy()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), Choosy()) as store:
         tasks = [
             asyncio.ensure_future(store.store([NewRecord(text if n == 5 else f"good {n}")], SCOPE, str(n)))
             for n in range(10)
@@ -334,7 +334,7 @@ async def test_one_failing_record_fails_alone(tmp_path: Path, text: str) -> None
 )
 async def test_record_that_cannot_be_kept_is_refused(tmp_path: Path, record: NewRecord, field: str) -> None:
     """Before anything is written, and by name."""
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         with pytest.raises(ValidationError) as caught:
             await store.store([record], SCOPE, "call")
         assert caught.value.field == field
@@ -343,7 +343,7 @@ async def test_record_that_cannot_be_kept_is_refused(tmp_path: Path, record: New
 
 async def test_selection_without_a_condition_is_refused(tmp_path: Path) -> None:
     """Nothing named is not everything."""
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         await store.store([NewRecord("x")], SCOPE, "call")
         for selection in (Selection(), Selection(first=3)):
             with pytest.raises(ValueError, match="name"):
@@ -355,12 +355,12 @@ async def test_one_writes_and_others_read(tmp_path: Path) -> None:
     """The second writer is told who writes; a reader sees at once what is stored, finished and forgotten."""
     directory = str(tmp_path / "memory")
     with pytest.raises(MemoryFailed, match="no records"):
-        await MemoryStore.open(directory, ToyEmbedder(), lock=False)
+        await LanceMemoryStore.open(directory, ToyEmbedder(), lock=False)
     other = MemoryScope("t2", "main", "a1", "/w")
-    async with await MemoryStore.open(directory, ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(directory, ToyEmbedder()) as store:
         with pytest.raises(MemoryLocked, match=r"process \d+ writes it"):
-            await MemoryStore.open(directory, ToyEmbedder())
-        async with await MemoryStore.open(directory, ToyEmbedder(), lock=False) as reader:
+            await LanceMemoryStore.open(directory, ToyEmbedder())
+        async with await LanceMemoryStore.open(directory, ToyEmbedder(), lock=False) as reader:
             ids = await store.store([NewRecord(f"fox {n}") for n in range(30)], SCOPE, "call")
             assert [hit.record.id for hit in await reader.search(MemoryQuery("fox", 1), SCOPE)] == [
                 hit.record.id for hit in await store.search(MemoryQuery("fox", 1), SCOPE)
@@ -382,7 +382,7 @@ async def test_one_writes_and_others_read(tmp_path: Path) -> None:
             ):
                 with pytest.raises(MemoryFailed, match="reading only"):
                     await attempt
-    async with await MemoryStore.open(directory, ToyEmbedder()) as again:
+    async with await LanceMemoryStore.open(directory, ToyEmbedder()) as again:
         assert len(again) == 5
 
 
@@ -392,7 +392,7 @@ async def test_parts_are_in_created_order_with_vectors(tmp_path: Path) -> None:
         MemoryRecord(f"{n:032x}", "free", f"{VOCABULARY[n % 8]} {n}", None, "session", SCOPE, -n // 3)
         for n in range(50)
     ]
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         assert len(await store.add(records)) == 50
         assert await store.add(records) == []
         parts = [part async for part in store.parts(vectors=True, at_once=7)]
@@ -400,5 +400,5 @@ async def test_parts_are_in_created_order_with_vectors(tmp_path: Path) -> None:
         assert found == sorted(records, key=lambda record: record.created_at_ms)
         vectors = np.concatenate([part.vectors for part in parts if part.vectors is not None])
         assert vectors == pytest.approx(ToyEmbedder().embed([record.text for record in found]))
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as again:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as again:
         assert [record async for part in again.parts() for record in part.records] == found

@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable
 from sessiontree.contracts.memory import MemoryScope, NewRecord
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.memory.upkeep import FEW_COMMITS, MANY_COMMITS, Upkeep
 from tests.memory.words import ToyEmbedder
 
@@ -110,7 +110,7 @@ async def test_closed_means_still() -> None:
 async def test_store_stays_tidy_by_itself(tmp_path: Path) -> None:
     """Some stores over a hundred, one after the other, leave less files than that, and soon a few."""
     scope = MemoryScope("t1", "main", "a1", "/w")
-    async with await MemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         for n in range(MANY_COMMITS + 30):
             await store.store([NewRecord(f"record {n}")], scope, str(n))
         await store.tidy()

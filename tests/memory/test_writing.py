@@ -14,7 +14,7 @@ from sessiontree.contracts.memory import MemoryRecord, MemoryScope
 from sessiontree.memory.rows import schema_of
 from sessiontree.memory.table import RecordTable, connect
 from sessiontree.memory.table_cache import Shelf
-from sessiontree.memory.writer import Writer
+from sessiontree.memory.writer import StoreWriter
 from tests.memory.words import ToyEmbedder
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")
@@ -50,7 +50,7 @@ async def shelf(tmp_path: Path) -> Shelf:
 async def test_repeated_store_finds_what_the_failed_one_left(shelf: Shelf) -> None:
     """Committed and reported as failed: the caller is told so, the repetition adds nothing."""
     commits = []
-    writer = Writer(shelf, None, None, lambda: commits.append(1))
+    writer = StoreWriter(shelf, None, None, lambda: commits.append(1))
     with pytest.raises(MemoryUnwritable, match="lost"):
         await writer.store(RECORDS, VECTORS, whole=True)
     assert await writer.store(RECORDS, VECTORS, whole=True) == []
@@ -61,7 +61,7 @@ async def test_repeated_store_finds_what_the_failed_one_left(shelf: Shelf) -> No
 async def test_failed_removal_is_known_as_it_was_made(shelf: Shelf) -> None:
     """Deleted and reported as failed: what is gone is not shown as if it were there."""
     assert isinstance(shelf.table, Deceiving)
-    writer = Writer(shelf, None, None, lambda: None)
+    writer = StoreWriter(shelf, None, None, lambda: None)
     shelf.table.deceiving = False
     await writer.store(RECORDS, VECTORS, whole=True)
     await shelf.number()
@@ -93,7 +93,7 @@ async def test_one_record_at_fault_keeps_no_other_out(tmp_path: Path) -> None:
     """Of a commit that fails, all calls are stored but the one that makes it fail."""
     table = await Picky.create(await connect(str(tmp_path)), str(tmp_path), schema_of("toy-16", 16))
     shelf = Shelf(table, str(tmp_path), "toy-16", 1_000)
-    writer = Writer(shelf, None, None, lambda: None)
+    writer = StoreWriter(shelf, None, None, lambda: None)
     tasks = [
         asyncio.ensure_future(writer.store([record], VECTORS[n : n + 1], whole=True))
         for n, record in enumerate(RECORDS)
@@ -107,7 +107,7 @@ async def test_one_record_at_fault_keeps_no_other_out(tmp_path: Path) -> None:
 
 async def test_unexpected_failure_reaches_the_caller(shelf: Shelf) -> None:
     """Whatever is raised inside, who waits hears of it as MemoryFailed, and the next is served."""
-    writer = Writer(shelf, None, None, lambda: None)
+    writer = StoreWriter(shelf, None, None, lambda: None)
 
     async def stumble() -> None:
         raise KeyError("odd")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.models.argument_text import Arguments, read_arguments
+from sessiontree.models.argument_text import ParsedArguments, read_arguments
 from sessiontree.schema.jsonform import MAX_DEPTH
 
 PATIENCE_S = 30.0
@@ -61,8 +61,8 @@ def test_raw_control_characters_trailing_commas_and_what_is_around(value: dict[s
         plain.replace("\\\\", "\\u005c").replace("\\n", "\n").replace("\\t", "\t").replace("\\u0001", "\x01")
     )
     comma = json.dumps({**value, "z": [1]})[:-2] + ",],}"
-    assert read_arguments(raw) == Arguments(value)
-    assert read_arguments(comma) == Arguments({**value, "z": [1]})
+    assert read_arguments(raw) == ParsedArguments(value)
+    assert read_arguments(comma) == ParsedArguments({**value, "z": [1]})
     for text in (
         f"```json\n{plain}\n```",
         f"```\n{raw}```",
@@ -73,7 +73,7 @@ def test_raw_control_characters_trailing_commas_and_what_is_around(value: dict[s
         "{}" + plain,
         plain + "{}",
     ):
-        assert read_arguments(text) == Arguments(value), text
+        assert read_arguments(text) == ParsedArguments(value), text
 
 
 @given(objects(st.text()), st.data())
@@ -125,7 +125,7 @@ def test_no_text_is_too_odd(text: str) -> None:
 )
 def test_what_is_read(text: str, expected: dict[str, Any]) -> None:
     """Each as a provider was seen to send it."""
-    assert read_arguments(text) == Arguments(expected)
+    assert read_arguments(text) == ParsedArguments(expected)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_is_read(text: str, expected: dict[str, Any]) -> None:
 )
 def test_what_is_closed(text: str, expected: dict[str, Any]) -> None:
     """Open strings, lists and objects; a key without a value is left out."""
-    assert read_arguments(text) == Arguments(expected, closed=True)
+    assert read_arguments(text) == ParsedArguments(expected, closed=True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy
@@ -18,7 +18,7 @@ from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ToolLists
 from sessiontree.policy.steps import Standing
 
-Withheld = Callable[[SessionPolicy, Iterable[Asker]], frozenset[str]]
+Withheld = Callable[[SessionPolicy, Iterable[Principal]], frozenset[str]]
 NAMES = ("look", "note", "ledger")
 ROWS = tuple(
     CatalogRow(
@@ -33,7 +33,9 @@ ROWS = tuple(
 )
 GROUPS = ("", "club", "family")
 askers = st.lists(
-    st.builds(Asker, st.sampled_from("ab"), st.just(""), st.just(""), st.sampled_from(GROUPS), st.booleans()),
+    st.builds(
+        Principal, st.sampled_from("ab"), st.just(""), st.just(""), st.sampled_from(GROUPS), st.booleans()
+    ),
     max_size=3,
 )
 lists = st.builds(ToolLists, deny=st.lists(st.sampled_from(NAMES), max_size=2).map(tuple))
@@ -47,11 +49,11 @@ policies = st.builds(
     st.booleans(),
     st.sampled_from(GROUPS),
 )
-Case = tuple[SessionPolicy, list[Asker]]
+Case = tuple[SessionPolicy, list[Principal]]
 cases = st.tuples(policies, askers)
 
 
-def strictest(policy: SessionPolicy, several: Iterable[Asker]) -> frozenset[str]:
+def strictest(policy: SessionPolicy, several: Iterable[Principal]) -> frozenset[str]:
     """Return what is left by asking about each tool and asker alone."""
     left = set(policy.kept)
     for asker in several:
@@ -78,18 +80,18 @@ def test_a_turn_holds_what_each_of_its_askers_leaves_it(case: Case) -> None:
         assert not policy.explain_to(name, several).kept
 
 
-def _first_alone(policy: SessionPolicy, several: Iterable[Asker]) -> frozenset[str]:
+def _first_alone(policy: SessionPolicy, several: Iterable[Principal]) -> frozenset[str]:
     return policy.withheld_from(list(several)[:1])
 
 
-def _any_owner_will_do(policy: SessionPolicy, several: Iterable[Asker]) -> frozenset[str]:
+def _any_owner_will_do(policy: SessionPolicy, several: Iterable[Principal]) -> frozenset[str]:
     askers = list(several)
     gone = policy.withheld_from(askers)
     return gone - {"ledger"} if any(asker.is_owner for asker in askers) else gone
 
 
-def _groups_do_not_count(policy: SessionPolicy, several: Iterable[Asker]) -> frozenset[str]:
-    return policy.withheld_from([Asker(each.id, "", "", "", each.is_owner) for each in several])
+def _groups_do_not_count(policy: SessionPolicy, several: Iterable[Principal]) -> frozenset[str]:
+    return policy.withheld_from([Principal(each.id, "", "", "", each.is_owner) for each in several])
 
 
 @pytest.mark.slow

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.policy.compiled import Decision, sift
+from sessiontree.policy.compiled import ToolDecision, sift
 from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.steps import Step
 from sessiontree.policy.vocabulary import Vocabulary
 from tests.policy.drawn import ENTRIES, ROW_SETS, ROWS, STEP_LISTS, STEPS
 
-Sift: TypeAlias = Callable[[Iterable[Step], Vocabulary], Decision]
+Sift: TypeAlias = Callable[[Iterable[Step], Vocabulary], ToolDecision]
 SEARCH = settings(max_examples=120, derandomize=True, database=None, phases=[Phase.generate])
 
 
@@ -132,16 +132,16 @@ def _masks(steps: Iterable[Step], words: Vocabulary) -> list[tuple[Step, int]]:
     return [(step, step.keeps(words)) for step in steps]
 
 
-def _made(words: Vocabulary, mask: int) -> Decision:
-    return Decision(frozenset(words.names_in(mask)), ())
+def _made(words: Vocabulary, mask: int) -> ToolDecision:
+    return ToolDecision(frozenset(words.names_in(mask)), ())
 
 
-def adds_a_ghost(steps: Iterable[Step], words: Vocabulary) -> Decision:
+def adds_a_ghost(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     """Planted: a name nobody gave."""
-    return Decision(sift(steps, words).kept | {"ghost"}, ())
+    return ToolDecision(sift(steps, words).kept | {"ghost"}, ())
 
 
-def allow_lists_bring_back(steps: Iterable[Step], words: Vocabulary) -> Decision:
+def allow_lists_bring_back(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     """Planted: a later allow list brings back what an earlier step removed."""
     mask = words.all
     for step, keeps in _masks(steps, words):
@@ -149,7 +149,7 @@ def allow_lists_bring_back(steps: Iterable[Step], words: Vocabulary) -> Decision
     return _made(words, mask)
 
 
-def allow_beats_deny(steps: Iterable[Step], words: Vocabulary) -> Decision:
+def allow_beats_deny(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     """Planted: what a list names on both sides stays."""
     mask = words.all
     for step, keeps in _masks(steps, words):
@@ -159,7 +159,7 @@ def allow_beats_deny(steps: Iterable[Step], words: Vocabulary) -> Decision:
     return _made(words, mask)
 
 
-def last_word_wins(steps: Iterable[Step], words: Vocabulary) -> Decision:
+def last_word_wins(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     """Planted: only the last step counts."""
     mask = words.all
     for _, keeps in _masks(steps, words):
@@ -167,7 +167,7 @@ def last_word_wins(steps: Iterable[Step], words: Vocabulary) -> Decision:
     return _made(words, mask)
 
 
-def removes_by_turns(steps: Iterable[Step], words: Vocabulary) -> Decision:
+def removes_by_turns(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     """Planted: what two steps remove is there again."""
     mask = words.all
     for _, keeps in _masks(steps, words):
@@ -175,7 +175,7 @@ def removes_by_turns(steps: Iterable[Step], words: Vocabulary) -> Decision:
     return _made(words, mask)
 
 
-def empty_allows_all(steps: Iterable[Step], words: Vocabulary) -> Decision:
+def empty_allows_all(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
     """Planted: an empty allow list is taken for none, as in the specification's source system."""
     return sift([replace(step, allow=step.allow or None) for step in steps], words)
 

@@ -15,7 +15,7 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.runtime.memory_protocol import Ended, MemoryRight, Told, Whose
+from sessiontree.runtime.memory_protocol import Ended, MemoryRight, ScopeAnswer, Whose
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class Supervisor:
     failure: Exception | None = None
     """Raised instead of saying which trees have ended."""
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Answer each."""
         self.questions.append(tuple(wanted))
         self.asked.set()
@@ -118,7 +118,7 @@ class Supervisor:
                 answers.append(error)
         if self.answer is not None:
             await self.answer.wait()
-        return Told(answers, tuple(self.untold))
+        return ScopeAnswer(answers, tuple(self.untold))
 
     async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return those that have ended."""

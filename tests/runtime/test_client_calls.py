@@ -29,7 +29,7 @@ from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.stimuli import ClientAnswered
-from sessiontree.contracts.tree_facts import ClientCallClosed as Closed
+from sessiontree.contracts.tree_facts import ClientCallEnded as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.live_session import LiveSession

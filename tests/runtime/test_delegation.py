@@ -14,7 +14,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.jsonable import digest_of
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_ids import SessionIds, session_key
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome
@@ -38,12 +38,12 @@ TOOLS = (
     ClientTool("ask", "Ask.", Question, tier=PermissionTier.WORKSPACE),
     ClientTool("vault", "Open.", Question, tier=PermissionTier.WORKSPACE, flags=[ToolFlag.OWNER_ONLY]),
 )
-STRANGER = Asker("bob", "Bob", "the door", "", is_owner=False)
-OWNER = Asker("ada", "Ada", "the door", "", is_owner=True)
+STRANGER = Principal("bob", "Bob", "the door", "", is_owner=False)
+OWNER = Principal("ada", "Ada", "the door", "", is_owner=True)
 
 
 def handed(
-    tool: str, digest: str, asked_by: tuple[Asker, ...] = (), nonce: str = ""
+    tool: str, digest: str, asked_by: tuple[Principal, ...] = (), nonce: str = ""
 ) -> tuple[list[Any], list[Any]]:
     """Hand a call over that this host did not prepare; return what the session hears, and what is over."""
     table = ToolTable(TOOLS)
@@ -79,7 +79,7 @@ def test_a_call_is_handed_over_as_it_was_allowed() -> None:
     """With the id that the tree has for it, the final arguments and the time the program has."""
     (heard,), over = handed("ask", allowed("ask"), nonce="ab" * 16)
     assert over == []
-    assert isinstance(heard, stimuli.CallDelegated)
+    assert isinstance(heard, stimuli.CallHandedOver)
     assert (heard.tool, heard.arguments, heard.expires_at_ms) == ("ask", {"text": "x"}, 60_005)
     ((again,), _) = handed("ask", allowed("ask"), nonce="ab" * 16)
     assert len(heard.client_id) == 32
@@ -101,7 +101,7 @@ def test_a_call_that_is_another_than_was_allowed_reaches_nobody() -> None:
 
 
 @pytest.mark.parametrize("asker", [OWNER, STRANGER])
-def test_owners_tools_stay_theirs_after_a_loss(asker: Asker) -> None:
+def test_owners_tools_stay_theirs_after_a_loss(asker: Principal) -> None:
     """Whom the turn acts for counts on every host."""
     heard, over = handed("vault", allowed("vault"), (asker,))
     assert bool(heard) is asker.is_owner

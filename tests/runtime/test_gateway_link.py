@@ -13,7 +13,7 @@ from sessiontree.contracts.messages import AssistantMessage, TextContent
 from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply
 from sessiontree.runtime.host_link import HostLost
 from sessiontree.runtime.mailbox import Mailbox
-from sessiontree.runtime.model_gateway import MOST_LOSSES, Answered, Ask, Asker, GatewayLink
+from sessiontree.runtime.model_gateway import MOST_LOSSES, Ask, Asker, GatewayLink, ModelReplied
 from sessiontree.runtime.progress import ProgressHub
 
 PATIENCE_S = 60.0
@@ -57,7 +57,7 @@ class GatewayTransport:
         if isinstance(frame, Ask) and frame.tree_id == DEADLY:
             asyncio.get_running_loop().call_soon(self._mailbox.close)
         elif isinstance(frame, Ask):
-            self._mailbox.put(Answered(frame.ticket, AssistantMessage((TextContent("here"),))))
+            self._mailbox.put(ModelReplied(frame.ticket, AssistantMessage((TextContent("here"),))))
 
 
 class Gateways:

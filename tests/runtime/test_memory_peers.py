@@ -13,7 +13,7 @@ import pytest
 
 from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryLocked, MemoryUnwritable
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
-from sessiontree.memory.place import WriterLock
+from sessiontree.memory.place import StoreLock
 from sessiontree.runtime import memory_peers
 from sessiontree.runtime.memory_peers import KEY, SOCKET, SharedStore
 from tests.runtime.remembering import ListStore
@@ -32,7 +32,7 @@ class LockedStore(ListStore):
 
     def __init__(self, disk: ListStore, directory: Path) -> None:
         super().__init__()
-        self.lock = WriterLock(directory)
+        self.lock = StoreLock(directory)
         self.records, self.asked, self.finished = disk.records, disk.asked, disk.finished
 
     async def close(self) -> None:
@@ -146,7 +146,7 @@ async def test_a_writer_that_serves_nobody_is_waited_for_and_named(
 ) -> None:
     """As where a command of this package repairs the store."""
     monkeypatch.setattr(memory_peers, "SUCCESSION_S", 0.3)
-    lock = WriterLock(tmp_path)
+    lock = StoreLock(tmp_path)
     store = sharing()
     with pytest.raises(MemoryLocked, match="writes it"):
         await store.open()

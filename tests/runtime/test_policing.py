@@ -17,7 +17,7 @@ from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import ToolCall
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.dispatch.dispatcher import Dispatcher
 from sessiontree.dispatch.phases import ImmediateOutcome, RejectedCall
@@ -57,7 +57,7 @@ NAMES = tuple(entry.name for entry in TABLE)
 
 
 ASKERS = st.builds(
-    Asker,
+    Principal,
     id=st.sampled_from(("ada", "bob")),
     name=st.just("somebody"),
     channel=st.just("the door"),
@@ -124,7 +124,7 @@ def shown_is_accepted(tooling: Tooling) -> None:
         agent: str,
         model: str,
         tools: set[str],
-        askers: tuple[Asker, ...],
+        askers: tuple[Principal, ...],
     ) -> None:
         equipment = HostEquipment(TABLE, None, (), None, compiled(TABLE.rows, config), "family", model, None)
         frame = adopt(kind, agent, tuple(sorted(tools)))
@@ -183,7 +183,7 @@ class Unasked:
         """Stand before another one."""
         self.inner = inner
 
-    def prepare(self, key: str, call: ToolCall, asked_by: tuple[Asker, ...] = ()) -> Any:
+    def prepare(self, key: str, call: ToolCall, asked_by: tuple[Principal, ...] = ()) -> Any:
         """Prepare a call as if the program had asked for it."""
         return self.inner.prepare(key, call)
 

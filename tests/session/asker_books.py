@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import (
     ActsFor,
     Heard,
@@ -33,10 +33,10 @@ class AskerBooks:
         self.own = spec.asked_by
         self.waiting: list[Heard] = []
         self.unanswered: set[str] = set()
-        self.due: set[Asker] = set()
+        self.due: set[Principal] = set()
         """Everybody whose words were taken since there was nothing left to answer."""
-        self.acting: tuple[Asker, ...] = ()
-        self.calls: dict[str, tuple[Asker, ...]] = {}
+        self.acting: tuple[Principal, ...] = ()
+        self.calls: dict[str, tuple[Principal, ...]] = {}
 
     def book(self, fact: SessionFact) -> None:
         """Book one fact."""

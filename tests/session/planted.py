@@ -406,7 +406,7 @@ PLANTED: dict[str, tuple[str, Machine]] = {
     "the program gets no answer": ("HELD", without(todo.AnswerCall)),
     "the model waits for approvals for ever": ("S20", advancing(_never_park)),
     "approvals are not waited for": ("S20", instead(stimuli.Rang, _rush)),
-    "nobody wakes the session": ("S20", without(todo.WakeAt)),
+    "nobody wakes the session": ("S20", without(todo.WakeSessionAt)),
     "expiry leaves the call waiting": ("S20", instead(stimuli.ApprovalAnswered, _ignore_expiry)),
     "a late outcome is not told": ("NOTICE", changed(_join_silently)),
     "who spoke before is forgotten": ("ASKER", changed(_forget_who_spoke_before)),

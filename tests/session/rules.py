@@ -12,15 +12,15 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import AssistantMessage, ToolCall
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from tests.session.machine import REAL, Machine
 from tests.session.words import RESULT_SCHEMA, TOOLS, call, reply, spec
 from tests.session.world import World
 
 Moves: TypeAlias = Sequence[int | str | AssistantMessage]
 
-OLGA = Asker("olga", "", "", "", is_owner=True)
-BOB = Asker("bob", "olga", "", "club", is_owner=False)
+OLGA = Principal("olga", "", "", "", is_owner=True)
+BOB = Principal("bob", "olga", "", "club", is_owner=False)
 SPEAKERS = ((), (BOB,), (OLGA,), (BOB, OLGA))
 picks = st.integers(0, 11)
 kinds = st.sampled_from([SessionKind.BRANCH, SessionKind.BRANCH, SessionKind.MAIN])
@@ -112,7 +112,7 @@ class SessionRules(RuleBasedStateMachine):
             self.world.answer(message, -1)
 
     @property
-    def speaker(self) -> tuple[Asker, ...]:
+    def speaker(self) -> tuple[Principal, ...]:
         """Who says the newest message: several people and the program take turns."""
         return SPEAKERS[self.said % len(SPEAKERS)]
 

@@ -84,7 +84,7 @@ class Desk:
             self.minted += 1
             expires = self.at_ms + TIMEOUT_MS
             name = f"client{self.minted}"
-            return [stimuli.CallDelegated(self.at_ms, one.key, name, one.tool, one.arguments, expires)]
+            return [stimuli.CallHandedOver(self.at_ms, one.key, name, one.tool, one.arguments, expires)]
         if isinstance(one, todo.AbortCalls):
             calls = [self.state.calls[key] for key in one.keys]
             return [finished(self.at_ms, each.key, each.call, "skipped") for each in calls]
@@ -138,7 +138,7 @@ class Desk:
         self.state = self.machine.rebuild(self.spec, self.limits, facts)
         self.told.clear()
         self.give(stimuli.Recovered(self.at_ms))
-        woken = {each.at_ms for each in self.told if isinstance(each, todo.WakeAt)}
+        woken = {each.at_ms for each in self.told if isinstance(each, todo.WakeSessionAt)}
         due = {each.expires_at_ms for each in self.open.values()}
         assert due <= woken, "TIME: nobody rings for a call after a loss"
 
@@ -290,7 +290,7 @@ PLANTED: dict[str, Machine] = {
     "a late answer counts": changed(stimuli.ClientAnswered, _always_taken),
     "nobody hears what became of an answer": changed(stimuli.ClientAnswered, _without(todo.SettleAnswer)),
     "an answer is no end": changed(stimuli.CallFinished, _without(todo.WithdrawCall)),
-    "nobody rings after a loss": changed(stimuli.Recovered, _without(todo.WakeAt)),
+    "nobody rings after a loss": changed(stimuli.Recovered, _without(todo.WakeSessionAt)),
     "the time of a call is not kept": broken(evolve=_forgets_the_call),
 }
 

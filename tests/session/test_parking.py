@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sessiontree.contracts.session_facts import ApprovalWanted
-from sessiontree.session.instructions import AskApproval, AwaitCommit, OfferResult, WakeAt
+from sessiontree.session.instructions import AskApproval, AwaitCommit, OfferResult, WakeSessionAt
 from tests.session.words import call, digest
 from tests.session.world import opened
 
@@ -20,7 +20,7 @@ def test_turn_waits_for_an_approval_while_patience_lasts() -> None:
     assert world.alarms == {31_000}
     world.ring(29_999)
     assert not world.live.asking
-    assert world.found(WakeAt) == [WakeAt(31_000)]
+    assert world.found(WakeSessionAt) == [WakeSessionAt(31_000)]
     world.ring(1)
     assert world.live.asking
     assert json.loads(world.live.transcript[-1].text)["status"] == "pending"
@@ -47,7 +47,7 @@ def test_what_is_answered_at_once_is_not_pending() -> None:
     world.at_ms += 5_000
     world.finish("1.1")
     (asked,) = [each for each in world.held_back if isinstance(each, AskApproval)]
-    (bell,) = [each for each in world.held_back if isinstance(each, WakeAt)]
+    (bell,) = [each for each in world.held_back if isinstance(each, WakeSessionAt)]
     assert world.held_back.index(asked) < world.held_back.index(bell)
     assert bell.at_ms <= world.at_ms
     world.requests.append(asked.request_id)

@@ -145,7 +145,7 @@ class Watcher:
             right = turn == self.turns.turn and turn not in self._asked and self.turns.is_asking
             self.judge.require(right, "TURN", f"the model is asked again for turn {turn}")
             self._asked.add(turn)
-        elif isinstance(instruction, todo.WakeAt):
+        elif isinstance(instruction, todo.WakeSessionAt):
             self._alarms.add(instruction.at_ms)
 
     def runs(self, execute: todo.ExecuteCall) -> None:

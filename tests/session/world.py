@@ -108,7 +108,7 @@ class World:
             todo.AnswerMessages: self._last_word,
             todo.ReportTrouble: lambda each: self.troubles.append(each.tool),
             todo.OfferResult: lambda each: self.results.append(each.result),
-            todo.WakeAt: lambda each: self.alarms.add(each.at_ms),
+            todo.WakeSessionAt: lambda each: self.alarms.add(each.at_ms),
         }
         self._host: dict[type[Any], Callable[[Any], None]] = {
             todo.PrepareCall: lambda each: self.preparing.update({each.key: each}),

@@ -16,19 +16,19 @@ from sessiontree.contracts.untrusted import wrapped
 from sessiontree.survey.entry import text_of
 from sessiontree.survey.places import CheckedPlaces, CheckPlaces
 from sessiontree.survey.question import Question, queries_of, question_of
-from sessiontree.survey.ranking import Found, ranked
+from sessiontree.survey.ranking import RankedPlace, ranked
 from sessiontree.survey.recalled import found_in
 from sessiontree.survey.stems import stem
 from sessiontree.testing.context import call_tool, make_context
 
 MakeTree = Callable[[Mapping[str, str | bytes]], Path]
-Ranked = Callable[[Iterable[Found], Question], list[tuple[float, Found]]]
+Ranked = Callable[[Iterable[RankedPlace], Question], list[tuple[float, RankedPlace]]]
 
 
-def place(path: str, name: str, said: str = "", *, score: float = 0.5, kind: str = "function") -> Found:
+def place(path: str, name: str, said: str = "", *, score: float = 0.5, kind: str = "function") -> RankedPlace:
     """Return a place memory found."""
     text = text_of("section" if kind == "section" else "function", name, path, said)
-    return Found(f"{path}#L3-L9", path, 3, 9, text, score)
+    return RankedPlace(f"{path}#L3-L9", path, 3, 9, text, score)
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_places_are_ordered_by_what_they_are_about() -> None:
 
 
 @pytest.mark.parametrize("key", [lambda one: -one.score, lambda one: one.source, lambda one: -len(one.text)])
-def test_order_property_notices_planted_bugs(key: Callable[[Found], float | str]) -> None:
+def test_order_property_notices_planted_bugs(key: Callable[[RankedPlace], float | str]) -> None:
     """Memory's own order, an order by path, and one by length are not it."""
 
-    def bad(found: Iterable[Found], question: Question) -> list[tuple[float, Found]]:
+    def bad(found: Iterable[RankedPlace], question: Question) -> list[tuple[float, RankedPlace]]:
         return [(1.0, one) for one in sorted(found, key=key)]
 
     with pytest.raises(AssertionError):
@@ -125,7 +125,7 @@ def test_the_same_said_in_many_places_does_not_push_others_out() -> None:
 @given(st.lists(st.text(max_size=20), max_size=6), st.text(max_size=60))
 def test_any_text_can_be_ranked(texts: list[str], asked: str) -> None:
     """What no survey stored is left out; nothing fails and worths fall."""
-    found = [Found(f"a{n}.py", f"a{n}.py", 1, 1, text, 0.5) for n, text in enumerate(texts)]
+    found = [RankedPlace(f"a{n}.py", f"a{n}.py", 1, 1, text, 0.5) for n, text in enumerate(texts)]
     worth = [value for value, _ in ranked([*found, place("b.py", "b")], question_of(asked))]
     assert worth == sorted(worth, reverse=True)
 

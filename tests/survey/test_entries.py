@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.survey.entries import MAX_FILE_ENTRIES, FileEntries, entries_of
-from sessiontree.survey.entry import MAX_TEXT_CHARS, Entry, named_in, summary_of, text_of
+from sessiontree.survey.entry import MAX_TEXT_CHARS, SurveyEntry, named_in, summary_of, text_of
 from sessiontree.survey.identifiers import words_of
 from sessiontree.survey.prints import is_generated
 
 EntriesOf = Callable[[str, bytes, int], FileEntries]
 
 
-def entries(path: str, text: str) -> dict[str, Entry]:
+def entries(path: str, text: str) -> dict[str, SurveyEntry]:
     """Return a text's entries by name."""
     data = text.encode()
     return {one.name: one for one in entries_of(path, data, len(data)).entries}

@@ -18,7 +18,7 @@ from sessiontree.contracts.memory import NewRecord, Source
 from sessiontree.contracts.tool import check_tool
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.survey.entries import MAX_FILE_ENTRIES, FileEntries
-from sessiontree.survey.entry import Entry, named_in
+from sessiontree.survey.entry import SurveyEntry, named_in
 from sessiontree.survey.remembering import (
     MAX_SURVEY_RECORDS,
     RememberFiles,
@@ -149,8 +149,11 @@ def keeps_the_best(within: Within) -> None:
                 str(number),
                 FileEntries(
                     (
-                        Entry("file", str(number), 1, 99, ""),
-                        *(Entry("function", f"{at}", 1, length, "") for at, length in enumerate(lengths)),
+                        SurveyEntry("file", str(number), 1, 99, ""),
+                        *(
+                            SurveyEntry("function", f"{at}", 1, length, "")
+                            for at, length in enumerate(lengths)
+                        ),
                     ),
                     dropped=number,
                 ),

@@ -24,7 +24,7 @@ from sessiontree.contracts.results import ToolResult
 from sessiontree.sandbox import CommandShell
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.exec import Exec
-from sessiontree_tools.exec_progress import EVERY_S, SHOWN_CHARS, Progress
+from sessiontree_tools.exec_progress import EVERY_S, SHOWN_CHARS, ExecProgress
 from sessiontree_tools.exec_report import LIMITS, details_of, report_of
 
 DONE = Finished("exited", 0, None, "", "", 0, 0.5)
@@ -283,7 +283,7 @@ def test_progress_is_the_latest_now_and_then() -> None:
     """The first piece at once, the rest at intervals and at the end, never more than the end of it."""
     told: list[JsonValue] = []
     now = 100.0
-    progress = Progress(told.append, lambda: now)
+    progress = ExecProgress(told.append, lambda: now)
     progress("a")
     progress("b")
     now += EVERY_S

@@ -27,7 +27,7 @@ from sessiontree.testing.memory import SCOPE, PlainMemory
 from sessiontree_tools.memory_forget import MemoryForget
 from sessiontree_tools.memory_get import MemoryGet
 from sessiontree_tools.memory_search import MemorySearch
-from sessiontree_tools.memory_store import MemoryStore
+from sessiontree_tools.memory_store import StoreMemory
 from sessiontree_tools.recalled import LEAST_CHARS, shown
 
 MARKS = re.compile(
@@ -140,7 +140,7 @@ async def test_a_repeated_call_stores_once(tmp_path: Path) -> None:
     for call_id in ("main:t1.c1", "main:t1.c1", "main:t2.c1"):
         ctx = make_context(tmp_path, memory_writer=memory, call_id=call_id)
         result = await call_tool(
-            MemoryStore(), ctx, text="we use tabs", type="decision", source="notes.md#L2"
+            StoreMemory(), ctx, text="we use tabs", type="decision", source="notes.md#L2"
         )
         (artifact,) = result.artifacts
         assert isinstance(result.output, dict)
@@ -181,13 +181,13 @@ async def test_what_is_named_is_forgotten(tmp_path: Path, arguments: dict[str, A
         (MemoryGet(), {"id": "0" * 32, "from": 3}, "go with path"),
         (MemoryGet(), {"id": "../x"}, "match pattern"),
         (MemoryGet(), {"path": "a", "from": 0}, "greater than or equal to 1"),
-        (MemoryStore(), {"text": " \n"}, "nothing but white space"),
-        (MemoryStore(), {"text": "x" * (MAX_TEXT_CHARS + 1)}, "at most 20000"),
-        (MemoryStore(), {"text": "x", "type": "idea"}, "'decision'"),
-        (MemoryStore(), {"text": "x", "trust": "owner"}, "not permitted"),
-        (MemoryStore(), {"text": "x", "source": "a\n#L1"}, "one line of visible characters"),
-        (MemoryStore(), {"text": "x", "source": "a#L9-L3"}, "ends before it begins"),
-        (MemoryStore(), {"text": "a\ud800"}, "unicode"),
+        (StoreMemory(), {"text": " \n"}, "nothing but white space"),
+        (StoreMemory(), {"text": "x" * (MAX_TEXT_CHARS + 1)}, "at most 20000"),
+        (StoreMemory(), {"text": "x", "type": "idea"}, "'decision'"),
+        (StoreMemory(), {"text": "x", "trust": "owner"}, "not permitted"),
+        (StoreMemory(), {"text": "x", "source": "a\n#L1"}, "one line of visible characters"),
+        (StoreMemory(), {"text": "x", "source": "a#L9-L3"}, "ends before it begins"),
+        (StoreMemory(), {"text": "a\ud800"}, "unicode"),
         (MemoryForget(), {}, "give ids or path"),
         (MemoryForget(), {"ids": ["0" * 32], "path": "a"}, "give ids or path"),
         (MemoryForget(), {"ids": ["*"]}, "match pattern"),
@@ -205,7 +205,7 @@ async def test_what_does_not_fit_is_refused(
 CALLS: list[tuple[Tool[Any], dict[str, Any]]] = [
     (MemorySearch(), {"query": "x"}),
     (MemoryGet(), {"path": "x"}),
-    (MemoryStore(), {"text": "x"}),
+    (StoreMemory(), {"text": "x"}),
     (MemoryForget(), {"path": "x"}),
 ]
 

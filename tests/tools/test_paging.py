@@ -11,15 +11,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.pages import CHUNK_BYTES, Page, first_page, skip_lines
+from sessiontree_tools.pages import CHUNK_BYTES, TextPage, first_page, skip_lines
 
-Paging = Callable[[bytes, int, int], Page]
+Paging = Callable[[bytes, int, int], TextPage]
 Skipping = Callable[[BinaryIO, int], int]
 
 TEXTS = st.lists(st.sampled_from(["a", "\n", "\r\n", "é", "€", "𝄞", "word "]), max_size=40).map("".join)
 
 
-def real_page(block: bytes, max_lines: int, max_bytes: int) -> Page:
+def real_page(block: bytes, max_lines: int, max_bytes: int) -> TextPage:
     """The function under test, in the properties' shape."""
     return first_page(block, max_lines=max_lines, max_bytes=max_bytes)
 
@@ -70,21 +70,21 @@ def skipping_counts_lines(skip: Skipping) -> None:
     check()
 
 
-def split_code_point(block: bytes, max_lines: int, max_bytes: int) -> Page:
+def split_code_point(block: bytes, max_lines: int, max_bytes: int) -> TextPage:
     """Bug: cuts at the byte limit, wherever that falls."""
     page = real_page(block, max_lines, max_bytes)
-    return Page(block[:max_bytes], 1, cut=True, more=True) if page.cut else page
+    return TextPage(block[:max_bytes], 1, cut=True, more=True) if page.cut else page
 
 
-def one_line_too_many(block: bytes, max_lines: int, max_bytes: int) -> Page:
+def one_line_too_many(block: bytes, max_lines: int, max_bytes: int) -> TextPage:
     """Bug: counts lines from zero."""
     return real_page(block, max_lines + 1, max_bytes)
 
 
-def no_end_in_sight(block: bytes, max_lines: int, max_bytes: int) -> Page:
+def no_end_in_sight(block: bytes, max_lines: int, max_bytes: int) -> TextPage:
     """Bug: a page that is full is taken for the last."""
     page = real_page(block, max_lines, max_bytes)
-    return Page(page.data, page.lines, page.cut, more=False)
+    return TextPage(page.data, page.lines, page.cut, more=False)
 
 
 def skip_one_more(stream: BinaryIO, count: int) -> int:

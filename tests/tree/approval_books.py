@@ -18,7 +18,7 @@ from sessiontree.contracts.tree_facts import (
     ToolAlwaysAllowed,
     TreeFact,
 )
-from sessiontree.tree.instructions import HideApproval, ShowApproval, TreeInstruction, WakeAt
+from sessiontree.tree.instructions import HideApproval, ShowApproval, TreeInstruction, WakeTreeAt
 from sessiontree.tree.stimuli import ApproverReturned, Decided, TreeStimulus
 from tests.tree.spawn_books import SpawnBooks
 
@@ -202,6 +202,6 @@ class ApprovalBooks:
         for fact in decided:
             was_seen = self.climbs[fact.request_id].how is not None
             assert was_seen is (fact.request_id in hidden), f"S20: {fact.request_id} stays on the screen"
-        bells = {each.at_ms for each in told if isinstance(each, WakeAt)}
+        bells = {each.at_ms for each in told if isinstance(each, WakeTreeAt)}
         for name in rested:
             assert self.climbs[name].asked.expires_at_ms in bells, f"S20: nothing rings for {name}"

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from sessiontree.contracts import codec
 from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tree_facts import TreeFact
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
@@ -33,7 +33,7 @@ from sessiontree.tree.stimuli import (
 from tests.tree.watcher import Watcher
 from tests.tree.words import config, result
 
-STRANGER = Asker("bob", "Bob", "mail", "", is_owner=False)
+STRANGER = Principal("bob", "Bob", "mail", "", is_owner=False)
 """Whom every call is for that asks here."""
 
 Decide: TypeAlias = Callable[[TreeState, TreeStimulus], tuple[list[TreeFact], list[TreeInstruction]]]

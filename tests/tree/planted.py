@@ -26,7 +26,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.instructions import Deliver, HideApproval, TreeInstruction, WakeAt
+from sessiontree.tree.instructions import Deliver, HideApproval, TreeInstruction, WakeTreeAt
 from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
@@ -417,7 +417,7 @@ PLANTED: dict[str, tuple[Machine, str]] = {
     "nothing is returned at the end": (Machine(evolve=_keeping_budgets), "S13"),
     "nothing is set aside at spawn": (Machine(evolve=_reserving_nothing), "S13"),
     "a spent budget stops nobody": (Machine(decide=_not_stopping_at_caps), "S13"),
-    "no bell is set": (_silent(WakeAt), "S13|S20"),
+    "no bell is set": (_silent(WakeTreeAt), "S13|S20"),
     "a decision is taken twice": (changing(_deciding_twice), "S14"),
     "a session ends twice": (changing(_ending_twice), "S15"),
     "any answer of a person is yes": (Machine(decide=_any_answer_is_yes), "S16"),

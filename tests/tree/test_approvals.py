@@ -19,7 +19,7 @@ from sessiontree.contracts.tree_facts import (
     Posted,
     ToolAlwaysAllowed,
 )
-from sessiontree.tree.instructions import Deliver, HideApproval, RefuseDecision, ShowApproval, WakeAt
+from sessiontree.tree.instructions import Deliver, HideApproval, RefuseDecision, ShowApproval, WakeTreeAt
 from sessiontree.tree.receipt import request_of
 from sessiontree.tree.stimuli import ApproverReturned
 from tests.tree.harness import STRANGER, Harness
@@ -49,7 +49,7 @@ def test_a_request_climbs_to_the_human() -> None:
     harness.ask(inner, n=1)
     assert hops(harness) == [("main/b1", "escalate", "rule")]
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r1", "main", "show")
-    assert harness.told == [WakeAt(60_005), ShowApproval("r1", "main")]
+    assert harness.told == [WakeTreeAt(60_005), ShowApproval("r1", "main")]
     shown = ApprovalRequest(
         "r1", inner, "deploy", {"n": 1}, "d1", "Elevated", 60_005, "main", None, (STRANGER,)
     )

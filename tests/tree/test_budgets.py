@@ -14,7 +14,7 @@ from sessiontree.contracts.tree_facts import BudgetSpent, CancelBegun, SessionEn
 from sessiontree.contracts.usage import Usage
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import react
-from sessiontree.tree.instructions import WakeAt
+from sessiontree.tree.instructions import WakeTreeAt
 from sessiontree.tree.state import initial_tree
 from sessiontree.tree.stimuli import ResultOffered, SessionLost, SpawnAsked, TreeOpened, UsageReported
 from tests.tree.harness import Harness
@@ -207,7 +207,7 @@ def test_wall_time_runs_from_the_spawn() -> None:
     harness = Harness().open()
     harness.now_ms = 1000
     branch = harness.spawn("main", BRANCH, budget=Budget(wall_s=5, tokens=9))
-    assert harness.one(WakeAt).at_ms == 6000
+    assert harness.one(WakeTreeAt).at_ms == 6000
     worker = harness.spawn(branch, WORKER)
     assert remaining(harness.state, worker) == {"tokens": 9, "wall_s": 5}
     harness.pass_s(5)
@@ -221,7 +221,7 @@ def test_wall_time_runs_from_the_spawn() -> None:
 def test_the_whole_tree_has_wall_time() -> None:
     """Main's own budget bounds everything."""
     harness = Harness().open(budget=Budget(wall_s=60))
-    assert harness.one(WakeAt).at_ms == 60_000
+    assert harness.one(WakeTreeAt).at_ms == 60_000
     harness.spawn("main", WORKER)
     harness.pass_s(60)
     assert harness.one(CancelBegun).sessions == ("main", "main/w1")

@@ -12,7 +12,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import (
-    ClientCallClosed,
+    ClientCallEnded,
     ClientCallOpened,
     ResultHeld,
     SessionEnded,
@@ -20,7 +20,7 @@ from sessiontree.contracts.tree_facts import (
     TreeFact,
 )
 from sessiontree.tree.decide import decide
-from sessiontree.tree.state import EndedCall
+from sessiontree.tree.state import ClosedCall
 from sessiontree.tree.stimuli import ClientCallDelegated, ClientCallWithdrawn
 from tests.tree.harness import Harness, Machine
 from tests.tree.rules import TreeRules, picks, ticks
@@ -48,7 +48,7 @@ def test_a_session_does_not_end_while_its_call_waits() -> None:
     assert harness.found(SessionStirred) and not harness.found(SessionEnded)
     harness.offer(name)
     assert harness.one(SessionEnded).status is SessionStatus.COMPLETED
-    assert harness.state.client_ends["c1"] == EndedCall("ok", "a1")
+    assert harness.state.client_ends["c1"] == ClosedCall("ok", "a1")
 
 
 def test_a_call_is_handed_over_once() -> None:
@@ -63,7 +63,7 @@ def test_a_call_is_handed_over_once() -> None:
     assert harness.facts == []
     delegate(harness, name)
     assert harness.facts == []
-    assert harness.state.client_ends["c1"] == EndedCall("timeout", "")
+    assert harness.state.client_ends["c1"] == ClosedCall("timeout", "")
     delegate(harness, "main/b9", "c9")
     assert harness.facts == []
 
@@ -78,7 +78,7 @@ def test_a_session_that_stops_is_owed_nothing(late: bool) -> None:
     harness.stop(name)
     if late:
         delegate(harness, name)
-    assert harness.one(ClientCallClosed) == ClientCallClosed("c1", "cancelled", "")
+    assert harness.one(ClientCallEnded) == ClientCallEnded("c1", "cancelled", "")
     withdraw(harness, name, how="aborted")
     assert harness.facts == []
 
@@ -123,7 +123,7 @@ class ClientRules(TreeRules):
             left = [name for name, _ in self.harness.state.client_calls.items()]
             assert left == [], f"{left} wait after the end"
             opened = [each.client_id for each in self.harness.history if isinstance(each, ClientCallOpened)]
-            closed = [each.client_id for each in self.harness.history if isinstance(each, ClientCallClosed)]
+            closed = [each.client_id for each in self.harness.history if isinstance(each, ClientCallEnded)]
             assert sorted(opened) == sorted(closed), "a call has no end, or two"
 
 
@@ -164,5 +164,5 @@ def test_client_calls_through_any_order_of_events() -> None:
 def test_a_call_that_is_not_closed_is_noticed(how: str) -> None:
     """Planted: sessions stop or end, or answer, and their calls stay."""
     with pytest.raises(AssertionError):
-        planted = without(lambda fact: isinstance(fact, ClientCallClosed) and fact.how == how)
+        planted = without(lambda fact: isinstance(fact, ClientCallEnded) and fact.how == how)
         check(planted, settings(SEARCH, max_examples=200))  # over with the first that finds it

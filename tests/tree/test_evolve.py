@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import CancelAsked
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
@@ -17,7 +17,7 @@ from sessiontree.contracts.tree_facts import (
     BudgetSpent,
     CancelBegun,
     ChannelSaid,
-    ClientCallClosed,
+    ClientCallEnded,
     ClientCallOpened,
     DecisionRefused,
     DigestDenied,
@@ -61,10 +61,10 @@ STRAY: list[typing.Any] = [
     ApprovalWaiting("r0", NOBODY, "show"),
     ApprovalDecided("r0", "denied", "rule", ""),
     DigestDenied("d", (NOBODY,)),
-    DecisionRefused("r0", Asker("bob", "", "", "", False), True),
+    DecisionRefused("r0", Principal("bob", "", "", "", False), True),
     ToolAlwaysAllowed("deploy"),
     ClientCallOpened("c", NOBODY, "ask", {}, 9),
-    ClientCallClosed("c0", "ok", ""),
+    ClientCallEnded("c0", "ok", ""),
     Posted("p", NOBODY, typing.cast("typing.Any", CancelAsked(0, "", "cancelled"))),
     PostsTaken(NOBODY, ("p",)),
     UsageCharged(NOBODY, NOBODY, Usage(input_tokens=1)),

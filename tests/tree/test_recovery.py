@@ -8,7 +8,7 @@ import pytest
 
 from sessiontree.contracts.limits import Budget
 from sessiontree.tree.decide import react
-from sessiontree.tree.instructions import Deliver, ReleaseSession, ShowApproval, WakeAt
+from sessiontree.tree.instructions import Deliver, ReleaseSession, ShowApproval, WakeTreeAt
 from sessiontree.tree.pending_effects import owed
 from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import initial_tree
@@ -46,7 +46,7 @@ def test_everything_owed_is_carried_out_again() -> None:
     harness = busy()
     told = owed(harness.state)
     kinds = [type(each) for each in told]
-    assert kinds == sorted(kinds, key=[ReleaseSession, Deliver, ShowApproval, WakeAt].index)
+    assert kinds == sorted(kinds, key=[ReleaseSession, Deliver, ShowApproval, WakeTreeAt].index)
     assert [each.session for each in told if isinstance(each, ReleaseSession)] == ["main/w1"]
     delivered = [(each.session, each.post_id) for each in told if isinstance(each, Deliver)]
     assert delivered == [
@@ -57,7 +57,7 @@ def test_everything_owed_is_carried_out_again() -> None:
         ("main/b2", "main/b2#1"),
     ]
     assert ShowApproval("shown", "main") in told
-    bells = [each.at_ms for each in told if isinstance(each, WakeAt)]
+    bells = [each.at_ms for each in told if isinstance(each, WakeTreeAt)]
     assert bells == [9000, 30_000, 50_000, 900_000]
 
 

@@ -20,7 +20,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.decide import react
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeAt
+from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeTreeAt
 from sessiontree.tree.rights import end_of_life_ms
 from sessiontree.tree.state import initial_tree
 from sessiontree.tree.stimuli import ClockRang, SessionEmbodied, SpawnAsked, TreeOpened
@@ -293,7 +293,7 @@ def test_a_model_only_shortens_a_time_to_live(kind: Any, via: str, ttl_s: float 
     assert harness.session(name).spec.ttl_s == lives_s
     harness.embody(name)
     assert harness.session(name).expires_at_ms == 7 + lives_s * 1000
-    assert harness.one(WakeAt).at_ms == 7 + lives_s * 1000
+    assert harness.one(WakeTreeAt).at_ms == 7 + lives_s * 1000
 
 
 def test_nobody_outlives_its_parent() -> None:

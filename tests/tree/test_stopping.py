@@ -19,7 +19,7 @@ from sessiontree.contracts.tree_facts import (
     ResultHeld,
     SessionEnded,
 )
-from sessiontree.tree.instructions import Deliver, ReleaseSession, WakeAt
+from sessiontree.tree.instructions import Deliver, ReleaseSession, WakeTreeAt
 from sessiontree.tree.receipt import receipt
 from sessiontree.tree.stimuli import ClockRang, LeftoversFound, ResultAsked, SessionLost, Stirred
 from tests.tree.harness import Harness
@@ -49,7 +49,7 @@ def test_a_stop_tells_everybody_below_and_sets_one_bell() -> None:
     assert (begun.status, begun.reason, begun.force_at_ms) == ("cancelled", "enough", 30_000)
     told = {each.session: each.stimulus for each in harness.found(Deliver)}
     assert told == dict.fromkeys(begun.sessions, CancelAsked(0, "enough", "cancelled"))
-    assert harness.one(WakeAt).at_ms == 30_000
+    assert harness.one(WakeTreeAt).at_ms == 30_000
 
 
 def test_what_is_stopped_ends_as_told_after_its_children() -> None:
@@ -146,7 +146,7 @@ def test_without_grace_force_comes_with_the_next_bell() -> None:
     """A grace of zero is no grace."""
     harness = Harness().open(limits=Limits(cancel_grace_s=0))
     harness.stop("main")
-    assert harness.one(WakeAt).at_ms == 0
+    assert harness.one(WakeTreeAt).at_ms == 0
     harness.pass_s(0)
     assert ended(harness) == ["main"]
 
@@ -224,7 +224,7 @@ def test_every_bell_asks_for_the_next_time() -> None:
     harness = Harness().open()
     harness.embody(harness.spawn("main", WORKER, ttl_s=10))
     harness.feed(ClockRang(3))
-    assert harness.told == [WakeAt(10_000)]
+    assert harness.told == [WakeTreeAt(10_000)]
     harness.offer("main/w1")
     harness.feed(ClockRang(4))
     assert harness.told == []

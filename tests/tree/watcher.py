@@ -22,7 +22,7 @@ from sessiontree.contracts.tree_facts import (
     TreeCreated,
     TreeFact,
 )
-from sessiontree.tree.instructions import Deliver, ReleaseSession, TreeInstruction, WakeAt
+from sessiontree.tree.instructions import Deliver, ReleaseSession, TreeInstruction, WakeTreeAt
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import InterruptAsked, ResultOffered, SessionLost, SpawnAsked, TreeStimulus
 from tests.tree.approval_books import ApprovalBooks
@@ -156,7 +156,7 @@ class Watcher:
         ended = Counter(fact.session for fact in facts if isinstance(fact, SessionEnded))
         released = Counter(each.session for each in told if isinstance(each, ReleaseSession))
         assert released == ended, f"S13: ended {ended}, released {released}"
-        bells = {each.at_ms for each in told if isinstance(each, WakeAt)}
+        bells = {each.at_ms for each in told if isinstance(each, WakeTreeAt)}
         for at_ms in self._new_times(facts):
             assert any(bell <= at_ms for bell in bells), f"S13: nothing rings at {at_ms}"
 

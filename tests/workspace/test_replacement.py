@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.workspace.replacement import TEMPORARY_PREFIX, Replacement
+from sessiontree.workspace.replacement import TEMPORARY_PREFIX, FileReplacement
 
 if TYPE_CHECKING:
     from tests.workspace.conftest import Grounds
@@ -49,7 +49,7 @@ def test_replacement_written_within_one_tick_gets_another_time(tmp_path: Path) -
     standing = (tmp_path / "file").stat()
     directory_fd = os.open(tmp_path, os.O_PATH)
     try:
-        with Replacement(directory_fd, standing) as replacement:
+        with FileReplacement(directory_fd, standing) as replacement:
             (fresh,) = tmp_path.glob(f"{TEMPORARY_PREFIX}*")
             os.utime(fresh, ns=(standing.st_atime_ns, standing.st_mtime_ns))
             replacement.fill(b"")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sessiontree.workspace.kernel_calls import RESOLVE_BENEATH, openat2, path_of
 from sessiontree.workspace.openat2_resolver import Resolver, best_resolver, resolve_by_openat2
-from sessiontree.workspace.place import Place, components
+from sessiontree.workspace.place import WorkspacePath, components
 from sessiontree.workspace.root_fd import Anchor
 from sessiontree.workspace.walk_resolver import MAX_LINKS, resolve_by_walk
 
@@ -166,23 +166,25 @@ def test_resolver_agrees_after_an_absolute_link(resolve: Resolver, path: str) ->
     agrees_with_kernel(resolve, tree, path)
 
 
-def resolve_lexically(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> Place:
+def resolve_lexically(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
     """Planted bug: takes ``..`` from the text, before links are followed."""
     text = os.path.normpath("/".join(names))
     return resolve_by_walk(anchor, components(text), follow_last=follow_last)
 
 
-def resolve_by_prefix(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> Place:
+def resolve_by_prefix(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
     """Planted bug: compares text, so that ``root-evil`` counts as beneath ``root``."""
     whole = os.path.realpath(anchor.real_path.joinpath(*names))
     if not whole.startswith(str(anchor.real_path)):
         raise OSError(errno.EXDEV, "outside")
     parent, name = os.path.split(whole)
     fd = os.open(parent, os.O_PATH | os.O_DIRECTORY)
-    return Place(fd, os.path.relpath(parent, anchor.real_path), (name,) if follow_last else ())
+    return WorkspacePath(fd, os.path.relpath(parent, anchor.real_path), (name,) if follow_last else ())
 
 
-def resolve_without_absolute_links(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> Place:
+def resolve_without_absolute_links(
+    anchor: Anchor, names: list[str], *, follow_last: bool = True
+) -> WorkspacePath:
     """Planted bug: leaves absolute links to the kernel, which refuses those beneath the root as well."""
     os.close(openat2(anchor.fd, "/".join(names), os.O_PATH, RESOLVE_BENEATH))
     return resolve_by_walk(anchor, names, follow_last=follow_last)

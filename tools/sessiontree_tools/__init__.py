@@ -18,7 +18,7 @@ from sessiontree_tools.grep import Grep
 from sessiontree_tools.memory_forget import MemoryForget
 from sessiontree_tools.memory_get import MemoryGet
 from sessiontree_tools.memory_search import MemorySearch
-from sessiontree_tools.memory_store import MemoryStore
+from sessiontree_tools.memory_store import StoreMemory
 from sessiontree_tools.message import Message
 from sessiontree_tools.read import Read
 from sessiontree_tools.session_status import SessionStatusTool
@@ -46,6 +46,6 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         WebFetch(),
         MemorySearch(),
         MemoryGet(),
-        MemoryStore(),
+        StoreMemory(),
         MemoryForget(),
     )

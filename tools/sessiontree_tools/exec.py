@@ -14,7 +14,7 @@ from sessiontree.contracts.ports import MAX_COMMAND_TIMEOUT_S
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
-from sessiontree_tools.exec_progress import Progress
+from sessiontree_tools.exec_progress import ExecProgress
 from sessiontree_tools.exec_report import details_of, report_of
 
 KEPT_BACK_S = 1.0
@@ -95,7 +95,7 @@ class Exec(Tool[ExecParams]):
         asked_s = ctx.config.exec_timeout_s if params.timeout is None else params.timeout
         kept_back_s = min(KEPT_BACK_S + ctx.config.exec_cleanup_s, left_s * MAX_SHARE_KEPT_BACK)
         timeout_s = min(asked_s, left_s - kept_back_s)
-        progress = Progress(ctx.update, time.monotonic)
+        progress = ExecProgress(ctx.update, time.monotonic)
         try:
             finished = await shell.run(
                 params.command,

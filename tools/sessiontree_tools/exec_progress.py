@@ -11,7 +11,7 @@ EVERY_S = 0.2
 SHOWN_CHARS = 2000
 
 
-class Progress:
+class ExecProgress:
     """Takes output piece by piece and reports its end, ``{"output": text, "chars": so far}``.
 
     Args:

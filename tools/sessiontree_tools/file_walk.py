@@ -16,7 +16,7 @@ MOST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class WalkedFile:
     """One file or link below the directory that was walked."""
 
     entry: Entry
@@ -48,7 +48,7 @@ class Walk:
             return []
         return [f"stopped after {self._most_s:g} s and {self.seen:,} files, there are more; {advice}"]
 
-    def files(self, path: str) -> Iterator[Found]:
+    def files(self, path: str) -> Iterator[WalkedFile]:
         """Yield what stands below a directory, sorted by path as text.
 
         Raises:
@@ -69,16 +69,16 @@ class Walk:
                 self.seen += 1
                 yield found
 
-    def _inside(self, directory: Found) -> list[Found]:
+    def _inside(self, directory: WalkedFile) -> list[WalkedFile]:
         try:
             return self._listed(directory.entry.path, directory.below + "/")
         except ToolError:
             self.unreadable += 1
             return []
 
-    def _listed(self, path: str, prefix: str) -> list[Found]:
+    def _listed(self, path: str, prefix: str) -> list[WalkedFile]:
         """Return a directory's entries, last first."""
-        listed = [Found(entry, prefix + _name(entry.path)) for entry in self._reader.list(path)]
+        listed = [WalkedFile(entry, prefix + _name(entry.path)) for entry in self._reader.list(path)]
         return sorted(listed, key=_order, reverse=True)
 
 
@@ -88,7 +88,7 @@ def shown_path(path: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in whole)
 
 
-def _order(found: Found) -> str:
+def _order(found: WalkedFile) -> str:
     # With its slash, a directory sorts where the paths inside it do: "a.py" before "a/b".
     return found.below + "/" if found.entry.type == "directory" else found.below
 

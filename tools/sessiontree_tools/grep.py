@@ -17,7 +17,7 @@ from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
 from sessiontree_tools.directory_entries import listing
-from sessiontree_tools.file_walk import GIT_DIRECTORY, Found, Walk
+from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, WalkedFile
 from sessiontree_tools.glob_match import Glob, check_glob
 from sessiontree_tools.line_matcher import LineMatcher, text_finder
 from sessiontree_tools.line_search import Matcher, Search
@@ -109,11 +109,11 @@ def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> Too
     )
 
 
-def _files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[Found]:
+def _files(reader: Reader, walk: Walk, params: GrepParams) -> Iterable[WalkedFile]:
     entry = reader.stat(params.path)
     if entry.type == "file":
         with reader.open(params.path):  # so that a file named by the caller fails aloud
-            return [Found(entry, entry.path.rpartition("/")[2])]
+            return [WalkedFile(entry, entry.path.rpartition("/")[2])]
     found = (found for found in walk.files(params.path) if found.entry.type == "file")
     if params.glob is None:
         return found

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sessiontree.contracts.errors import ToolError
 from sessiontree.contracts.ports import Reader
-from sessiontree_tools.file_walk import Found, shown_path
+from sessiontree_tools.file_walk import WalkedFile, shown_path
 from sessiontree_tools.line_matcher import Shown
 from sessiontree_tools.pages import is_binary, read_up_to
 from sessiontree_tools.threads import Stop, end_if
@@ -55,7 +55,7 @@ class Search:
         self._left_bytes = max_bytes
         self._left_chars = max_chars
 
-    def lines(self, files: Iterable[Found], *, breaks: bool) -> list[str]:
+    def lines(self, files: Iterable[WalkedFile], *, breaks: bool) -> list[str]:
         """Return ``path:line: text`` for matches and ``path-line- text`` for context, in order.
 
         Args:
@@ -81,13 +81,13 @@ class Search:
                 break
         return lines
 
-    def _shown(self, found: Found) -> Iterator[Shown]:
+    def _shown(self, found: WalkedFile) -> Iterator[Shown]:
         for chunk, last in self._chunks(found):
             yield from self._matcher.feed(chunk, last=last)
             if self._matcher.more or self._left_chars < 0:
                 return
 
-    def _chunks(self, found: Found) -> Iterator[tuple[bytes, bool]]:
+    def _chunks(self, found: WalkedFile) -> Iterator[tuple[bytes, bool]]:
         """Yield a text file's bytes; the second of each pair tells whether they are its last."""
         try:
             stream = self._reader.open(found.entry.path)

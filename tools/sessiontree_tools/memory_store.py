@@ -67,7 +67,7 @@ class MemoryStoreParams(BaseModel):
         return text
 
 
-class MemoryStore(Tool[MemoryStoreParams]):
+class StoreMemory(Tool[MemoryStoreParams]):
     """Stores one record."""
 
     name = "memory_store"

@@ -16,7 +16,7 @@ HEAD_BYTES = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TextPage:
     """Whole lines, or the start of one line that is longer than a page."""
 
     data: bytes
@@ -28,7 +28,7 @@ class Page:
     """Whether bytes follow."""
 
 
-def first_page(block: bytes, *, max_lines: int, max_bytes: int) -> Page:
+def first_page(block: bytes, *, max_lines: int, max_bytes: int) -> TextPage:
     """Return the page that stands at the head of a block.
 
     Args:
@@ -44,11 +44,11 @@ def first_page(block: bytes, *, max_lines: int, max_bytes: int) -> Page:
         line_end = newline + 1 if newline >= 0 else len(block)
         if line_end > max_bytes:
             if lines == 0:
-                return Page(block[: _code_point_start(block, max_bytes)], 1, cut=True, more=True)
+                return TextPage(block[: _code_point_start(block, max_bytes)], 1, cut=True, more=True)
             break
         end = line_end
         lines += 1
-    return Page(block[:end], lines, cut=False, more=end < len(block))
+    return TextPage(block[:end], lines, cut=False, more=end < len(block))
 
 
 def skip_lines(stream: BinaryIO, count: int, stop: Stop) -> int:

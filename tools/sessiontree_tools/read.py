@@ -15,7 +15,7 @@ from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult, image_result_from_file
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.pages import HEAD_BYTES, Page, first_page, is_binary, read_up_to, skip_lines
+from sessiontree_tools.pages import HEAD_BYTES, TextPage, first_page, is_binary, read_up_to, skip_lines
 from sessiontree_tools.threads import Stop, in_thread
 
 MAX_LINES = 2000
@@ -103,7 +103,7 @@ def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> Too
     )
 
 
-def _shown(page: Page, first: int, last: int) -> str:
+def _shown(page: TextPage, first: int, last: int) -> str:
     if not page.lines:
         return "[the file is empty]"
     notes: list[str] = []

@@ -25,7 +25,7 @@ from sessiontree.protected import own_places
 from sessiontree.runtime.clock import KernelClock
 from sessiontree.runtime.host import HostCore, HostEquipment
 from sessiontree.runtime.memory_peers import open_store
-from sessiontree.runtime.memory_protocol import Ended, MemoryRight, Told
+from sessiontree.runtime.memory_protocol import Ended, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory_service import MemoryCore
 from sessiontree.runtime.model_gateway import GatewayCore
 from sessiontree.runtime.progress import ProgressHub, ProgressReader
@@ -139,9 +139,9 @@ class LocalBackend:
         self.transports.append(transport)
         return transport
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Say for memory whom grants stand for."""
-        return Told(await self.supervisor.whose(wanted))
+        return ScopeAnswer(await self.supervisor.whose(wanted))
 
     async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
         """Return for memory those trees whose Main has completed."""

@@ -34,7 +34,7 @@ from sessiontree.backends.ray.start_watch import (
     end_started,
 )
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
-from sessiontree.backends.ray.supervisor_client import Line
+from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.tree_config import TreeConfig
@@ -108,9 +108,9 @@ class RayBackend:
         self._pass_env = pass_env
         self._hidden = hidden_places(state_dir, self._memory)
         self._enforcement: Literal["required", "best_effort"] = enforcement
-        self._starting: asyncio.Future[Line] | None = None
+        self._starting: asyncio.Future[SupervisorClient] | None = None
         self._closing: asyncio.Future[None] | None = None
-        self._line: Line | None = None
+        self._line: SupervisorClient | None = None
         self._watches: Watches | None = None
         self._owner: RemoteOwner | None = None
         self._scratch: Path | None = None
@@ -197,7 +197,7 @@ class RayBackend:
             await asyncio.to_thread(self._copies.close)
         await self._engine.close()
 
-    async def _started(self) -> Line:
+    async def _started(self) -> SupervisorClient:
         if self._closing is not None:
             raise SessionTreeError("the runtime was closed in this process; open another one")
         if self._line is not None:
@@ -206,7 +206,7 @@ class RayBackend:
             self._starting = asyncio.ensure_future(self._start())
         return await asyncio.shield(self._starting)
 
-    async def _start(self) -> Line:
+    async def _start(self) -> SupervisorClient:
         await self._engine.start()
         if self._scratch is not None:  # of a start that failed
             await asyncio.to_thread(_remove, self._scratch)
@@ -217,7 +217,7 @@ class RayBackend:
         settings.reports.mkdir(mode=0o700)
         note = note_for("supervisor", settings)
         actor: Any = actor_of(SupervisorShell).options(**self._options(settings, note)).remote(key, settings)
-        line = Line(actor, key)
+        line = SupervisorClient(actor, key)
         keeper = self._keeper = RestartKeeper(
             StartWatch(note, self._engine.raylet, StartPace(self._unseen_s(), JOINED_UNSEEN_S)),
             partial(ray.kill, actor, no_restart=False),
@@ -281,7 +281,7 @@ class RayBackend:
         )
 
 
-def _take_back(line: Line, tree_id: str, opening: asyncio.Future[Any]) -> None:
+def _take_back(line: SupervisorClient, tree_id: str, opening: asyncio.Future[Any]) -> None:
     """Let a tree go that was opened for somebody who no longer waited for it."""
     if not opening.cancelled() and opening.exception() is None:
         line.tell("release", tree_id)
@@ -310,7 +310,7 @@ def _remove(directory: Path) -> None:
         select.select([], [], [], REMOVE_AGAIN_S)
 
 
-async def _end(line: Line) -> None:
+async def _end(line: SupervisorClient) -> None:
     """Let the supervisor end in order, and make sure that it ends."""
     try:
         async with asyncio.timeout(CLOSE_S):
@@ -321,13 +321,13 @@ async def _end(line: Line) -> None:
         ray.kill(line.actor)
 
 
-def _lose(line: Line, keeper: RestartKeeper, lost: Future[EngineLost]) -> None:
+def _lose(line: SupervisorClient, keeper: RestartKeeper, lost: Future[EngineLost]) -> None:
     if not lost.cancelled():
         line.lose(lost.result())
         keeper.stop()
 
 
-def _give_up(line: Line, actor: Any, failures: int, reason: str) -> None:
+def _give_up(line: SupervisorClient, actor: Any, failures: int, reason: str) -> None:
     """Tell whoever waits, and end the actor: in a joined Ray it would be started again and again."""
     line.lose(StartFailed("supervisor", failures, reason))
     ray.kill(actor)

@@ -18,7 +18,7 @@ import ray
 from ray._private.authentication.authentication_utils import is_token_auth_enabled
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.engine_run import Place, Run, enter, find_place
+from sessiontree.backends.ray.engine_run import ClusterInfo, ClusterLease, enter, find_place
 from sessiontree.backends.ray.engine_security import listening, mode_of
 from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
 from sessiontree.backends.ray.engine_settings import Wishes, check_version
@@ -46,8 +46,8 @@ class Engine:
         """Keep the wishes; nothing starts yet."""
         self._wishes = Wishes(address, num_cpus, insecure)
         self._wishes.check()
-        self._place: Place | None = None
-        self._run: Run | None = None
+        self._place: ClusterInfo | None = None
+        self._run: ClusterLease | None = None
         self._watch: JoinedWatch | None = None
 
     @property
@@ -104,7 +104,7 @@ class Engine:
             return
         check_version(ray.__version__)
         entered = enter(self._wishes)
-        while not isinstance(entered, Run):
+        while not isinstance(entered, ClusterLease):
             if entered is None:
                 place = self._joined()
                 self._watch = JoinedWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
@@ -157,12 +157,12 @@ class Engine:
             "nodes": sum(bool(node["Alive"]) for node in _nodes()),
         }
 
-    def _there(self) -> Place:
+    def _there(self) -> ClusterInfo:
         if self._place is None:
             raise SessionTreeError("the engine is not started; await engine.start() first")
         return self._place
 
-    def _joined(self) -> Place:
+    def _joined(self) -> ClusterInfo:
         """Return where the program's own Ray stands; it was not started here."""
         if self._wishes.num_cpus is not None:
             raise ConfigError(

@@ -45,7 +45,7 @@ REACH_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterInfo:
     """Where this process stands in a Ray.
 
     Attributes:
@@ -67,7 +67,7 @@ class Place:
     gcs_address: str
 
 
-class Run:
+class ClusterLease:
     """A Ray from its start to its end.
 
     The kernel kills a private Ray's servers as soon as the *thread* that started them ends. So a thread of
@@ -82,7 +82,7 @@ class Run:
     def __init__(self, wishes: Wishes) -> None:
         """Begin in the background."""
         self.wishes = wishes
-        self.ready: Future[Place] = Future()
+        self.ready: Future[ClusterInfo] = Future()
         self.lost: Future[EngineLost] = Future()
         self.gone: Future[None] = Future()
         self._users = 0
@@ -190,10 +190,10 @@ class Run:
 
 
 _lock = threading.Lock()
-_runs: list[Run] = []
+_runs: list[ClusterLease] = []
 
 
-def enter(wishes: Wishes) -> Run | Future[None] | None:
+def enter(wishes: Wishes) -> ClusterLease | Future[None] | None:
     """Return the Ray of this process, counted for the caller; begun if there is none.
 
     Returns:
@@ -208,7 +208,7 @@ def enter(wishes: Wishes) -> Run | Future[None] | None:
         if not _runs:
             if ray.is_initialized():
                 return None
-            _runs.append(Run(wishes if wishes.address else wishes.for_private_ray()))
+            _runs.append(ClusterLease(wishes if wishes.address else wishes.for_private_ray()))
         run = _runs[0]
         return run if run.take(wishes) else run.gone
 
@@ -222,7 +222,7 @@ def _at_exit() -> None:
         run.end_at_exit()
 
 
-def _start(home: Path, wishes: Wishes) -> Place:
+def _start(home: Path, wishes: Wishes) -> ClusterInfo:
     with (
         variables(environment(home / engine_home.MARK, wishes.insecure)),
         engine_servers.loopback_only(),
@@ -264,7 +264,7 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _connect(address: str) -> Place:
+def _connect(address: str) -> ClusterInfo:
     if address != "auto":
         # Instead of the loopback address Ray takes the node's own.
         there = str(services.canonicalize_bootstrap_address(address))
@@ -284,7 +284,7 @@ def _forget_authentication() -> None:
     AuthenticationTokenLoader.instance().reset_cache()
 
 
-def find_place(home: Path | None) -> Place:
+def find_place(home: Path | None) -> ClusterInfo:
     """Return where this process stands in the Ray it is connected to.
 
     Raises:
@@ -297,7 +297,7 @@ def find_place(home: Path | None) -> Place:
             "connect with ray.init('auto')"
         )
     raylet = listener_of(Path(node.raylet_socket_name)) if home is None else None
-    return Place(
+    return ClusterInfo(
         node_id=ray.get_runtime_context().get_node_id(),
         session_dir=Path(node.get_session_dir_path()),
         logs_dir=Path(node.get_logs_dir_path()),
@@ -308,7 +308,7 @@ def find_place(home: Path | None) -> Place:
     )
 
 
-def watch_of(place: Place) -> EngineWatch:
+def watch_of(place: ClusterInfo) -> EngineWatch:
     """Return what notices that somebody else's Ray is gone."""
     return EngineWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
 

@@ -17,7 +17,7 @@ from sessiontree.runtime.gateway_host import GatewayHost
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
 from sessiontree.runtime.model_gateway import GatewayFrame
 from sessiontree.runtime.resource_cache import ResourceCache
-from sessiontree.runtime.rpc_response import Hello, Standing
+from sessiontree.runtime.rpc_response import Hello, HostHealth
 
 
 class GatewayShell:
@@ -49,6 +49,6 @@ class GatewayShell:
         return packed(await self._core.poll(after, wait_s))
 
     @ray.method(concurrency_group="control")
-    async def standing(self) -> Standing:
+    async def standing(self) -> HostHealth:
         """Return how the gateway stands."""
-        return Standing(os.getpid(), await self._process.lag_s(), None, resident_bytes())
+        return HostHealth(os.getpid(), await self._process.lag_s(), None, resident_bytes())

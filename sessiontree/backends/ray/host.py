@@ -22,7 +22,7 @@ from sessiontree.runtime.host_process import OwnProcess, resident_bytes
 from sessiontree.runtime.memory_client import MemoryLine
 from sessiontree.runtime.progress import ProgressHub
 from sessiontree.runtime.resource_cache import ResourceCache
-from sessiontree.runtime.rpc_response import Hello, Standing
+from sessiontree.runtime.rpc_response import Hello, HostHealth
 from sessiontree.sandbox import level_in_force, self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 
@@ -90,10 +90,10 @@ class HostShell:
         return packed(await self._core.poll(after, wait_s))
 
     @ray.method(concurrency_group="control")
-    async def standing(self) -> Standing:
+    async def standing(self) -> HostHealth:
         """Return how the host stands, also while its session keeps it deaf."""
         lag_s = await self._process.lag_s()
-        return Standing(os.getpid(), lag_s, self._core.embodied, resident_bytes())
+        return HostHealth(os.getpid(), lag_s, self._core.embodied, resident_bytes())
 
     def _say_last_words(self, reason: str) -> None:
         self._services.last_words(self._core.grant, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sessiontree.backends.ray.supervisor_client import Line
+from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.client_call import ClientAnswer, ClientCall
 from sessiontree.contracts.jsonable import JsonValue
@@ -15,7 +15,7 @@ from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.journal.record import Record
-from sessiontree.runtime.inbox_events import Tiding
+from sessiontree.runtime.inbox_events import InboxEvent
 from sessiontree.runtime.replies import CallReply, Reply
 from sessiontree.runtime.supervisor_api import SessionRecord
 from sessiontree.tree.receipt import ReceiptLine
@@ -25,7 +25,7 @@ from sessiontree.tree.stimuli import SpawnAsked
 class RemoteOwner:
     """As :class:`~sessiontree.runtime.supervisor_api.Owner`; plain methods wait for the reply, 1 ms."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: SupervisorClient) -> None:
         """Bind the line."""
         self._line = line
 
@@ -92,9 +92,9 @@ class RemoteOwner:
         records: list[Record] = await self._line.ask("read", tree_id, after_seq, max_n, wait_s)
         return records
 
-    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[Tiding]]:
+    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
         """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
-        found: tuple[int, list[Tiding]] = await self._line.ask("tidings", tree_id, after_seq, wait_s)
+        found: tuple[int, list[InboxEvent]] = await self._line.ask("tidings", tree_id, after_seq, wait_s)
         return found
 
     def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:

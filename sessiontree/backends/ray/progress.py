@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from sessiontree.backends.ray.supervisor_client import Line
+from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.contracts.errors import EngineLost, SessionTreeError
 from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
 
@@ -20,7 +20,7 @@ class _Hub(ProgressHub):
 
     pull: asyncio.Task[None] | None = None
 
-    def __init__(self, line: Line, name: str) -> None:
+    def __init__(self, line: SupervisorClient, name: str) -> None:
         """Begin with nothing told."""
         super().__init__()
         self._line = line
@@ -53,7 +53,7 @@ class _Hub(ProgressHub):
 class Watches:
     """One pull per reader, for as long as it is open."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: SupervisorClient) -> None:
         """Begin with nobody watching."""
         self._line = line
         self._pulls: set[asyncio.Task[None]] = set()

@@ -17,7 +17,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import EngineLost, SessionClosed, SessionTreeError, TreeNotFound
-from sessiontree.runtime.rpc_response import Answer
+from sessiontree.runtime.rpc_response import RpcResponse
 from sessiontree.runtime.tree_resources import Baggage
 
 ANSWER_S = 30.0
@@ -35,7 +35,7 @@ WAITING = frozenset({"result", "read", "tidings", "progress"})
 """What does nothing but wait: given up here, it is given up there."""
 
 
-class Line:
+class SupervisorClient:
     """Asks one supervisor. After its restart open trees are taken up, and what was asked is asked, again.
 
     Args:
@@ -126,7 +126,7 @@ class Line:
             self._check()
             wanted = (*given, True) if again and name in AGAIN else given
             try:
-                answer: Answer = opened(await self._heard(name, self._asked(name, wanted, plain)))
+                answer: RpcResponse = opened(await self._heard(name, self._asked(name, wanted, plain)))
                 is_refused = isinstance(answer.error, SessionTreeError) and not self._closed
                 if answer.incarnation == self._incarnation or not is_refused:
                     return self._taken(answer, given)
@@ -178,7 +178,7 @@ class Line:
             self._check_lost()
             raise
 
-    def _taken(self, answer: Answer, given: tuple[Any, ...]) -> Any:
+    def _taken(self, answer: RpcResponse, given: tuple[Any, ...]) -> Any:
         """Return an answer's value, or raise its error; a tree that could not be taken up again says why."""
         if isinstance(answer.error, TreeNotFound) and given and given[0] in self._given_up:
             raise self._given_up[given[0]]
@@ -201,7 +201,7 @@ class Line:
             raise SessionTreeError(
                 f"asked the supervisor to {name}: it is starting again; try again"
             ) from error
-        answer: Answer = opened(data)
+        answer: RpcResponse = opened(data)
         if answer.incarnation != self._incarnation and isinstance(answer.error, SessionTreeError):
             raise SessionTreeError(f"asked the supervisor to {name}: it is starting again; try again")
         return self._taken(answer, given)
@@ -254,9 +254,9 @@ class Line:
         self._know(opening.taken())
         self._note(opening.incarnation)
 
-    async def _told(self, name: str, *given: Any) -> Answer:
+    async def _told(self, name: str, *given: Any) -> RpcResponse:
         """Return what one supervisor says to something, be it lost or not."""
-        answer: Answer = opened(
+        answer: RpcResponse = opened(
             await self._unless_lost(self.actor.ask.remote(self._key, name, packed(given)))
         )
         return answer

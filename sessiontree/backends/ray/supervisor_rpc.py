@@ -11,10 +11,10 @@ from ray.exceptions import RayActorError, RayTaskError
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import SessionReport, SpawnRequest
-from sessiontree.contracts.senders import Asker
+from sessiontree.contracts.senders import Principal
 from sessiontree.runtime.host_link import HostLost
-from sessiontree.runtime.memory_protocol import Ended, MemoryRight, Told
-from sessiontree.runtime.rpc_response import Answer
+from sessiontree.runtime.memory_protocol import Ended, MemoryRight, ScopeAnswer
+from sessiontree.runtime.rpc_response import RpcResponse
 
 LAST_WORDS_S = 2.0
 
@@ -38,7 +38,7 @@ class RemoteServices:
         request: SpawnRequest,
         key: str,
         forbidden: str | None = None,
-        asked_by: tuple[Asker, ...] = (),
+        asked_by: tuple[Principal, ...] = (),
     ) -> str:
         """Spawn a child of the session; returns its id."""
         session: str = await self._ask(grant, "spawn", request, key, forbidden, asked_by)
@@ -71,9 +71,9 @@ class RemoteServices:
         """Say that memory begins, in a process of that id."""
         await self._ask(self._key, "begun", pid)
 
-    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> Told:
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
         """Say for each grant whom it stands for."""
-        told: Told = await self._ask(self._key, "whose", tuple(wanted))
+        told: ScopeAnswer = await self._ask(self._key, "whose", tuple(wanted))
         return told
 
     async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
@@ -86,7 +86,7 @@ class RemoteServices:
         ray.get(self._supervisor.serve.remote(grant, "last_words", packed((reason,))), timeout=LAST_WORDS_S)
 
     async def _ask(self, token: str, name: str, *given: Any) -> Any:
-        answer: Answer = opened(await self._supervisor.serve.remote(token, name, packed(given)))
+        answer: RpcResponse = opened(await self._supervisor.serve.remote(token, name, packed(given)))
         return answer.taken()
 
 
@@ -115,5 +115,5 @@ class RemoteMemory:
         except RayTaskError as error:
             reason = f"its process can't begin: {words_of(error.cause)}; try again, or go on without it"
             raise MemoryFailed(name, reason) from None
-        answer: Answer = opened(data)
+        answer: RpcResponse = opened(data)
         return answer.taken()

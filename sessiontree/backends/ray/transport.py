@@ -17,7 +17,7 @@ from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.errors import words_of
 from sessiontree.runtime.frames import PollReply
 from sessiontree.runtime.host_link import HostLost
-from sessiontree.runtime.rpc_response import Hello, Standing
+from sessiontree.runtime.rpc_response import Hello, HostHealth
 from sessiontree.sandbox.process_tree import END_WITHIN_S, LET_END_S, REPORT
 
 START_S = 120.0
@@ -129,7 +129,7 @@ class RayTransport:
         if not self.is_ready:
             return 0.0
         try:
-            standing: Standing = await self._answer(self.actor.standing.remote(), ANSWER_S)
+            standing: HostHealth = await self._answer(self.actor.standing.remote(), ANSWER_S)
         except TimeoutError:
             now = asyncio.get_running_loop().time()
             self._deaf_since = self._deaf_since or now

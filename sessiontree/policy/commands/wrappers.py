@@ -23,7 +23,7 @@ _LOCALES: Final = re.compile(r"C|POSIX|[A-Za-z]{1,16}(?:_[A-Za-z]{1,16})?\.(?:UT
 _PLAIN: Final = frozenset({"NO_COLOR", "COLUMNS"})
 
 
-class Run(NamedTuple):
+class WrappedCommand(NamedTuple):
     """What a wrapper runs."""
 
     words: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ def is_harmless_variable(name: str, value: str) -> bool:
     return name in _PLAIN and _WORDS.fullmatch(value) is not None
 
 
-def run_by(name: str, arguments: tuple[str, ...]) -> Run | None:
+def run_by(name: str, arguments: tuple[str, ...]) -> WrappedCommand | None:
     """Return what a wrapper would run, None for a program that is no wrapper."""
     if name in SHELLS:
         return _shell(name, arguments)
@@ -51,7 +51,9 @@ def run_by(name: str, arguments: tuple[str, ...]) -> Run | None:
     if name in _CLEAR:
         return _by_grammar(name, arguments)
     if name in _OPAQUE:
-        return Run(_from_first_operand(arguments), doubt=f"{name!r} has rules of its own for what it runs")
+        return WrappedCommand(
+            _from_first_operand(arguments), doubt=f"{name!r} has rules of its own for what it runs"
+        )
     return None
 
 
@@ -91,13 +93,13 @@ def _from_first_operand(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return ()
 
 
-def _by_grammar(name: str, arguments: tuple[str, ...]) -> Run:
+def _by_grammar(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     clear = _CLEAR[name]
     try:
         operands = read_arguments(clear.grammar, arguments).operands[clear.operands :]
     except ValueError as error:
-        return Run(_from_first_operand(arguments), doubt=f"{name!r}: {error}")
-    return Run(operands) if operands else Run(doubt=f"{name!r} is given nothing to run")
+        return WrappedCommand(_from_first_operand(arguments), doubt=f"{name!r}: {error}")
+    return WrappedCommand(operands) if operands else WrappedCommand(doubt=f"{name!r} is given nothing to run")
 
 
 _ENV: Final = Grammar(
@@ -105,7 +107,7 @@ _ENV: Final = Grammar(
 )
 
 
-def _env(name: str, arguments: tuple[str, ...]) -> Run:
+def _env(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     """Read ``env``: options, variables, program; ``-S`` only where its text is as plain as words are."""
     if arguments[:1] in {("-S",), ("--split-string",)} and len(arguments) > 1:
         return _split(arguments[1], arguments[2:])
@@ -115,7 +117,7 @@ def _env(name: str, arguments: tuple[str, ...]) -> Run:
     try:
         words = list(read_arguments(_ENV, arguments).operands)
     except ValueError as error:
-        return Run(_from_first_operand(arguments), doubt=f"{name!r}: {error}")
+        return WrappedCommand(_from_first_operand(arguments), doubt=f"{name!r}: {error}")
     doubt = ""
     while words and (words[0] == "-" or "=" in words[0]):
         variable, equals, value = words.pop(0).partition("=")
@@ -123,62 +125,66 @@ def _env(name: str, arguments: tuple[str, ...]) -> Run:
             doubt = doubt or f"it sets {variable!r}"
     if not words:
         doubt = doubt or "'env' is given nothing to run"
-    return Run(tuple(words), doubt=doubt)
+    return WrappedCommand(tuple(words), doubt=doubt)
 
 
-def _split(text: str, rest: tuple[str, ...]) -> Run:
+def _split(text: str, rest: tuple[str, ...]) -> WrappedCommand:
     words = text.split()
     is_plain = text.isascii() and all(each.isalnum() or each in " -_./=" for each in text)
     if not is_plain or not words or words[0].startswith("-"):
-        return Run(doubt="'env -S' is given text that it reads by rules of its own")
+        return WrappedCommand(doubt="'env -S' is given text that it reads by rules of its own")
     return _env("env", (*words, *rest))
 
 
-def _shell(name: str, arguments: tuple[str, ...]) -> Run:
+def _shell(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     """Read ``sh -c TEXT``; what follows fills ``$0`` and ``$1``, which no text that can be judged has."""
     letters = ""
     words = list(arguments)
     while words and words[0].startswith("-") and not words[0].startswith("--"):
         if words[0] == "-":
-            return Run(doubt=f"{name!r} is given '-', which ends its options")
+            return WrappedCommand(doubt=f"{name!r} is given '-', which ends its options")
         letters += words.pop(0)[1:]
         if "c" in letters:
             break
     if "c" not in letters or not words:
-        return Run(doubt=f"{name!r} runs what it reads from a file or its input")
+        return WrappedCommand(doubt=f"{name!r} runs what it reads from a file or its input")
     if set(letters) - set(_SHELL_LETTERS):
-        return Run(text=words[0], doubt=f"{name!r} is given more options than '-c'")
+        return WrappedCommand(text=words[0], doubt=f"{name!r} is given more options than '-c'")
     if words[0].startswith(("-", "+")):
-        return Run(doubt=f"{name!r} is given options behind '-c'")
-    return Run(text=words[0])
+        return WrappedCommand(doubt=f"{name!r} is given options behind '-c'")
+    return WrappedCommand(text=words[0])
 
 
 _XARGS: Final = Grammar("0rtx", "nLPd", frozenset({"null", "no-run-if-empty"}), stops=True)
 
 
-def _xargs(name: str, arguments: tuple[str, ...]) -> Run:
+def _xargs(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     """Read ``xargs``: what it adds must be operands, so the program's own options end with ``--``."""
     try:
         words = read_arguments(_XARGS, arguments).operands
     except ValueError as error:
-        return Run(_from_first_operand(arguments), doubt=f"{name!r}: {error}")
-    return Run(words, is_open=True) if words else Run(doubt=f"{name!r} is given nothing to run")
+        return WrappedCommand(_from_first_operand(arguments), doubt=f"{name!r}: {error}")
+    return (
+        WrappedCommand(words, is_open=True)
+        if words
+        else WrappedCommand(doubt=f"{name!r} is given nothing to run")
+    )
 
 
 _FIND_RUNS: Final = ("-exec", "-execdir", "-ok", "-okdir")
 
 
-def _find(name: str, arguments: tuple[str, ...]) -> Run:
+def _find(name: str, arguments: tuple[str, ...]) -> WrappedCommand:
     doubt = f"{name!r} has a language of its own"
     for place, word in enumerate(arguments):
         if word in _FIND_RUNS:
             inner = arguments[place + 1 :]
             ends = [at for at, each in enumerate(inner) if each in {";", "+"}]
-            return Run(inner[: ends[0]] if ends else inner, doubt=doubt)
-    return Run(doubt=doubt)
+            return WrappedCommand(inner[: ends[0]] if ends else inner, doubt=doubt)
+    return WrappedCommand(doubt=doubt)
 
 
-_SPECIAL: Final[Mapping[str, Callable[[str, tuple[str, ...]], Run]]] = {
+_SPECIAL: Final[Mapping[str, Callable[[str, tuple[str, ...]], WrappedCommand]]] = {
     "env": _env,
     "find": _find,
     "xargs": _xargs,

@@ -30,9 +30,9 @@ from sessiontree.backends.ray.engine_watch import (
     Server,
     listener_of,
 )
-from sessiontree.backends.ray.supervisor_client import Line
+from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.backends.ray.wire import packed
-from sessiontree.runtime.rpc_response import Answer
+from sessiontree.runtime.rpc_response import RpcResponse
 
 PROGRAM_S = 240.0
 """Two starts of a Ray and some seconds; on a machine where everybody starts one at once, longer."""
@@ -176,7 +176,7 @@ class Unheard:
         """Begin a call."""
         if name == "open":
             opening: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-            opening.set_result(packed(Answer("first", self._pid)))
+            opening.set_result(packed(RpcResponse("first", self._pid)))
             return opening
         return Unanswered()
 
@@ -194,7 +194,7 @@ class Unanswered:
 
 async def test_a_lost_line_fails_who_waits_and_who_asks_later() -> None:
     """Each gets an error of its own; who was cancelled before stays cancelled."""
-    line = Line(Unheard(), "key", lambda: True)
+    line = SupervisorClient(Unheard(), "key", lambda: True)
     await line.begin()
     waiting = [asyncio.create_task(line.ask("result", "tree")) for _ in range(3)]
     cancelled = asyncio.create_task(line.ask("spawn", "tree"))
@@ -214,7 +214,7 @@ async def test_a_lost_line_fails_who_waits_and_who_asks_later() -> None:
 
 async def test_a_plain_question_under_way_fails_with_the_line() -> None:
     """It waits in a thread here; in a program it would hold up the loop."""
-    line = Line(Unheard(), "key", lambda: True)
+    line = SupervisorClient(Unheard(), "key", lambda: True)
     await line.begin()
     asking = asyncio.create_task(asyncio.to_thread(line.ask_now, "report", "tree"))
     await asyncio.sleep(0.05)
@@ -226,7 +226,7 @@ async def test_a_plain_question_under_way_fails_with_the_line() -> None:
 async def test_a_plain_question_does_not_wait_for_a_dead_supervisor() -> None:
     """It says at once that the supervisor starts again, though that takes long."""
     process = child()
-    line = Line(Unheard(process.pid), "key", lambda: True)
+    line = SupervisorClient(Unheard(process.pid), "key", lambda: True)
     await line.begin()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

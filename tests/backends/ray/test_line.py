@@ -12,10 +12,10 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError
 
 from sessiontree import SessionClosed, SessionTreeError, TreeNotFound
 from sessiontree.backends.ray import supervisor_client as line_room
-from sessiontree.backends.ray.supervisor_client import Line
+from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.runtime.rpc_response import Answer
+from sessiontree.runtime.rpc_response import RpcResponse
 from sessiontree.runtime.tree_resources import Baggage
 
 pytestmark = pytest.mark.slow
@@ -69,8 +69,8 @@ class Supervisor:
         try:
             value = await self._answer(name, given)
         except SessionTreeError as error:
-            return packed(Answer(incarnation, None, error))
-        return packed(Answer(incarnation, value))
+            return packed(RpcResponse(incarnation, None, error))
+        return packed(RpcResponse(incarnation, value))
 
     async def _answer(self, name: str, given: tuple[Any, ...]) -> Any:
         if name == "open":
@@ -92,9 +92,9 @@ class Supervisor:
         return f"{name} of {given[0]}"
 
 
-async def line_to(supervisor: Supervisor, *trees: str) -> Line:
+async def line_to(supervisor: Supervisor, *trees: str) -> SupervisorClient:
     """Return a line over which trees are open."""
-    line = Line(supervisor, "key", lambda: True)
+    line = SupervisorClient(supervisor, "key", lambda: True)
     await line.begin()
     for tree_id in trees:
         await line.ask("resume", tree_id, {}, BAGGAGE)
@@ -189,7 +189,7 @@ async def test_nothing_is_asked_of_a_closed_line_or_without_ray() -> None:
     """A call to an actor would start another Ray, which nobody ever ends."""
     supervisor = Supervisor()
     up = [True]
-    line = Line(supervisor, "key", lambda: up[0])
+    line = SupervisorClient(supervisor, "key", lambda: up[0])
     await line.begin()
     asked: list[str] = []
     supervisor.on_ask = asked.append

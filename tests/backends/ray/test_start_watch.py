@@ -30,7 +30,7 @@ from sessiontree.backends.ray.start_watch import (
     StartWatch,
     end_started,
 )
-from sessiontree.backends.ray.supervisor_client import Line
+from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.control.client import DoorClient
 from sessiontree.sandbox.process_tree import children, process_of
 
@@ -268,7 +268,7 @@ async def test_waiters_are_told_that_a_supervisor_never_came(monkeypatch: pytest
     killed: list[tuple[object, bool]] = []
     monkeypatch.setattr(ray, "kill", lambda actor, *, no_restart=True: killed.append((actor, no_restart)))
     actor = object()
-    line = Line(actor, "key", lambda: True)
+    line = SupervisorClient(actor, "key", lambda: True)
     _give_up(line, actor, 5, "its process (7) ended while it started")
     assert killed == [(actor, True)]
     with pytest.raises(StartFailed, match=r"supervisor failed to start 5 times in a row.*\(7\).*doctor"):
