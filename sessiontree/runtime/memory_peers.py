@@ -367,7 +367,7 @@ async def _say(writer: asyncio.StreamWriter, told: Any) -> None:
 
 
 _LATE: Final = {
-    "store": "sessiontree.memory.store:MemoryStore",
+    "store": "sessiontree.memory.store:LanceMemoryStore",
     "embedder": "sessiontree.memory.embedders:make_embedder",
 }
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -48,6 +52,28 @@ def unmet(project: str, lock: str) -> list[str]:
         for requirement in asked_for(project)
         if not requirement.specifier.contains(versions.get(canonicalize_name(requirement.name), "0.0.dev0"))
     ]
+
+
+def undeclared(files: Iterable[Path], project: str) -> set[str]:
+    """Return the distributions that modules import and that neither the project nor an extra asks for."""
+    table = tomllib.loads(project)
+    extras = table["project"].get("optional-dependencies", {})
+    lines = [*table["project"]["dependencies"]]
+    lines += [line for extra, wanted in extras.items() if extra != "dev" for line in wanted]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    homes = packages_distributions()
+    found: set[str] = set()
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            for name in names:
+                top = name.partition(".")[0]
+                if top in sys.stdlib_module_names or top.startswith(("_", "sessiontree")):
+                    continue
+                found |= {canonicalize_name(each) for each in homes.get(top, [top])} - declared
+    return found
 
 
 @pytest.fixture
@@ -103,3 +129,15 @@ def test_planted_loose_line_is_found(lock: str, line: str) -> None:
     """A line without hash, exact version or plain name is refused."""
     with pytest.raises(ValueError, match="not a pinned name"):
         read_lock(f"{lock}{line}\n")
+
+
+def test_everything_imported_is_declared(shipped_modules: list[Path], project: str) -> None:
+    """By the project or by an extra; what another distribution brings along by chance does not count."""
+    assert undeclared(shipped_modules, project) == set()
+
+
+def test_planted_undeclared_import_is_found(tmp_path: Path, project: str) -> None:
+    """Also one that stands within a function; what only developers are given counts as missing."""
+    planted = tmp_path / "planted.py"
+    planted.write_text("import json\n\n\ndef look():\n    import pytest\n    from packaging import version\n")
+    assert undeclared([planted], project) == {"pytest", "packaging"}

@@ -1,4 +1,4 @@
-"""Modules and classes are what a newcomer looks up: nouns, unique names, and no crumb of a neighbour.
+"""Modules and classes are what a newcomer looks up: nouns, unique names, no crumb of a neighbour, no circle.
 
 Some modules and classes are older than these rules. ``older_names.txt`` lists them; the list may only shrink.
 """
@@ -9,6 +9,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,25 @@ def _imported(path: Path) -> set[str]:
     return found
 
 
+def circle(files: Iterable[Path], root: Path) -> list[str]:
+    """Return one circle of modules that import each other; empty = none. Imports for type checking count."""
+    homes = {_module(path, root): path for path in files if path.name not in FACES}
+    graph = {
+        module: {
+            target
+            for name in _imported(path)
+            if (target := name if name in homes else name.rpartition(".")[0]) in homes and target != module
+        }
+        for module, path in homes.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1]
+        return found
+    return []
+
+
 def findings(files: list[Path], root: Path) -> set[str]:
     """Return every finding of the three rules."""
     return gerunds(files, root) | repeated_classes(files) | crumbs(files, root)
@@ -88,6 +108,24 @@ def test_modules_and_classes_follow_the_rules(shipped_modules: list[Path], check
 def test_the_list_of_older_names_only_shrinks(shipped_modules: list[Path], checkout: Path) -> None:
     """What no longer breaks a rule leaves the list."""
     assert sorted(older_names() - findings(shipped_modules, checkout)) == []
+
+
+def test_no_modules_import_each_other_in_a_circle(shipped_modules: list[Path], checkout: Path) -> None:
+    """Inside a room neither; the floors keep rooms apart."""
+    assert circle(shipped_modules, checkout) == []
+
+
+def test_planted_circle_is_found(tmp_path: Path) -> None:
+    """Also one that is closed for type checking alone."""
+    room = tmp_path / "room"
+    room.mkdir()
+    files = [room / "a.py", room / "b.py", room / "c.py"]
+    files[0].write_text("from room.b import y\n")
+    files[1].write_text("from room import c\n")
+    files[2].write_text("z = 1\n")
+    assert circle(files, tmp_path) == []
+    files[2].write_text("if TYPE_CHECKING:\n    from room.a import x\n")
+    assert set(circle(files, tmp_path)) == {"room.a", "room.b", "room.c"}
 
 
 @pytest.mark.parametrize("name", ["merging", "shell_parsing", "being"])
