@@ -310,7 +310,7 @@ class Runtime:
         tree_id: Write the journal that holds this tree, to resume it; None = the first that nobody writes.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
+    def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
         state_dir: str | Path,
         *,

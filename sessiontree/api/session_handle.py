@@ -191,7 +191,7 @@ class SessionHandle(Generic[R]):
         stays_open: bool | None = ...,
     ) -> SessionHandle[Any]: ...
 
-    async def spawn(  # noqa: PLR0913 - keyword-only settings of the public door
+    async def spawn(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
         kind: SessionKind | str,
         task: str,
@@ -289,7 +289,7 @@ class SessionHandle(Generic[R]):
         ttl_s: float | None = ...,
     ) -> list[SessionResult[Any]]: ...
 
-    async def map(  # noqa: PLR0913 - keyword-only settings of the public door
+    async def map(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],

@@ -112,7 +112,7 @@ class SessionTree:
     _hook_desk: HookDesk | None = None
     _was_open: bool = False
 
-    def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
+    def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
         workspace: str | Path,
         *,
@@ -257,7 +257,7 @@ class SessionTree:
             raise
 
     @classmethod
-    async def resume(  # noqa: PLR0913 - keyword-only settings of the public door
+    async def resume(  # noqa: PLR0913 - keyword-only settings of the public API
         cls,
         tree_id: str,
         *,

@@ -9,7 +9,7 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.errors import ApprovalClosed
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalWaiting
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 
 
 class Answering:
@@ -21,7 +21,7 @@ class Answering:
         names_trees: Whether to say which tree each request is of.
     """
 
-    def __init__(self, client: DoorClient, screen: RichScreen, *, names_trees: bool = False) -> None:
+    def __init__(self, client: ControlClient, screen: RichScreen, *, names_trees: bool = False) -> None:
         """Begin with nothing to ask."""
         self._client = client
         self._screen = screen
@@ -64,7 +64,11 @@ class Answering:
 
 
 async def decide(
-    client: DoorClient, tree_id: str, request_id: str, answer: ApprovalAnswer, request: ApprovalRequest | None
+    client: ControlClient,
+    tree_id: str,
+    request_id: str,
+    answer: ApprovalAnswer,
+    request: ApprovalRequest | None,
 ) -> str:
     """Answer a request and return what was done, in words.
 

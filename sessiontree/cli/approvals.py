@@ -21,7 +21,7 @@ from sessiontree.cli.typed_lines import TypedLines
 from sessiontree.contracts.approvals import ApprovalAnswer
 from sessiontree.contracts.errors import ApprovalClosed, ConfigError
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 
@@ -108,9 +108,9 @@ def approvals(
 async def _serve(screen: RichScreen, place: Path, tree_id: str | None, wish: Wish) -> int:
     dirs = journal_dirs(place) if tree_id is None else (journal_of(place, tree_id),)
     async with contextlib.AsyncExitStack() as stack:
-        clients: dict[Path, DoorClient] = {}
+        clients: dict[Path, ControlClient] = {}
         for each in dirs or (place,):
-            client = await DoorClient.find(each)
+            client = await ControlClient.find(each)
             if client is not None:
                 clients[each] = await stack.enter_async_context(client)
         live = {each: await client.open_trees() for each, client in clients.items()}
@@ -136,7 +136,7 @@ async def _serve(screen: RichScreen, place: Path, tree_id: str | None, wish: Wis
 
 
 async def _asked_in(
-    clients: Mapping[Path, DoorClient], live: Mapping[Path, Sequence[str]], request_id: str
+    clients: Mapping[Path, ControlClient], live: Mapping[Path, Sequence[str]], request_id: str
 ) -> Path | None:
     """Return the journal of the program where a request waits, else the first of those at work."""
     for each, trees in live.items():
@@ -147,12 +147,12 @@ async def _asked_in(
 
 
 async def _reached(
-    clients: Mapping[Path, DoorClient],
+    clients: Mapping[Path, ControlClient],
     live: Mapping[Path, Sequence[str]],
     place: Path,
     tree_id: str | None,
     chosen: Path | None,
-) -> tuple[DoorClient, Sequence[str]]:
+) -> tuple[ControlClient, Sequence[str]]:
     """Return the program at work over a journal, and which of its trees are meant.
 
     Raises:
@@ -170,7 +170,7 @@ def _at_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-async def _answer(screen: RichScreen, client: DoorClient, trees: Sequence[str], wish: Wish) -> None:
+async def _answer(screen: RichScreen, client: ControlClient, trees: Sequence[str], wish: Wish) -> None:
     """Answer the one request that is named."""
     request_id = wish.answered or ""
     shown = {tree: await client.shown(tree, request_id) for tree in trees}
@@ -193,7 +193,7 @@ async def _answer(screen: RichScreen, client: DoorClient, trees: Sequence[str], 
     raise closed
 
 
-async def _ask(screen: RichScreen, client: DoorClient, trees: Sequence[str], *, stays: bool) -> None:
+async def _ask(screen: RichScreen, client: ControlClient, trees: Sequence[str], *, stays: bool) -> None:
     """Ask a person about what waits, and with ``stays`` about what comes, until nobody can be answered."""
     answering = Answering(client, screen, names_trees=len(trees) > 1)
     with TypedLines(sys.stdin) as typed:
@@ -208,7 +208,7 @@ async def _ask(screen: RichScreen, client: DoorClient, trees: Sequence[str], *, 
 class _Vigil:
     """A person and some trees, heard at the same time."""
 
-    def __init__(self, screen: RichScreen, client: DoorClient, answering: Answering, stays: bool) -> None:
+    def __init__(self, screen: RichScreen, client: ControlClient, answering: Answering, stays: bool) -> None:
         self._screen = screen
         self._client = client
         self._answering = answering

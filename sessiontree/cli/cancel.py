@@ -12,7 +12,7 @@ from sessiontree.cli.tree import state_dir_of
 from sessiontree.cli.tree_report import shortened
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.tree.receipt import ReceiptLine
 
 REASON = "cancelled from the command line"
@@ -87,7 +87,7 @@ async def _stop(
     place: Path, tree_id: str | None, session: str, reason: str, *, for_good: bool
 ) -> tuple[str, tuple[ReceiptLine, ...]]:
     place = await live_journal(place, tree_id)
-    client = await DoorClient.find(place)
+    client = await ControlClient.find(place)
     if client is None:
         return await open_tree(None, place, tree_id), ()
     async with client:

@@ -22,7 +22,7 @@ from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTre
 from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.replay import fact_of
 
@@ -61,7 +61,7 @@ def chat(
 
 async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> None:
     place = await live_journal(place, tree_id)
-    client = await DoorClient.find(place)
+    client = await ControlClient.find(place)
     if client is None:
         await open_tree(None, place, tree_id)
         return
@@ -77,7 +77,7 @@ class _Talk:
     """One person, one session."""
 
     def __init__(
-        self, client: DoorClient, screen: RichScreen, place: Path, tree_id: str, session: str
+        self, client: ControlClient, screen: RichScreen, place: Path, tree_id: str, session: str
     ) -> None:
         self._client = client
         self._screen = screen

@@ -17,7 +17,7 @@ from typing import Any
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.tables import check_header, log_of
@@ -182,7 +182,7 @@ async def look_at_runtime(directory: Path) -> Live | None:
         PermissionDenied: this process may not ask.
         SessionTreeError: it is of another release and can't tell.
     """
-    client = await DoorClient.find(directory, timeout_s=ANSWER_S)
+    client = await ControlClient.find(directory, timeout_s=ANSWER_S)
     if client is None:
         return None
     async with client:

@@ -15,7 +15,7 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
     TreeNotFound,
 )
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.runtime.replay import fact_of
@@ -40,7 +40,7 @@ async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
         return journal_of(state_dir, tree_id)
     open_trees: dict[Path, list[str]] = {}
     for each in dirs:
-        client = await DoorClient.find(each)
+        client = await ControlClient.find(each)
         if client is not None:
             async with client:
                 trees = await client.open_trees()
@@ -52,7 +52,7 @@ async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
     return next(iter(open_trees), None) or journal_of(state_dir, None)
 
 
-async def open_tree(client: DoorClient | None, place: Path, tree_id: str | None) -> str:
+async def open_tree(client: ControlClient | None, place: Path, tree_id: str | None) -> str:
     """Return the id of a tree that a runtime has open: the one named, else the only one.
 
     Args:
@@ -90,7 +90,7 @@ def _absent(place: Path, tree_id: str | None) -> SessionTreeError:
     return TreeNotFound(named, f"no runtime has it open; {HOW_TO_RESUME}")
 
 
-async def news_of(client: DoorClient, tree_id: str, after_seq: int) -> AsyncIterator[Any]:
+async def news_of(client: ControlClient, tree_id: str, after_seq: int) -> AsyncIterator[Any]:
     """Yield a tree's own facts after a number as they become durable; ends when the tree is let go.
 
     Raises:

@@ -139,8 +139,8 @@ def of_absence(state: State) -> Iterator[Finding]:
     if state.writer is not None:
         yield Finding(
             "wrong",
-            f"process {state.writer} holds the journal in {str(state.directory)!r} and opens no door: its "
-            "trees can't be reached",
+            f"process {state.writer} holds the journal in {str(state.directory)!r} and opens no control "
+            "socket: its trees can't be reached",
             "it may be starting or ending: look again, or end it",
         )
 

@@ -1,4 +1,4 @@
-"""The door's client: the kernel's owner as another process of the same person sees it."""
+"""The control socket's client: the kernel's owner as another process of the same person sees it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REACH_TIMEOUT_S = 5.0
 T = TypeVar("T")
 
 
-class DoorClient:
+class ControlClient:
     """A live runtime, asked from another process. Use it as an async context manager.
 
     Methods are those of :class:`~sessiontree.runtime.supervisor_api.Owner`, each awaited; what cannot be

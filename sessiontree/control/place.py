@@ -1,4 +1,4 @@
-"""The door's place: a socket file in the state directory that only its owner can open."""
+"""The control socket's place: a socket file in the state directory that only its owner can open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sessiontree.contracts.errors import JournalError
 from sessiontree.journal.sqlite_errors import write_error
 from sessiontree.runtime.socket_files import listen_at, socket_address
 
-DOOR = "door"
+SOCKET_NAME = "control"
 BACKLOG = 64
 """How many may knock before one is let in."""
 
@@ -21,8 +21,8 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenDoor:
-    """A door somebody listens behind."""
+class OpenSocket:
+    """A control socket somebody listens behind."""
 
     path: Path
     listener: socket.socket
@@ -30,14 +30,14 @@ class OpenDoor:
     """Device and number of the socket file."""
 
     def close(self) -> None:
-        """Listen no more, and take the file away where it is still this door's."""
+        """Listen no more, and take the file away where it is still this control socket's."""
         self.listener.close()
         with suppress(OSError):
             if _file_at(self.path) == self.file:
                 self.path.unlink()
 
 
-def open_door(state_dir: Path) -> OpenDoor:
+def open_control_socket(state_dir: Path) -> OpenSocket:
     """Make the socket file (0600 from its first moment on) and listen there.
 
     The caller holds the lock of the state directory, so a file that stands there already is that of a dead
@@ -46,12 +46,12 @@ def open_door(state_dir: Path) -> OpenDoor:
     Raises:
         JournalUnwritable: the system refused.
     """
-    path = state_dir / DOOR
+    path = state_dir / SOCKET_NAME
     try:
         listener = listen_at(path, BACKLOG)
     except OSError as error:
         raise write_error(path, error) from error
-    return OpenDoor(path, listener, _file_at(path))
+    return OpenSocket(path, listener, _file_at(path))
 
 
 def knock(state_dir: Path) -> socket.socket | None:
@@ -64,7 +64,7 @@ def knock(state_dir: Path) -> socket.socket | None:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.setblocking(False)
     try:
-        with socket_address(state_dir / DOOR) as address:
+        with socket_address(state_dir / SOCKET_NAME) as address:
             line.connect(address)
     except OSError as error:
         line.close()
@@ -72,7 +72,7 @@ def knock(state_dir: Path) -> socket.socket | None:
             raise
         if error.errno in _ABSENT:
             return None
-        reason = f"the door of its runtime can't be opened: {error.strerror or error}"
+        reason = f"the control socket of its runtime can't be opened: {error.strerror or error}"
         raise JournalError(str(state_dir), f"{reason}; only the user who runs it, or root, may") from error
     return line
 

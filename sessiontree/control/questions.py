@@ -1,4 +1,4 @@
-"""Questions: everything that can be asked through the door, and how the kernel's owner answers it."""
+"""Every question that the control socket takes, and how the supervisor answers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests: what comes in through the door, one JSON object per line, and what goes out again.
+"""Requests: what comes in through the control socket, one JSON object per line, and what goes out again.
 
 - in: ``{"id", "ask", "given"}`` asks a question; ``{"withdraw": id}`` waits for its answer no more;
 - out: first ``{"protocol", "release", "pid"}``; then, by id and in any order, ``{"id", "items"}`` any number

@@ -1,4 +1,4 @@
-"""The door's server: lets peers in beside a supervisor and answers what they ask of its owner."""
+"""The control socket's server: lets peers in beside a supervisor and answers what they ask of its owner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.control.connection import Connection
 from sessiontree.control.lineage import Lineage
 from sessiontree.control.peer import Peer, confinement_of, has_ended, held, peer_of, refusal_of
-from sessiontree.control.place import OpenDoor, open_door
+from sessiontree.control.place import OpenSocket, open_control_socket
 from sessiontree.control.questions import answer
 from sessiontree.control.requests import SocketRequest, Told
 from sessiontree.runtime.supervisor_api import Owner
@@ -25,17 +25,17 @@ PAUSE_S = 1.0
 """How long nobody is let in after the system could not open one more connection."""
 
 
-class DoorServer:
+class ControlServer:
     """Stands beside a supervisor for as long as it is open.
 
-    Whoever opened the door is an owner: a process of the same user, no more confined than this one, or root;
-    but no process of the engine that the supervisor runs on, as tools can have one started.
+    Whoever connects is an owner: a process of the same user, no more confined than this one, or root; but
+    no process of the engine that the supervisor runs on, as tools can have one started.
     What peers say or leave unsaid never holds up the supervisor: lines, questions, connections and what is
     written ahead are bounded, and nobody is waited for longer than ``patience_s``.
 
     Args:
         owner: What may be asked of the supervisor.
-        state_dir: Where the door is; this process holds its lock.
+        state_dir: Where the control socket is; this process holds its lock.
         most_peers: Most connections at a time; one more is told so and hung up on.
         lineage: What tells the engine's processes from a person's; None where there is no engine.
         patience_s: How long a peer may take to end a line, or to take what was said.
@@ -52,53 +52,55 @@ class DoorServer:
         patience_s: float = PATIENCE_S,
         grace_s: float = GRACE_S,
     ) -> None:
-        """Keep what it is made of; :meth:`start` opens the door."""
+        """Keep what it is made of; :meth:`start` opens the control socket."""
         self._owner = owner
         self._state_dir = state_dir
         self._lineage = lineage
         self._most_peers = most_peers
         self._patience_s = patience_s
         self._grace_s = grace_s
-        self._door: OpenDoor | None = None
+        self._control: OpenSocket | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._conversations: dict[asyncio.Task[None], Connection] = {}
 
     def start(self) -> None:
-        """Open the door; peers are heard on the running loop from now on.
+        """Open the control socket; peers are heard on the running loop from now on.
 
         Raises:
             JournalUnwritable: the socket file can't be made.
         """
-        self._door = open_door(self._state_dir)
+        self._control = open_control_socket(self._state_dir)
         self._let_in()
 
     async def close(self) -> None:
-        """Close the door. Call it after the supervisor's end: what was asked has its answer then.
+        """Close the control socket. Call it after the supervisor's end: what was asked has its answer then.
 
         Answers under way are still sent, for a moment; then everybody is hung up on.
         """
-        door, self._door = self._door, None
-        if door is None:
+        listener, self._control = self._control, None
+        if listener is None:
             return
         if self._pause is not None:
             self._pause.cancel()
-        asyncio.get_running_loop().remove_reader(door.listener)
-        door.close()
+        asyncio.get_running_loop().remove_reader(listener.listener)
+        listener.close()
         for conversation in self._conversations.values():
             conversation.end()
         if self._conversations:
             await asyncio.wait(self._conversations)
 
     def abandon(self) -> None:
-        """Close the door where its loop is closed: nobody is heard there any more."""
-        door, self._door = self._door, None
-        if door is not None:
-            door.close()
+        """Close the control socket where its loop is closed: nobody is heard there any more."""
+        listener, self._control = self._control, None
+        if listener is not None:
+            listener.close()
 
     def _let_in(self) -> None:
         self._pause = None
-        if self._door is not None:
-            asyncio.get_running_loop().add_reader(self._door.listener, self._accept, self._door.listener)
+        if self._control is not None:
+            asyncio.get_running_loop().add_reader(
+                self._control.listener, self._accept, self._control.listener
+            )
 
     def _accept(self, listener: socket.socket) -> None:
         try:

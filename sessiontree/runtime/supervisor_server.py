@@ -102,7 +102,7 @@ class Serving:
         start_host: Starts a host of a pool, which shows a key of its own for baggage.
         start_gateway: Starts the gateway, likewise.
         start_memory: Starts memory, likewise.
-        beside: What else stands beside the supervisor while it is open, such as a door for other processes.
+        beside: What else runs beside the supervisor while it is open, such as the control socket.
         security: Looks up what protects the engine all of this runs on.
     """
 

@@ -107,7 +107,7 @@ class SessionHandle(Generic[R]):
         stays_open: bool | None = ...,
     ) -> SessionHandle[Any]: ...
 
-    def spawn(  # noqa: PLR0913 - keyword-only settings of the public door
+    def spawn(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
         kind: SessionKind | str,
         task: str,
@@ -188,7 +188,7 @@ class SessionHandle(Generic[R]):
         ttl_s: float | None = ...,
     ) -> list[SessionResult[Any]]: ...
 
-    def map(  # noqa: PLR0913 - keyword-only settings of the public door
+    def map(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
         kind: SessionKind | str,
         tasks: Sequence[str],

@@ -79,7 +79,7 @@ class SessionTree:
         hooks: As for :class:`sessiontree.SessionTree`; they run on the loop or in threads of their own.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only settings of the public door
+    def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
         workspace: str | Path,
         *,
@@ -182,7 +182,7 @@ class SessionTree:
         return self
 
     @classmethod
-    def resume(  # noqa: PLR0913 - keyword-only settings of the public door
+    def resume(  # noqa: PLR0913 - keyword-only settings of the public API
         cls,
         tree_id: str,
         *,

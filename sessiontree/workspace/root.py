@@ -1,4 +1,4 @@
-"""The door every access goes through: from a caller's path to a place beneath the root, or a typed refusal.
+"""The entry point of every access: from a caller's path to a place beneath the root, or a typed refusal.
 
 Room: what a path may look like, and which places are out of bounds whatever is done with them.
 """

@@ -141,7 +141,7 @@ class Switchboard:
         self._cells: defaultdict[str, _Cell] = defaultdict(_Cell)
         self._lock = threading.RLock()
         self._listener = socket.create_server((HOST, 0), backlog=1024)
-        self._bell, self._door = socket.socketpair()
+        self._bell, self._control = socket.socketpair()
         self._callers: set[_Caller] = set()
         self._quiet = threading.Condition(self._lock)
         self.remote = Remote(self._listener.getsockname()[1], secrets.token_hex(16))
@@ -215,12 +215,12 @@ class Switchboard:
             return is_open
 
     def _serve(self) -> None:
-        with selectors.DefaultSelector() as selector, self._listener, self._door:
+        with selectors.DefaultSelector() as selector, self._listener, self._control:
             selector.register(self._listener, selectors.EVENT_READ)
-            selector.register(self._door, selectors.EVENT_READ)
+            selector.register(self._control, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select():
-                    if key.fileobj is self._door:
+                    if key.fileobj is self._control:
                         for caller in list(self._callers):
                             self._hang_up(selector, caller)
                         return

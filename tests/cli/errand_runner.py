@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sessiontree.contracts.approvals import ApprovalRequest
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.control.questions import LONGEST_READ_S
 from sessiontree.runtime.replay import fact_of
 from tests.cli.program import LONGEST_S, read_until
@@ -49,7 +49,7 @@ class Errands:
     async def _waiting(self, count: int) -> list[ApprovalRequest]:
         seq = 0
         durable: set[str] = set()
-        async with await DoorClient.connect(self.state_dir) as client, asyncio.timeout(LONGEST_S):
+        async with await ControlClient.connect(self.state_dir) as client, asyncio.timeout(LONGEST_S):
             while True:
                 pending = await client.pending(self.tree_id)
                 if len(pending) == count and durable >= {request.request_id for request in pending}:

@@ -230,7 +230,7 @@ def test_without_a_runtime_the_journal_is_read(program: Program, tmp_path: Path)
     with errands(tmp_path, "sweep hall") as running:
         (request,) = running.waiting()
         running.kill()
-        assert (running.state_dir / "door").exists()
+        assert (running.state_dir / "control").exists()
         found = listed(program, running.state_dir)
         assert (found["live"], [each["request_id"] for each in found["approvals"]]) == (
             [],

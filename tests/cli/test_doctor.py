@@ -271,10 +271,10 @@ def test_a_state_directory_out_of_reach_is_wrong(program: Program, tmp_path: Pat
     assert "can't be written by this user" in finding["what"]
     closed.chmod(0)
     done = program.run("doctor", "--state-dir", closed / "below", "--json", restricted=True)
-    place, door = read(done, code=1)["findings"]
+    place, listener = read(done, code=1)["findings"]
     assert place["what"].endswith("ermission denied")
     assert "--state-dir" in place["do"]
-    assert "the door of its runtime can't be opened" in door["what"]
+    assert "the control socket of its runtime can't be opened" in listener["what"]
     closed.chmod(0o700)
 
 

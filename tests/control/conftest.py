@@ -1,4 +1,4 @@
-"""A tree with its door open, and clients that come in."""
+"""A tree with its control socket open, and clients that come in."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sessiontree import SessionTree
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from tests.control.errands import errands
 
 
 @pytest.fixture
 def state_dir(tmp_path: Path) -> Path:
-    """Where the journal and the door are."""
+    """Where the journal and the control socket are."""
     return tmp_path / "state"
 
 
@@ -27,7 +27,7 @@ async def tree(tmp_path: Path, state_dir: Path) -> AsyncIterator[SessionTree]:
 
 
 @pytest.fixture
-async def client(tree: SessionTree) -> AsyncIterator[DoorClient]:
+async def client(tree: SessionTree) -> AsyncIterator[ControlClient]:
     """A client of its runtime."""
-    async with await DoorClient.connect(tree.state_dir) as reached:
+    async with await ControlClient.connect(tree.state_dir) as reached:
         yield reached

@@ -1,4 +1,4 @@
-"""The door's client: what another process gets of a live runtime, and what it hears where there is none."""
+"""The control socket's client: what another process gets of a live runtime, or of none."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import ApprovalDecided
-from sessiontree.control.client import DoorClient
-from sessiontree.control.place import open_door
+from sessiontree.control.client import ControlClient
+from sessiontree.control.place import open_control_socket
 from sessiontree.control.questions import LONGEST_READ_S
-from sessiontree.control.server import DoorServer
+from sessiontree.control.server import ControlServer
 from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.replies import Reply
 from sessiontree.runtime.supervisor_api import Owner
@@ -37,7 +37,7 @@ from tests.control.errands import errands
 LONGEST_S = 60.0
 
 
-async def first_request(client: DoorClient, tree_id: str) -> ApprovalRequest:
+async def first_request(client: ControlClient, tree_id: str) -> ApprovalRequest:
     """Wait until a request waits for a person."""
     seq = 0
     async with asyncio.timeout(LONGEST_S):
@@ -47,8 +47,8 @@ async def first_request(client: DoorClient, tree_id: str) -> ApprovalRequest:
     return pending[0]
 
 
-async def test_what_is_answered_is_what_the_owner_says(tree: SessionTree, client: DoorClient) -> None:
-    """Every question has the same answer through the door as beside the supervisor."""
+async def test_what_is_answered_is_what_the_owner_says(tree: SessionTree, client: ControlClient) -> None:
+    """Every question has the same answer through the control socket as beside the supervisor."""
     owner: Any = tree._backend.owner
     assert isinstance(owner, Owner)
     tree_id = tree.tree_id
@@ -79,9 +79,9 @@ async def test_what_protects_an_engine_is_told(tree: SessionTree, tmp_path: Path
     looked_up = iter(told)
     place = tmp_path / "elsewhere"
     place.mkdir()
-    server = DoorServer(Owner(backend.supervisor, lambda: next(looked_up)), place)
+    server = ControlServer(Owner(backend.supervisor, lambda: next(looked_up)), place)
     server.start()
-    async with await DoorClient.connect(place) as client:
+    async with await ControlClient.connect(place) as client:
         assert [await client.security(), await client.security()] == told
         assert client.release == VERSION
     await server.close()
@@ -93,19 +93,19 @@ def test_the_client_is_an_owner_from_afar() -> None:
         if name.startswith("_") or name in {"spawn", "is_ending", "tidings", "hook_failed"}:
             continue
         wanted = list(inspect.signature(method).parameters)
-        found = list(inspect.signature(getattr(DoorClient, name)).parameters)
-        assert inspect.iscoroutinefunction(getattr(DoorClient, name))
+        found = list(inspect.signature(getattr(ControlClient, name)).parameters)
+        assert inspect.iscoroutinefunction(getattr(ControlClient, name))
         assert found == wanted[: len(found)], name
         assert set(wanted[len(found) :]) <= {"again", "sender"}, name  # who comes in is the program itself
 
 
-async def test_a_request_is_answered_once_and_names_who_did(tree: SessionTree, client: DoorClient) -> None:
+async def test_a_request_is_answered_once_and_names_who_did(tree: SessionTree, client: ControlClient) -> None:
     """The first answer decides; any other is told how; the journal says which process it was."""
     sending = asyncio.create_task(client.send(tree.tree_id, "main", "sweep hall", "follow_up", "m1"))
     request = await first_request(client, tree.tree_id)
     assert request == (await client.shown(tree.tree_id, request.request_id))
     assert (request.tool, request.arguments, request.tier) == ("sweep", {"place": "hall"}, "Elevated")
-    async with await DoorClient.connect(tree.state_dir) as other:
+    async with await ControlClient.connect(tree.state_dir) as other:
         answers = [
             asyncio.create_task(each.decide(tree.tree_id, request.request_id, ApprovalAnswer(approve=True)))
             for each in (client, other)
@@ -122,8 +122,8 @@ async def test_a_request_is_answered_once_and_names_who_did(tree: SessionTree, c
     assert await client.shown(tree.tree_id, request.request_id) is None
 
 
-async def test_a_no_reaches_the_model_with_its_reason(tree: SessionTree, client: DoorClient) -> None:
-    """A denial through the door is a person's denial."""
+async def test_a_no_reaches_the_model_with_its_reason(tree: SessionTree, client: ControlClient) -> None:
+    """A denial through the control socket is a person's denial."""
     sending = asyncio.create_task(client.send(tree.tree_id, "main", "sweep hall", "follow_up", "m1"))
     request = await first_request(client, tree.tree_id)
     await client.decide(tree.tree_id, request.request_id, ApprovalAnswer(approve=False, reason="wet paint"))
@@ -132,7 +132,7 @@ async def test_a_no_reaches_the_model_with_its_reason(tree: SessionTree, client:
     assert "person (uid" in reply.text
 
 
-async def test_a_stop_gives_the_receipt_to_both(tree: SessionTree, client: DoorClient) -> None:
+async def test_a_stop_gives_the_receipt_to_both(tree: SessionTree, client: ControlClient) -> None:
     """Whoever stops a tree gets how every session ended; the creating program sees the same end."""
     await client.send(tree.tree_id, "main", "delegate sweep attic", "follow_up", "m1")
     await first_request(client, tree.tree_id)
@@ -146,7 +146,7 @@ async def test_a_stop_gives_the_receipt_to_both(tree: SessionTree, client: DoorC
     assert (await tree.main.result()) == (await client.result(tree.tree_id, "main"))
 
 
-async def test_errors_arrive_as_what_they_are(tree: SessionTree, client: DoorClient) -> None:
+async def test_errors_arrive_as_what_they_are(tree: SessionTree, client: ControlClient) -> None:
     """Typed errors of the tree are raised with their fields; wrong arguments are named."""
     with pytest.raises(SessionNotFound) as missing:
         await client.report(tree.tree_id, "main/b7")
@@ -168,7 +168,7 @@ async def test_errors_arrive_as_what_they_are(tree: SessionTree, client: DoorCli
     assert await client.open_trees() == [tree.tree_id]
 
 
-async def test_many_questions_are_answered_as_they_come(tree: SessionTree, client: DoorClient) -> None:
+async def test_many_questions_are_answered_as_they_come(tree: SessionTree, client: ControlClient) -> None:
     """One that waits holds up no other, and one nobody waits for any more is taken back."""
     waiting = asyncio.create_task(client.result(tree.tree_id, "main"))
     for number in range(200):
@@ -184,10 +184,10 @@ async def test_many_questions_are_answered_as_they_come(tree: SessionTree, clien
     await asyncio.wait({waiting})
 
 
-async def test_every_reader_of_the_tree_gets_every_fact(tree: SessionTree, client: DoorClient) -> None:
+async def test_every_reader_of_the_tree_gets_every_fact(tree: SessionTree, client: ControlClient) -> None:
     """Any number may follow a tree, beside the desk of the creating program; none takes from another."""
 
-    async def follow(reader: DoorClient) -> list[int]:
+    async def follow(reader: ControlClient) -> list[int]:
         seqs: list[int] = []
         while True:
             for record in await reader.read_tree(tree.tree_id, seqs[-1] if seqs else 0, LONGEST_READ_S):
@@ -196,7 +196,7 @@ async def test_every_reader_of_the_tree_gets_every_fact(tree: SessionTree, clien
                 if '"session_ended"' in record.text and '"main"' in record.text:
                     return seqs
 
-    async with await DoorClient.connect(tree.state_dir) as other:
+    async with await ControlClient.connect(tree.state_dir) as other:
         following = [asyncio.create_task(follow(each)) for each in (client, other, other)]
         for number in range(20):
             await tree.main.send(f"{number}")
@@ -209,26 +209,26 @@ async def test_every_reader_of_the_tree_gets_every_fact(tree: SessionTree, clien
 
 async def test_where_no_runtime_is_at_work_that_is_said(tmp_path: Path) -> None:
     """Nobody is found; connecting says what to do."""
-    assert await DoorClient.find(tmp_path) is None
+    assert await ControlClient.find(tmp_path) is None
     with pytest.raises(JournalError, match="no runtime is at work here; resume") as caught:
-        await DoorClient.connect(tmp_path)
+        await ControlClient.connect(tmp_path)
     assert caught.value.path == str(tmp_path)
 
 
 async def test_a_runtime_that_does_not_answer_is_said_so(tmp_path: Path) -> None:
     """One that is stopped by a signal is neither absent nor waited for without end."""
-    door = open_door(tmp_path)
+    listener = open_control_socket(tmp_path)
     try:
         with pytest.raises(JournalError, match=r"does not answer within 0\.05 s"):
-            await DoorClient.find(tmp_path, timeout_s=0.05)
+            await ControlClient.find(tmp_path, timeout_s=0.05)
     finally:
-        door.close()
+        listener.close()
 
 
 async def test_a_runtime_that_ends_tells_whoever_waits(tmp_path: Path, state_dir: Path) -> None:
     """Questions under way end typed; later ones say that nobody is there; a new client finds nobody."""
     tree = await errands(tmp_path, state_dir).start()
-    async with await DoorClient.connect(state_dir) as client:
+    async with await ControlClient.connect(state_dir) as client:
         waiting = [
             asyncio.create_task(client.result(tree.tree_id, "main")),
             asyncio.create_task(client.send(tree.tree_id, "main", "sweep hall", "follow_up", "m1")),
@@ -244,12 +244,12 @@ async def test_a_runtime_that_ends_tells_whoever_waits(tmp_path: Path, state_dir
             while True:
                 await client.open_trees()
         assert not client.is_connected
-    assert await DoorClient.find(state_dir) is None
+    assert await ControlClient.find(state_dir) is None
 
 
 async def test_a_client_that_is_closed_says_so(tree: SessionTree) -> None:
     """Whoever waits is told, and so is whoever asks later; the runtime goes on."""
-    client = await DoorClient.connect(tree.state_dir)
+    client = await ControlClient.connect(tree.state_dir)
     waiting = asyncio.create_task(client.result(tree.tree_id, "main"))
     await client.open_trees()
     await client.close()

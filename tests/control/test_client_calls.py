@@ -1,4 +1,4 @@
-"""Client calls through the door: another process sees what waits and answers it by its id."""
+"""Client calls through the control socket: another process sees what waits and answers it by its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessiontree.contracts.client_call import ClientAnswer, answer_of, failure_o
 from sessiontree.contracts.errors import ClientAnswerRefused, ClientCallClosed
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from tests.behaviours.reading import results
 
 LONGEST_S = 60.0
@@ -26,7 +26,7 @@ class Question(BaseModel):
 
 
 async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
-    """What the door lists is what the program sees; an answer that does not fit, or is late, is told so."""
+    """The control socket lists what the program sees; an answer that does not fit, or is late, is told so."""
     tool = ClientTool("ask", "Ask.", Question, tier=PermissionTier.WORKSPACE, result_type=dict[str, int])
     tree = SessionTree(
         tmp_path,
@@ -35,7 +35,7 @@ async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
         state_dir=tmp_path / "state",
         backend="local",
     )
-    async with tree, await DoorClient.connect(tree.state_dir) as client, asyncio.timeout(LONGEST_S):
+    async with tree, await ControlClient.connect(tree.state_dir) as client, asyncio.timeout(LONGEST_S):
         branch = await tree.main.spawn("branch", "go")
         coming = aiter(tree.client_calls)
         first = await anext(coming)

@@ -33,7 +33,7 @@ if sys.argv[2] == "somebody else":
     os.setgid(int(sys.argv[3]))
     os.setuid(int(sys.argv[3]))
 line = socket.socket(socket.AF_UNIX)
-line.connect("door")
+line.connect("control")
 try:
     line.sendall(b'{"id":1,"ask":"open_trees"}\\n')
 except BrokenPipeError:  # hung up on already; what was said before is still there
@@ -42,7 +42,7 @@ with line.makefile("rb") as heard:
     for _ in range(2):
         sys.stdout.buffer.write(heard.readline())
 """
-"""Knocks at the door of a directory and prints the first two things it is told."""
+"""Knocks at the control socket of a directory and prints the first two things it is told."""
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_confinement_of_nobody_is_not_known() -> None:
 
 
 async def knock(state_dir: Path, how: str) -> list[dict[str, Any]]:
-    """Have another process knock at a door; return what it is told."""
+    """Have another process knock at a control socket; return what it is told."""
     directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         program = await asyncio.create_subprocess_exec(
@@ -125,7 +125,7 @@ async def test_another_user_is_no_owner(tree: SessionTree) -> None:
         return
     tree.state_dir.chmod(0o755)
     assert await knock(tree.state_dir, "somebody else") == []
-    (tree.state_dir / "door").chmod(0o666)
+    (tree.state_dir / "control").chmod(0o666)
     (refusal,) = await knock(tree.state_dir, "somebody else")
     assert f"runs as user {NOBODY}" in refusal["error"]["fields"][1]
     assert await tree.main.send("x") == "heard: x"

@@ -1,4 +1,4 @@
-"""The door's place: a socket file that is nobody else's at any moment, and never in the way of the next."""
+"""The control socket's file: nobody else's at any moment, and never in the way of the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
-from sessiontree.control.place import BACKLOG, DOOR, knock, open_door
+from sessiontree.control.place import BACKLOG, SOCKET_NAME, knock, open_control_socket
 from sessiontree.runtime.socket_files import MAX_ADDRESS_BYTES
 
 
@@ -42,12 +42,12 @@ def answers(state_dir: Path) -> bool:
 
 @pytest.fixture(params=[10, 300], ids=["short path", "long path"])
 def state_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A state directory whose door's path fits an address, or does not."""
+    """A state directory whose control socket's path fits an address, or does not."""
     place = tmp_path
     while len(str(place)) < request.param:
         place /= "d" * 60
     place.mkdir(parents=True, exist_ok=True)
-    assert (len(str(place / DOOR)) > MAX_ADDRESS_BYTES) is (request.param == 300)
+    assert (len(str(place / SOCKET_NAME)) > MAX_ADDRESS_BYTES) is (request.param == 300)
     return place
 
 
@@ -55,13 +55,13 @@ def state_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_the_file_is_its_owner_s_whatever_the_mask_says(state_dir: Path, mask: int) -> None:
     """Nobody else may ever open it: its mode comes from the socket, not from a later change."""
     with umask(mask):
-        door = open_door(state_dir)
+        listener = open_control_socket(state_dir)
     try:
-        mode = stat.S_IMODE((state_dir / DOOR).lstat().st_mode)
+        mode = stat.S_IMODE((state_dir / SOCKET_NAME).lstat().st_mode)
         assert mode == 0o600 & ~mask
-        assert names_in(state_dir) == [DOOR]
+        assert names_in(state_dir) == [SOCKET_NAME]
     finally:
-        door.close()
+        listener.close()
 
 
 def test_the_mode_is_there_before_the_file_is(tmp_path: Path) -> None:
@@ -77,25 +77,25 @@ def test_the_mode_is_there_before_the_file_is(tmp_path: Path) -> None:
 def test_a_door_is_found_and_goes_with_its_owner(state_dir: Path) -> None:
     """Nobody is found before and after; nothing is left."""
     assert not answers(state_dir)
-    door = open_door(state_dir)
+    listener = open_control_socket(state_dir)
     assert answers(state_dir)
-    door.close()
+    listener.close()
     assert not answers(state_dir)
     assert names_in(state_dir) == []
 
 
 def test_a_dead_process_s_door_is_replaced(state_dir: Path) -> None:
-    """A file nobody listens behind is no door; the next runtime takes its place, a half-made one too."""
-    dead = open_door(state_dir)
+    """A file nobody listens behind is replaced by the next runtime, a half-made one too."""
+    dead = open_control_socket(state_dir)
     dead.listener.close()
-    (state_dir / "door.new").touch()
-    assert (state_dir / DOOR).exists()
+    (state_dir / "control.new").touch()
+    assert (state_dir / SOCKET_NAME).exists()
     assert not answers(state_dir)
-    door = open_door(state_dir)
+    listener = open_control_socket(state_dir)
     assert answers(state_dir)
     dead.close()
-    assert answers(state_dir), "the old door took the new one's file away"
-    door.close()
+    assert answers(state_dir), "the old control socket took the new one's file away"
+    listener.close()
 
 
 @pytest.mark.parametrize("what", ["nothing", "a file", "no directory"])
@@ -104,7 +104,7 @@ def test_where_there_is_no_door_nobody_is_found(tmp_path: Path, what: str) -> No
     place = tmp_path / "state"
     if what == "a file":
         place.mkdir()
-        (place / DOOR).touch()
+        (place / SOCKET_NAME).touch()
     elif what == "no directory":
         place.touch()
     assert knock(place) is None
@@ -112,16 +112,16 @@ def test_where_there_is_no_door_nobody_is_found(tmp_path: Path, what: str) -> No
 
 def test_a_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
     """A typed error names the place."""
-    with pytest.raises(JournalUnwritable, match="door"):
-        open_door(tmp_path / "missing")
-    (tmp_path / DOOR).mkdir()
-    with pytest.raises(JournalUnwritable, match="door"):
-        open_door(tmp_path)
+    with pytest.raises(JournalUnwritable, match="control"):
+        open_control_socket(tmp_path / "missing")
+    (tmp_path / SOCKET_NAME).mkdir()
+    with pytest.raises(JournalUnwritable, match="control"):
+        open_control_socket(tmp_path)
 
 
 def test_a_crowd_waits_at_the_door(tmp_path: Path) -> None:
     """More than may knock at once are told to try again, never to wait for ever."""
-    door = open_door(tmp_path)
+    listener = open_control_socket(tmp_path)
     lines: list[socket.socket] = []
     try:
         with pytest.raises(BlockingIOError):
@@ -133,11 +133,11 @@ def test_a_crowd_waits_at_the_door(tmp_path: Path) -> None:
     finally:
         for line in lines:
             line.close()
-        door.close()
+        listener.close()
 
 
 def test_a_loop_of_links_is_a_typed_error(tmp_path: Path) -> None:
-    """What the system refuses for another reason is told, with whose door it may be."""
-    (tmp_path / DOOR).symlink_to(tmp_path / DOOR)
+    """What the system refuses for another reason is told, with whose control socket it may be."""
+    (tmp_path / SOCKET_NAME).symlink_to(tmp_path / SOCKET_NAME)
     with pytest.raises(JournalError, match="only the user who runs it, or root"):
         knock(tmp_path)

@@ -1,4 +1,4 @@
-"""The door's server: nothing a peer says, or leaves unsaid, disturbs the runtime or other peers."""
+"""The control socket's server: nothing a peer says, or leaves unsaid, disturbs the runtime or other peers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 
 from sessiontree import SessionTree
 from sessiontree.contracts.errors import JournalError, SessionTreeError
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.control.connection import MAX_BUFFER_BYTES, MOST_AT_ONCE
 from sessiontree.control.lines import MAX_LINE_BYTES
 from sessiontree.control.place import knock
 from sessiontree.control.requests import line_of
-from sessiontree.control.server import DoorServer
+from sessiontree.control.server import ControlServer
 from sessiontree.runtime.supervisor_api import Owner
 from tests.control.errands import errands
 
@@ -72,12 +72,12 @@ async def line_to(state_dir: Path) -> AsyncIterator[Line]:
 
 @pytest.fixture
 async def impatient(tree: SessionTree, tmp_path: Path) -> AsyncIterator[Path]:
-    """A second door of the same supervisor, with little patience and room for two."""
+    """A second control socket of the same supervisor, with little patience and room for two."""
     place = tmp_path / "impatient"
     place.mkdir()
     owner: Any = tree._backend.owner
     assert isinstance(owner, Owner)
-    server = DoorServer(owner, place, most_peers=2, patience_s=0.1, grace_s=0.1)
+    server = ControlServer(owner, place, most_peers=2, patience_s=0.1, grace_s=0.1)
     server.start()
     yield place
     await server.close()
@@ -100,7 +100,7 @@ GARBAGE = {
 @pytest.mark.parametrize("words", GARBAGE.values(), ids=GARBAGE)
 async def test_garbage_is_told_and_hung_up_on(tree: SessionTree, words: bytes) -> None:
     """A line that can't be understood is the last one heard; nobody else notices."""
-    async with line_to(tree.state_dir) as line, await DoorClient.connect(tree.state_dir) as other:
+    async with line_to(tree.state_dir) as line, await ControlClient.connect(tree.state_dir) as other:
         line.say(words + b"\n")
         said = await line.hear()
         assert (said["id"], said["error"]["type"]) == (None, "ConfigError")
@@ -136,16 +136,16 @@ async def test_a_half_open_line_is_not_waited_for(impatient: Path) -> None:
 
 async def test_one_more_than_there_is_room_for_is_told_so(impatient: Path) -> None:
     """Connections are bounded, and free again when somebody leaves."""
-    async with await DoorClient.connect(impatient) as first:
-        async with await DoorClient.connect(impatient):
+    async with await ControlClient.connect(impatient) as first:
+        async with await ControlClient.connect(impatient):
             with pytest.raises(SessionTreeError, match="2 others are connected"):
-                await DoorClient.connect(impatient)
+                await ControlClient.connect(impatient)
             assert await first.open_trees()
-        third: DoorClient | None = None
+        third: ControlClient | None = None
         async with asyncio.timeout(LONGEST_S):
             while third is None:
                 with contextlib.suppress(SessionTreeError):
-                    third = await DoorClient.find(impatient)
+                    third = await ControlClient.find(impatient)
         assert await third.open_trees()
         await third.close()
 
@@ -194,7 +194,7 @@ async def test_a_peer_that_does_not_listen_is_hung_up_on(tree: SessionTree, impa
             given = {"tree_id": tree.tree_id, "session": "main"}
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 found.sendall(line_of({"id": number, "ask": "record_of", "given": given}))
-        async with await DoorClient.connect(impatient) as other:
+        async with await ControlClient.connect(impatient) as other:
             assert await other.open_trees() == [tree.tree_id]
             assert await tree.main.send("x") == "heard: x"
             async with asyncio.timeout(LONGEST_S):
@@ -226,7 +226,7 @@ async def test_what_the_owner_itself_gets_wrong_is_an_answer(tree: SessionTree) 
 async def test_close_gives_what_is_under_way_its_answer(tmp_path: Path, state_dir: Path) -> None:
     """A receipt is on its way when the program that owns the tree ends at once: it still arrives."""
     tree = await errands(tmp_path, state_dir).start()
-    async with await DoorClient.connect(state_dir) as client:
+    async with await ControlClient.connect(state_dir) as client:
         await client.send(tree.tree_id, "main", "x", "follow_up", "m1")
         ended = asyncio.create_task(tree._backend.owner.result(tree.tree_id, "main"))
         stopping = asyncio.create_task(client.stop(tree.tree_id, "main", "enough"))
@@ -249,13 +249,13 @@ async def test_close_does_not_wait_for_who_does_not_listen(tmp_path: Path, state
             found.sendall(line_of({"id": 1, "ask": "record_of", "given": given}))
             async with asyncio.timeout(LONGEST_S):
                 await tree.close()
-    assert not (state_dir / "door").exists()
+    assert not (state_dir / "control").exists()
 
 
 async def test_a_door_closed_at_once_lets_nobody_in(tmp_path: Path, state_dir: Path) -> None:
     """Opening and closing without anybody knocking leaves nothing; a half-way connection ends typed."""
     tree = await errands(tmp_path, state_dir).start()
-    reaching = asyncio.create_task(DoorClient.find(state_dir))
+    reaching = asyncio.create_task(ControlClient.find(state_dir))
     await asyncio.sleep(0)
     await tree.close()
     try:

@@ -38,8 +38,8 @@ TOOLS = (
     ClientTool("ask", "Ask.", Question, tier=PermissionTier.WORKSPACE),
     ClientTool("vault", "Open.", Question, tier=PermissionTier.WORKSPACE, flags=[ToolFlag.OWNER_ONLY]),
 )
-STRANGER = Principal("bob", "Bob", "the door", "", is_owner=False)
-OWNER = Principal("ada", "Ada", "the door", "", is_owner=True)
+STRANGER = Principal("bob", "Bob", "the control socket", "", is_owner=False)
+OWNER = Principal("ada", "Ada", "the control socket", "", is_owner=True)
 
 
 def handed(

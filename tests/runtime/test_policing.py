@@ -60,7 +60,7 @@ ASKERS = st.builds(
     Principal,
     id=st.sampled_from(("ada", "bob")),
     name=st.just("somebody"),
-    channel=st.just("the door"),
+    channel=st.just("the control socket"),
     group=st.sampled_from(("", "family")),
     is_owner=st.booleans(),
 )

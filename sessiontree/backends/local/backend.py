@@ -15,7 +15,7 @@ from sessiontree.backends.local.transport import Faults, LocalTransport
 from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.control.server import DoorServer
+from sessiontree.control.server import ControlServer
 from sessiontree.dispatch.hooks import HookChain
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.settings import MemorySettings
@@ -84,7 +84,7 @@ class LocalBackend:
         """Hosts that live."""
         self._supervisor: SupervisorCore | None = None
         self._owner: Owner | None = None
-        self._door: DoorServer | None = None
+        self._control: ControlServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -104,8 +104,8 @@ class LocalBackend:
                 clock=self._clock,
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
             )
-            self._door = DoorServer(Owner(self._supervisor), self._journal_dir)
-            self._door.start()
+            self._control = ControlServer(Owner(self._supervisor), self._journal_dir)
+            self._control.start()
         return self._supervisor
 
     @property
@@ -210,8 +210,8 @@ class LocalBackend:
             return
         if self._supervisor is not None:
             await self._supervisor.close()
-        if self._door is not None:
-            await self._door.close()
+        if self._control is not None:
+            await self._control.close()
         await self._journal.close()
 
     async def _abandon(self) -> None:
@@ -219,8 +219,8 @@ class LocalBackend:
         for transport in list(self.transports):
             with suppress(RuntimeError):  # whatever still wants to be told on that loop
                 transport.kill()
-        if self._door is not None:
-            self._door.abandon()
+        if self._control is not None:
+            self._control.abandon()
         with suppress(RuntimeError):
             await self.memory.close()
         await self._journal.close()

@@ -24,7 +24,7 @@ from sessiontree.backends.ray.transport import RayTransport
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.control.lineage import Lineage, lineage_of
-from sessiontree.control.server import DoorServer
+from sessiontree.control.server import ControlServer
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.runtime.settings import OBSERVING, Settings
 from sessiontree.runtime.supervisor_server import Serving
@@ -67,7 +67,7 @@ class SupervisorShell:
             self._start_host,
             self._start_gateway,
             self._start_memory,
-            partial(DoorServer, state_dir=settings.journal_dir, lineage=_lineage(settings)),
+            partial(ControlServer, state_dir=settings.journal_dir, lineage=_lineage(settings)),
             partial(_security, settings),
         )
         self._loop: asyncio.AbstractEventLoop | None = None

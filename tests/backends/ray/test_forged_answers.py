@@ -12,7 +12,7 @@ import pytest
 import ray
 
 from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, call, tool
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from tests.behaviours.reading import PATIENCE_S, results
 
 pytestmark = pytest.mark.slow
@@ -21,10 +21,10 @@ ASK = """
 import asyncio, sys
 from pathlib import Path
 from sessiontree import ApprovalAnswer
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 
 async def main():
-    async with await DoorClient.connect(Path(sys.argv[1])) as client:
+    async with await ControlClient.connect(Path(sys.argv[1])) as client:
         for tree in await client.open_trees():
             for request in await client.pending(tree):
                 await client.decide(tree, request.request_id, ApprovalAnswer(True))
@@ -108,7 +108,7 @@ async def test_a_worker_can_t_answer_for_a_person(ray_runtime: Runtime, tmp_path
         assert "PermissionDenied" in told
         assert "engine below the runtime" in told
         (request,) = tree.approvals.pending()
-        async with await DoorClient.connect(ray_runtime.journal_dir) as client:
+        async with await ControlClient.connect(ray_runtime.journal_dir) as client:
             assert [each.request_id for each in await client.pending(tree.tree_id)] == [
                 request.request.request_id
             ]

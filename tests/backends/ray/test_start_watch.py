@@ -31,7 +31,7 @@ from sessiontree.backends.ray.start_watch import (
     end_started,
 )
 from sessiontree.backends.ray.supervisor_client import SupervisorClient
-from sessiontree.control.client import DoorClient
+from sessiontree.control.client import ControlClient
 from sessiontree.sandbox.process_tree import children, process_of
 
 PATIENCE_S = 60.0
@@ -307,7 +307,7 @@ async def test_starting_processes_are_killed_and_sessions_go_on(tmp_path: Path) 
             asked = asyncio.ensure_future(asking(tree))
             await asyncio.to_thread(kill_starting, chance.choice((0.0, 0.2, 0.5, 0.8)))
             assert await asked == f"answer {number}"
-        async with await DoorClient.connect(tmp_path / "state") as client:
+        async with await ControlClient.connect(tmp_path / "state") as client:
             security = await client.security()
     assert security is not None
     told = security["failed_starts"]
