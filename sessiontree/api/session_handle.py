@@ -41,6 +41,7 @@ from sessiontree.contracts.messages import Message
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
+from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.suggestion import meant
 from sessiontree.contracts.tool_reply import ToolReply
@@ -51,7 +52,6 @@ from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
 from sessiontree.tree import stimuli as tree_stimuli
 from sessiontree.tree.receipt import ReceiptLine
-from sessiontree.tree.spawn import MAIN
 
 OnError: TypeAlias = Literal["return", "raise", "first"]
 ON_ERROR = get_args(OnError)

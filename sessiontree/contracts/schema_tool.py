@@ -23,7 +23,7 @@ from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, check_tool
 
 
 @dataclass(frozen=True, slots=True)
-class _SchemaPlan:
+class _Parts:
     """How to make a tool of a function and a schema, here or in another process."""
 
     function: Function
@@ -39,7 +39,7 @@ class SchemaTool(RawTool, Generic[Given, Got]):
     It travels between processes as the function and its settings, so one defined in a notebook cell may.
     """
 
-    def __init__(self, plan: _SchemaPlan) -> None:
+    def __init__(self, plan: _Parts) -> None:
         """Keep the function and whether it takes the context."""
         self.function: Callable[Given, Got] = plan.function
         """The function as written."""
@@ -51,7 +51,7 @@ class SchemaTool(RawTool, Generic[Given, Got]):
         """Call the function itself, as a test or other code does: no checks, no thread, no session."""
         return self.function(*args, **kwargs)
 
-    def __reduce__(self) -> tuple[Callable[[_SchemaPlan], SchemaTool[..., Any]], tuple[_SchemaPlan]]:
+    def __reduce__(self) -> tuple[Callable[[_Parts], SchemaTool[..., Any]], tuple[_Parts]]:
         """Return how to make it again: its class exists only in the process that made it."""
         return _made, (self._plan,)
 
@@ -138,14 +138,12 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
             check_settings(function, settings)
         except ConfigError as error:
             raise ConfigError(f"tool {called!r}: {error}") from error
-        return cast(
-            "SchemaTool[Given, Got]", _made(_SchemaPlan(function, settings | {"name": called} | told))
-        )
+        return cast("SchemaTool[Given, Got]", _made(_Parts(function, settings | {"name": called} | told)))
 
     return decorate
 
 
-def _made(plan: _SchemaPlan) -> SchemaTool[..., Any]:
+def _made(plan: _Parts) -> SchemaTool[..., Any]:
     """Return the tool of a plan: the one instance of a subclass with the settings as class variables.
 
     Raises:

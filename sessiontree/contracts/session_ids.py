@@ -13,6 +13,8 @@ from typing import Final, Literal, TypeAlias
 
 Purpose: TypeAlias = Literal["request", "call", "client"]
 
+MAIN: Final = "main"
+"""Id of every tree's root session."""
 ID_CHARS: Final = 32
 """128 bits in hexadecimal."""
 _BLOCK_BYTES: Final = 64

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
+from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.tree_summary import TreeSummary
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import TreeRow
 from sessiontree.runtime.supervisor import load_tree
-from sessiontree.tree.spawn import MAIN
 
 
 def summaries_of(state_dir: Path, purpose: str | None = None) -> list[TreeSummary]:

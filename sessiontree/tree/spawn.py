@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.senders import joined
+from sessiontree.contracts.session_ids import MAIN
 from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.tree_config import AgentRow, TreeConfig
 from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
@@ -26,9 +27,6 @@ from sessiontree.tree.rights import (
 from sessiontree.tree.state import Session, TreeState
 from sessiontree.tree.stimuli import SessionEmbodied, SpawnAsked, TreeOpened
 from sessiontree.tree.transaction import Draft
-
-MAIN = "main"
-"""Id of every tree's root."""
 
 
 def open_tree(draft: Draft, asked: TreeOpened) -> None:
