@@ -260,10 +260,10 @@ import asyncio, sys
 from pathlib import Path
 from sessiontree.contracts.memory import MemoryQuery
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 
 async def main():
-    async with await MemoryStore.open(sys.argv[1], HashingEmbedder(), lock=False) as store:
+    async with await LanceMemoryStore.open(sys.argv[1], HashingEmbedder(), lock=False) as store:
         for text in sys.argv[2:]:
             await store.search(MemoryQuery(text), None)
         lines = Path("/proc/self/smaps_rollup").read_text("ascii").splitlines()
