@@ -29,7 +29,7 @@ STORING = """
 import asyncio, resource, sys
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord
-from sessiontree.memory.store import MemoryStore
+from sessiontree.memory.store import LanceMemoryStore
 from tests.memory.words import ToyEmbedder
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")
@@ -54,7 +54,7 @@ async def limited(store):
     await store.tidy()
 
 async def main():
-    async with await MemoryStore.open(sys.argv[1], ToyEmbedder()) as store:
+    async with await LanceMemoryStore.open(sys.argv[1], ToyEmbedder()) as store:
         await globals()[sys.argv[2]](store)
 
 asyncio.run(main())
