@@ -24,7 +24,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.accounts import later
 from sessiontree.tree.closed_requests import close
-from sessiontree.tree.instructions import RefuseDecision, ShowApproval, WakeTreeAt
+from sessiontree.tree.instructions import RefuseDecision, WakeTreeAt
 from sessiontree.tree.state import Request, Session, TreeState
 from sessiontree.tree.stimuli import ApprovalAsked, ApproverReturned, Decided
 from sessiontree.tree.transaction import Draft
@@ -101,7 +101,6 @@ def _show(draft: Draft, request: Request, session: Session) -> None:
     ):
         return
     _rest(draft, request, session, "show")
-    draft.tell(ShowApproval(request.request_id, session.spec.session_id))
 
 
 def _rules_answered(

@@ -1,11 +1,10 @@
-"""Closing what waits for somebody: an approval gets one decision, and nothing is left on a screen."""
+"""Closing what waits for somebody: an approval request gets one decision, a call of the program one end."""
 
 from __future__ import annotations
 
 from sessiontree.contracts.approvals import Decision
 from sessiontree.contracts.stimuli import ApprovalAnswered
 from sessiontree.contracts.tree_facts import ApprovalDecided, ClientCallEnded
-from sessiontree.tree.instructions import HideApproval
 from sessiontree.tree.transaction import Draft
 
 CANCELLED = "cancelled"
@@ -18,8 +17,6 @@ def close(
     """Decide an open request and tell the session that asked, if it lives."""
     request = draft.state.requests[request_id]
     draft.write(ApprovalDecided(request_id, decision, by, reason))
-    if request.how is not None:
-        draft.tell(HideApproval(request_id, decision))
     if tell_asker:
         answer = ApprovalAnswered(draft.now_ms, request_id, decision, by, reason)
         draft.post(request.session, lambda _: answer)

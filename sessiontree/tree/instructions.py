@@ -35,22 +35,6 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowApproval:
-    """Show a request on a session's channel."""
-
-    request_id: str
-    session: str
-
-
-@dataclass(frozen=True, slots=True)
-class HideApproval:
-    """The request is decided: take it off the screen and tell who waits for it."""
-
-    request_id: str
-    decision: str
-
-
-@dataclass(frozen=True, slots=True)
 class RefuseDecision:
     """Tell who answered that the request is closed or unknown."""
 
@@ -81,13 +65,5 @@ class WakeTreeAt:
 
 
 TreeInstruction: TypeAlias = (
-    AcceptSpawn
-    | RefuseSpawn
-    | Deliver
-    | ShowApproval
-    | HideApproval
-    | RefuseDecision
-    | RefuseSay
-    | ReleaseSession
-    | WakeTreeAt
+    AcceptSpawn | RefuseSpawn | Deliver | RefuseDecision | RefuseSay | ReleaseSession | WakeTreeAt
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sessiontree.tree.instructions import (
     Deliver,
     ReleaseSession,
-    ShowApproval,
     TreeInstruction,
     WakeTreeAt,
 )
@@ -17,9 +16,9 @@ def owed(state: TreeState) -> list[TreeInstruction]:
 
     Returns:
         First the ends of sessions, leaves before what is above them, so that nobody waits for one that
-        is over; then what live sessions have not taken, in the order it was posted; then requests that
-        are to be on a screen; last one bell for every time something becomes due, earliest first. All
-        of them are harmless when repeated.
+        is over; then what live sessions have not taken, in the order it was posted; last one timer for
+        every time something becomes due, earliest first. All of them are harmless when repeated. What
+        waits for a person is read from the facts by whoever shows it.
     """
     instructions: list[TreeInstruction] = []
     ended = [
@@ -29,11 +28,6 @@ def owed(state: TreeState) -> list[TreeInstruction]:
     ]
     instructions += [ReleaseSession(name, result, forced) for name, result, forced in reversed(ended)]
     instructions += [Deliver(post.session, post_id, post.mail) for post_id, post in state.posts.items()]
-    instructions += [
-        ShowApproval(request.request_id, request.rests_at)
-        for request in state.requests.values()
-        if request.how == "show" and request.rests_at is not None
-    ]
     bells = {alarm.at_ms for alarm in state.alarms if state.still_means(alarm)}
     instructions += [WakeTreeAt(at_ms) for at_ms in sorted(bells)]
     return instructions

@@ -11,7 +11,7 @@ from sessiontree.contracts import codec
 from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.tree_facts import TreeFact
+from sessiontree.contracts.tree_facts import ApprovalWaiting, TreeFact
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, TreeInstruction
@@ -162,6 +162,10 @@ class Harness:
         """Return the last step's facts and instructions of a type."""
         both: list[object] = [*self.facts, *self.told]
         return [each for each in both if isinstance(each, kind)]
+
+    def shown(self) -> list[ApprovalWaiting]:
+        """Return the last step's facts that have a request shown to a person."""
+        return [fact for fact in self.found(ApprovalWaiting) if fact.how == "show"]
 
     def one(self, kind: type[T]) -> T:
         """Return the last step's only fact or instruction of a type."""

@@ -26,7 +26,7 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.instructions import Deliver, HideApproval, TreeInstruction, WakeTreeAt
+from sessiontree.tree.instructions import Deliver, TreeInstruction, WakeTreeAt
 from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import TreeState
 from sessiontree.tree.stimuli import (
@@ -213,7 +213,7 @@ def _not_cancelling(state: TreeState, stimulus: TreeStimulus) -> Answer:
         and request.session in ended
     }
     kept = [fact for fact in facts if not (isinstance(fact, ApprovalDecided) and fact.request_id in gone)]
-    return kept, [one for one in told if not (isinstance(one, HideApproval) and one.request_id in gone)]
+    return kept, told
 
 
 def _only_the_head(_state: TreeState, fact: TreeFact) -> TreeFact:

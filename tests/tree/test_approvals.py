@@ -19,7 +19,7 @@ from sessiontree.contracts.tree_facts import (
     Posted,
     ToolAlwaysAllowed,
 )
-from sessiontree.tree.instructions import Deliver, HideApproval, RefuseDecision, ShowApproval, WakeTreeAt
+from sessiontree.tree.instructions import Deliver, RefuseDecision, WakeTreeAt
 from sessiontree.tree.receipt import request_of
 from sessiontree.tree.stimuli import ApproverReturned
 from tests.tree.harness import STRANGER, Harness
@@ -49,7 +49,7 @@ def test_a_request_climbs_to_the_human() -> None:
     harness.ask(inner, n=1)
     assert hops(harness) == [("main/b1", "escalate", "rule")]
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r1", "main", "show")
-    assert harness.told == [WakeTreeAt(60_005), ShowApproval("r1", "main")]
+    assert harness.told == [WakeTreeAt(60_005)]
     shown = ApprovalRequest(
         "r1", inner, "deploy", {"n": 1}, "d1", "Elevated", 60_005, "main", None, (STRANGER,)
     )
@@ -58,7 +58,6 @@ def test_a_request_climbs_to_the_human() -> None:
     assert hops(harness) == [("main", "approve", "person")]
     assert harness.one(ApprovalDecided) == ApprovalDecided("r1", "approved", "ada", "because")
     assert answer_of(harness) == ApprovalAnswered(5, "r1", "approved", "ada", "because")
-    assert harness.one(HideApproval) == HideApproval("r1", "approved")
     assert request_of(harness.state, "r1") is None
 
 
@@ -71,7 +70,6 @@ def test_two_modes_answer_at_once(mode: ApprovalMode, decision: str) -> None:
     assert (decided.decision, decided.by) == (decision, "mode")
     assert hops(harness) == []
     assert answer_of(harness).decision == decision
-    assert harness.found(HideApproval) == []
 
 
 @pytest.mark.parametrize(("tool", "decision"), [("read", "approved"), ("write", "denied"), ("deploy", None)])
@@ -82,14 +80,14 @@ def test_smart_asks_a_person_only_for_what_no_rule_knows(tool: str, decision: st
     harness.ask(harness.spawn("main", BRANCH), tool=tool)
     found = [fact.decision for fact in harness.found(ApprovalDecided)]
     assert found == ([] if decision is None else [decision])
-    assert len(harness.found(ShowApproval)) == (decision is None)
+    assert len(harness.shown()) == (decision is None)
 
 
 def test_smart_rules_sleep_in_every_other_mode() -> None:
     """``always`` asks each time."""
     harness = Harness().open(mode="always", smart_rules=YES)
     harness.ask(harness.spawn("main", BRANCH))
-    assert harness.one(ShowApproval).session == "main"
+    assert [fact.session for fact in harness.shown()] == ["main"]
 
 
 def test_rules_of_the_nearest_ancestor_answer_first() -> None:
@@ -107,7 +105,7 @@ def test_rules_look_at_the_arguments() -> None:
     harness = Harness().open()
     asker = harness.spawn(harness.spawn("main", BRANCH, rules=rules), BRANCH)
     harness.ask(asker, "r1", n=2)
-    assert harness.one(ShowApproval).session == "main"
+    assert [fact.session for fact in harness.shown()] == ["main"]
     harness.ask(asker, "r2", digest="d2", n=1)
     assert answer_of(harness).decision == "approved"
 
@@ -127,7 +125,7 @@ def test_mains_rules_are_the_owners_and_answer_for_main() -> None:
     harness.ask("main", "r1", tool="read")
     assert hops(harness) == [("main", "approve", "rule")]
     harness.ask("main", "r2", digest="d2")
-    assert harness.one(ShowApproval) == ShowApproval("r2", "main")
+    assert harness.shown() == [ApprovalWaiting("r2", "main", "show")]
 
 
 def test_a_session_with_a_channel_of_its_own_asks_there() -> None:
@@ -135,7 +133,7 @@ def test_a_session_with_a_channel_of_its_own_asks_there() -> None:
     harness = Harness().open(rules=YES)
     asker = harness.spawn("main", BRANCH, rules=YES, owns_channel=True)
     harness.ask(asker)
-    assert harness.one(ShowApproval).session == asker
+    assert [fact.session for fact in harness.shown()] == [asker]
     harness.ask(harness.spawn(asker, WORKER), "r2", tool="read", digest="d2")
     assert hops(harness) == [(asker, "approve", "rule")]
 
@@ -187,7 +185,7 @@ def test_a_function_beside_a_channel_comes_first() -> None:
     wise = harness.spawn("main", BRANCH, approver="house:rules", owns_channel=True)
     harness.ask(harness.spawn(wise, WORKER), tool="read")
     harness.feed(ApproverReturned(0, wise, "r1", "escalate", ""))
-    assert harness.one(ShowApproval).session == wise
+    assert [fact.session for fact in harness.shown()] == [wise]
 
 
 @pytest.mark.parametrize("answer", ["", "yes", "APPROVE", "error"])
@@ -290,7 +288,7 @@ def test_a_persons_no_binds_the_call_for_everybody_on_the_path() -> None:
         assert hops(harness)[0][1:] == ("deny", "denial")
         assert answer_of(harness).decision == "denied"
     harness.ask(first, "other", digest="d2")
-    assert harness.one(ShowApproval).request_id == "other"
+    assert [fact.request_id for fact in harness.shown()] == ["other"]
 
 
 def test_a_no_binds_only_up_to_where_it_was_said() -> None:
@@ -304,7 +302,7 @@ def test_a_no_binds_only_up_to_where_it_was_said() -> None:
     harness.ask(harness.spawn(branch, BRANCH), "r2")
     assert harness.one(ApprovalDecided).by == "denial"
     harness.ask(cousin, "r3")
-    assert harness.one(ShowApproval).session == "main"
+    assert [fact.session for fact in harness.shown()] == ["main"]
 
 
 def test_a_no_reaches_equal_calls_that_wait() -> None:
@@ -429,7 +427,6 @@ def test_a_stop_cancels_what_waits_and_says_so() -> None:
     harness.ask(asker)
     harness.stop(asker)
     assert harness.one(ApprovalDecided).decision == "cancelled"
-    assert harness.one(HideApproval).decision == "cancelled"
     assert answer_of(harness).decision == "cancelled"
 
 

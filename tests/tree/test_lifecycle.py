@@ -22,7 +22,7 @@ from sessiontree.contracts.tree_facts import (
     SessionStirred,
 )
 from sessiontree.contracts.usage import Usage
-from sessiontree.tree.instructions import Deliver, HideApproval, ReleaseSession
+from sessiontree.tree.instructions import Deliver, ReleaseSession
 from sessiontree.tree.stimuli import (
     PostsConsumed,
     ResultAsked,
@@ -287,7 +287,6 @@ def test_an_end_cancels_requests_and_drops_posts() -> None:
     harness.ask(branch)
     harness.feed(SessionLost(0, branch, "gone"))
     assert harness.one(ApprovalDecided).decision == "cancelled"
-    assert harness.one(HideApproval) == HideApproval("r1", "cancelled")
     assert harness.found(Posted) == []
     assert harness.state.owed_to.members(branch) == []
 

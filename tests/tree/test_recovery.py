@@ -8,7 +8,7 @@ import pytest
 
 from sessiontree.contracts.limits import Budget
 from sessiontree.tree.decide import react
-from sessiontree.tree.instructions import Deliver, ReleaseSession, ShowApproval, WakeTreeAt
+from sessiontree.tree.instructions import Deliver, ReleaseSession, WakeTreeAt
 from sessiontree.tree.pending_effects import owed
 from sessiontree.tree.snapshot import restore, snapshot
 from sessiontree.tree.state import initial_tree
@@ -42,11 +42,11 @@ def test_nothing_is_owed_before_the_beginning() -> None:
 
 
 def test_everything_owed_is_carried_out_again() -> None:
-    """Ends, posts in their order, screens, and one bell for each time."""
+    """Ends, posts in their order, and one timer for each time."""
     harness = busy()
     told = owed(harness.state)
     kinds = [type(each) for each in told]
-    assert kinds == sorted(kinds, key=[ReleaseSession, Deliver, ShowApproval, WakeTreeAt].index)
+    assert kinds == sorted(kinds, key=[ReleaseSession, Deliver, WakeTreeAt].index)
     assert [each.session for each in told if isinstance(each, ReleaseSession)] == ["main/w1"]
     delivered = [(each.session, each.post_id) for each in told if isinstance(each, Deliver)]
     assert delivered == [
@@ -56,7 +56,6 @@ def test_everything_owed_is_carried_out_again() -> None:
         ("main", "main#3"),
         ("main/b2", "main/b2#1"),
     ]
-    assert ShowApproval("shown", "main") in told
     bells = [each.at_ms for each in told if isinstance(each, WakeTreeAt)]
     assert bells == [9000, 30_000, 50_000, 900_000]
 
