@@ -29,7 +29,6 @@ class TerminalChannel:
     """
 
     def __init__(self, reads: TextIO, writes: TextIO) -> None:
-        """Keep the streams."""
         self._reads = reads
         self._writes = writes
         self._turn = asyncio.Lock()

@@ -39,7 +39,6 @@ class Asked:
     """
 
     def __init__(self, say: Callable[[str], None], *, names_tree: bool = False) -> None:
-        """Begin with nothing to ask."""
         self._say = say
         self._names_tree = names_tree
         self._waiting: dict[tuple[str, str], ApprovalRequest] = {}

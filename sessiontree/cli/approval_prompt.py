@@ -22,7 +22,6 @@ class Answering:
     """
 
     def __init__(self, client: ControlClient, screen: RichScreen, *, names_trees: bool = False) -> None:
-        """Begin with nothing to ask."""
         self._client = client
         self._screen = screen
         self._asked = Asked(screen.line, names_tree=names_trees)

@@ -37,7 +37,6 @@ class LiveChanges:
     """Takes facts in, in order, and tells what they change."""
 
     def __init__(self) -> None:
-        """Begin before anything happened."""
         self._asked_by: dict[str, tuple[str, str]] = {}
         """Open requests: who asked, and for which tool."""
         self._of_tree: Mapping[str, Callable[[Any], tuple[str, Change]]] = {

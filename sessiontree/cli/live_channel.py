@@ -18,7 +18,6 @@ class YieldingChannel:
     """
 
     def __init__(self, channel: HumanChannel, lent: Callable[[], AbstractContextManager[None]]) -> None:
-        """Keep both."""
         self._channel = channel
         self._lent = lent
 

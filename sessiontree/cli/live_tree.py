@@ -24,7 +24,6 @@ class LiveTree:
     """Takes facts in, in order, and events in any; tells counts, and which sessions to show."""
 
     def __init__(self) -> None:
-        """Begin before anything happened."""
         self.sessions: dict[str, SessionPanel] = {}
         """In spawn order; ended ones stay."""
         self.total = 0

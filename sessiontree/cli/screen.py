@@ -38,7 +38,6 @@ class RichScreen:
         *,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Keep the stream."""
         self._writes = writes
         self._console = Console(file=writes, highlight=False, markup=False, emoji=False, _environ=environment)
         if not writes.isatty():

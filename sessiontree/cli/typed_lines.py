@@ -20,7 +20,6 @@ class TypedLines:
     """
 
     def __init__(self, reads: TextIO | None) -> None:
-        """Keep the stream."""
         self._reads = reads
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -70,7 +70,6 @@ class ClientTool(Tool[Any]):
         flags: Iterable[ToolFlag] = (),
         untrusted: Untrusted = False,
     ) -> None:
-        """Keep the declaration and check it."""
         declared: Mapping[str, Any] = {
             "name": name,
             "description": description,

@@ -60,7 +60,6 @@ class ModelError(SessionTreeError):
     """
 
     def __init__(self, message: str, retryable: bool = False) -> None:
-        """Keep message and retryability."""
         super().__init__(message, retryable)
         self.message = message
         self.retryable = retryable
@@ -79,7 +78,6 @@ class SessionError(SessionTreeError):
     """
 
     def __init__(self, session_id: str, reason: str) -> None:
-        """Keep session and reason."""
         super().__init__(session_id, reason)
         self.session_id = session_id
         self.reason = reason
@@ -124,7 +122,6 @@ class LimitExceeded(SpawnRefused):
     """
 
     def __init__(self, session_id: str, limit: str, used: float, allowed: float) -> None:
-        """Keep the numbers."""
         SessionTreeError.__init__(self, session_id, limit, used, allowed)
         self.session_id = session_id
         self.limit = limit
@@ -161,7 +158,6 @@ class ApprovalClosed(SessionTreeError):
     """
 
     def __init__(self, request_id: str, state: str) -> None:
-        """Keep request and state."""
         super().__init__(request_id, state)
         self.request_id = request_id
         self.state = state
@@ -180,7 +176,6 @@ class ClientCallClosed(SessionTreeError):
     """
 
     def __init__(self, call_id: str, state: str) -> None:
-        """Keep call and state."""
         super().__init__(call_id, state)
         self.call_id = call_id
         self.state = state
@@ -200,7 +195,6 @@ class ClientAnswerRefused(SessionTreeError):
     """
 
     def __init__(self, call_id: str, reason: str, field: str | None = None) -> None:
-        """Keep call, reason and field."""
         super().__init__(call_id, reason, field)
         self.call_id = call_id
         self.reason = reason
@@ -221,7 +215,6 @@ class JournalError(SessionTreeError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        """Keep path and reason."""
         super().__init__(path, reason)
         self.path = path
         self.reason = reason
@@ -260,7 +253,6 @@ class MemoryFailed(SessionTreeError):
     """
 
     def __init__(self, place: str, reason: str) -> None:
-        """Keep place and reason."""
         super().__init__(place, reason)
         self.place = place
         self.reason = reason
@@ -296,7 +288,6 @@ class EmbedderMismatch(MemoryFailed):
     """
 
     def __init__(self, place: str, stored: str, given: str) -> None:
-        """Keep place and both identities."""
         SessionTreeError.__init__(self, place, stored, given)
         self.place = place
         self.stored = stored
@@ -316,7 +307,6 @@ class EngineLost(SessionTreeError):
     """
 
     def __init__(self, died: str, advice: str) -> None:
-        """Keep both."""
         super().__init__(died, advice)
         self.died = died
         self.advice = advice
@@ -336,7 +326,6 @@ class StartFailed(EngineLost):
     """
 
     def __init__(self, role: str, failures: int, reason: str) -> None:
-        """Keep all three."""
         SessionTreeError.__init__(self, role, failures, reason)
         self.role = role
         self.failures = failures
@@ -355,6 +344,5 @@ class ConfigError(SessionTreeError):
     """
 
     def __init__(self, message: str) -> None:
-        """Keep the message."""
         super().__init__(message)
         self.message = message

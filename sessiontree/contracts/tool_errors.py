@@ -36,7 +36,6 @@ class ToolError(SessionTreeError):
     status: ClassVar[int] = 500
 
     def __init__(self, message: str) -> None:
-        """Keep the message."""
         super().__init__(message)
         self.message = message
 
@@ -57,7 +56,6 @@ class ValidationError(ToolError):
     status: ClassVar[int] = 400
 
     def __init__(self, message: str, field: str | None = None) -> None:
-        """Keep message and field."""
         SessionTreeError.__init__(self, message, field)
         self.message = message
         self.field = field
@@ -76,7 +74,6 @@ class ExecutionError(ToolError):
     retryable: bool = False
 
     def __init__(self, message: str, retryable: bool = False) -> None:
-        """Keep message and retryability."""
         SessionTreeError.__init__(self, message, retryable)
         self.message = message
         self.retryable = retryable
@@ -93,7 +90,6 @@ class ConfinementUnavailable(ExecutionError):
     code: ClassVar[str] = "confinement_unavailable"
 
     def __init__(self, missing: str, remedy: str) -> None:
-        """Keep both."""
         SessionTreeError.__init__(self, missing, remedy)
         self.missing = missing
         self.remedy = remedy
@@ -111,7 +107,6 @@ class ImageRefused(ExecutionError):
     code: ClassVar[str] = "image_refused"
 
     def __init__(self, image: str, reason: str) -> None:
-        """Keep both."""
         SessionTreeError.__init__(self, image, reason)
         self.image = image
         self.reason = reason
@@ -130,7 +125,6 @@ class PermissionDenied(ToolError):
     status: ClassVar[int] = 403
 
     def __init__(self, tier: PermissionTier, reason: str) -> None:
-        """Keep tier and reason."""
         SessionTreeError.__init__(self, tier, reason)
         self.tier = tier
         self.reason = reason

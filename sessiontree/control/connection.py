@@ -44,7 +44,6 @@ class Connection:
     """
 
     def __init__(self, line: socket.socket, answer: Answer, *, patience_s: float, grace_s: float) -> None:
-        """Keep what it is made of."""
         self._line = line
         self._answer = answer
         self._patience_s = patience_s

@@ -13,7 +13,6 @@ class Lines:
     """
 
     def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
-        """Begin with nothing."""
         self._max_bytes = max_bytes
         self._rest = bytearray()
         self.is_overlong = False

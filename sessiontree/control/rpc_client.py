@@ -41,7 +41,6 @@ class Asking:
     """Asks a runtime, many questions at once. Made by :meth:`reach`."""
 
     def __init__(self, state_dir: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Keep the connection."""
         self._place = str(state_dir)
         self._reader = reader
         self._writer = writer

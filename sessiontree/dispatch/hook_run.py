@@ -46,7 +46,6 @@ class HookRun:
     """One hook at one point, in one session's host."""
 
     def __init__(self, hook: Hook, point: HookPoint) -> None:
-        """Bind hook and point."""
         self._hook = hook
         self.point = point
         self.name = name_of(hook)

@@ -78,7 +78,6 @@ class HookChain:
     """The hooks of one tree, for one session at a time."""
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
-        """Put them in order."""
         ordered = sorted(hooks, key=lambda hook: (hook.on_error == "block", -hook.priority))
         self._before = runs_at(ordered, "before_tool_call")
         self._after = runs_at(ordered, "after_tool_call")

@@ -32,7 +32,6 @@ class Pictures:
     """
 
     def __init__(self, limits: ImageLimits | None, context_tokens: int | None = None) -> None:
-        """Keep the limits; nothing runs yet."""
         self._most_tokens = None if context_tokens is None else max(1, int(context_tokens * RESULT_SHARE))
         if limits is not None and self._most_tokens is not None:
             side = max(LEAST_SIDE, math.isqrt(self._most_tokens * PIXELS_PER_TOKEN))

@@ -29,7 +29,6 @@ class SessionHooks:
     """The hooks around spawns and sessions, in order."""
 
     def __init__(self, ordered: Iterable[Hook]) -> None:
-        """Find those that take part."""
         hooks = tuple(ordered)
         self._spawning = runs_at(hooks, "subagent_spawning")
         self._told = {point: runs_at(hooks, point) for point in TOLD_POINTS}

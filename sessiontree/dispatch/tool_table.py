@@ -46,7 +46,6 @@ class ToolTable:
     """
 
     def __init__(self, tools: Iterable[Tool[Any]], plugins: Mapping[str, str] | None = None) -> None:
-        """Check and compile every tool."""
         self._plugins = dict(plugins or {})
         self._by_name: dict[str, ToolEntry] = {}
         self._by_spelling: dict[str, ToolEntry] = {}

@@ -26,7 +26,6 @@ class WordHooks:
     """The hooks around messages, in order."""
 
     def __init__(self, ordered: Iterable[Hook]) -> None:
-        """Find those that take part."""
         hooks = tuple(ordered)
         self._received = runs_at(hooks, "message_received")
         self._sending = runs_at(hooks, "message_sending")

@@ -28,7 +28,6 @@ class AddMetadata(Hook):
     def __init__(
         self, tags: Mapping[str, JsonValue] | None = None, *, clock: Callable[[], str] | None = utc_now
     ) -> None:
-        """Keep the tags."""
         self._tags = dict(tags or {})
         self._clock = clock
 

@@ -59,7 +59,6 @@ class ImageCleaner:
     """
 
     def __init__(self, limits: ImageLimits, *, limit_s: float = LIMIT_S) -> None:
-        """Keep the limits; nothing runs yet."""
         self._limits = limits
         self._limit_s = limit_s
         self._turn = asyncio.Lock()

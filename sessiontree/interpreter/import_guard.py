@@ -68,7 +68,6 @@ class Directories:
     """A set of directories, found again by any spelling that can't be turned elsewhere."""
 
     def __init__(self, *directories: str) -> None:
-        """Take the first in."""
         self.spelled: set[str] = set()
         self.real: set[str] = set()
         self.add(*directories)
@@ -105,7 +104,6 @@ class DeclaredPackages:
     """The finder of a directory that an editable install put on the path: its packages alone are found."""
 
     def __init__(self, directory: str, names: "frozenset[str]") -> None:
-        """Keep what was declared."""
         source, compiled = (SourceFileLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES)
         self._finder = FileFinder(directory, compiled, source)
         self._names = names

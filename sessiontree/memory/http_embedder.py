@@ -63,7 +63,6 @@ class HTTPEmbedder:
         *,
         wait: Wait | None = None,
     ) -> None:
-        """Open no connection yet."""
         self._settings = settings
         self._url, self._shown = _endpoint(settings.url)
         self._environment = environment

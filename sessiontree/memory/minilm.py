@@ -39,7 +39,6 @@ class MiniLMEmbedder:
     """
 
     def __init__(self, model_dir: Path) -> None:
-        """Load weights and tokenizer."""
         files = {name: _bytes_of(model_dir, name) for name in (CONFIG, WEIGHTS, TOKENIZER)}
         try:
             config = json.loads(files[CONFIG])

@@ -72,7 +72,6 @@ class CallNames:
     """
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
-        """Begin without a name."""
         self._pattern = pattern
         self._shown: dict[str, str] = {}
         self._given: set[str] = set()
@@ -105,7 +104,6 @@ class CallIds:
     """
 
     def __init__(self, grammar: IdGrammar) -> None:
-        """Begin without a call."""
         self._grammar = grammar
         self._times: dict[str, int] = {}
         self._own: dict[str, str] = {}

@@ -27,7 +27,6 @@ class Presented:
     """
 
     def __init__(self, grammar: IdGrammar | None, names: re.Pattern[str] = NAMES) -> None:
-        """Begin without a message."""
         self._grammar = grammar
         self._pattern = names
         self._given: list[Message] = []

@@ -90,7 +90,6 @@ class Assembly:
         max_argument_chars: int = MAX_ARGUMENT_CHARS,
         max_reply_chars: int = MAX_REPLY_CHARS,
     ) -> None:
-        """Begin without a word."""
         self._turn = turn
         self._emit = emit
         self._max_argument_chars = max_argument_chars

@@ -25,7 +25,6 @@ class Vocabulary:
     """
 
     def __init__(self, rows: Iterable[CatalogRow]) -> None:
-        """Index the rows."""
         self.rows = tuple(rows)
         self.all = (1 << len(self.rows)) - 1
         """The mask of all of them."""

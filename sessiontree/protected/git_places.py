@@ -92,7 +92,6 @@ class RepositoryFinder:
     """Finds repositories beneath a directory; reads again what changed alone. For many threads."""
 
     def __init__(self) -> None:
-        """Begin with nothing known."""
         self._known: dict[str, _Read] = {}
 
     def find(self, root: str, leave_out: Collection[str], now_ns: int) -> Iterator[FoundPlace]:

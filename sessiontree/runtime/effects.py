@@ -230,7 +230,6 @@ class EffectRunner:
     """Carries out one tree's instructions."""
 
     def __init__(self, controller: Controller, around: ControllerDeps) -> None:
-        """Bind the tree's controller."""
         self._controller = controller
         self._around = around
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}

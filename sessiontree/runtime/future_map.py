@@ -16,7 +16,6 @@ class FutureMap(Generic[T]):
     """Futures by key; several may wait for one key."""
 
     def __init__(self) -> None:
-        """Begin with nobody waiting."""
         self._futures: dict[str, list[_Waiter[T]]] = {}
 
     def wait(self, key: str) -> asyncio.Future[T]:

@@ -30,7 +30,6 @@ class GatewayHost:
     """
 
     def __init__(self, model_of: Callable[[str], GatewayModel]) -> None:
-        """Begin with no question."""
         self._equipment: dict[str, str] = {}
         self._core = GatewayCore(lambda tree_id: model_of(self._equipment[tree_id]))
         self._mailbox = Mailbox(self._take)

@@ -42,7 +42,6 @@ class Grants:
     """
 
     def __init__(self, on_revoked: Callable[[str], None] = lambda token: None) -> None:
-        """Begin with none."""
         self._grants: dict[str, Grant] = {}
         self._on_revoked = on_revoked
 

@@ -56,7 +56,6 @@ class HookedChannel:
     __slots__ = ("_blame", "_channel", "_context", "_words")
 
     def __init__(self, channel: Channel, words: WordHooks, context: HookContext, blame: Blame) -> None:
-        """Bind the channel and the hooks."""
         self._channel = channel
         self._words = words
         self._context = context
@@ -88,7 +87,6 @@ class HookedSessions:
     __slots__ = ("_blame", "_context", "_hooks", "_link")
 
     def __init__(self, link: Link, hooks: SessionHooks, context: HookContext, blame: Blame) -> None:
-        """Keep the link and the hooks."""
         self._link = link
         self._hooks = hooks
         self._context = context
@@ -141,7 +139,6 @@ class HookedWatch(CallWatch):
     def __init__(
         self, hub: ProgressHub, tree_id: str, session: str, facades: Facades, chain: HookChain
     ) -> None:
-        """Bind hub, session and hooks."""
         super().__init__(hub, tree_id, session, facades)
         self._reported_on = facades.notice(self._reported)
         self._chain = chain

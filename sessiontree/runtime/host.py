@@ -180,7 +180,6 @@ class HostCore:
         now_ms: Callable[[], int],
         process: HostProcess | None = None,
     ) -> None:
-        """Begin with no session."""
         self._equip = equip
         self._services = services
         self._memory = memory

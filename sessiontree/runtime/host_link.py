@@ -21,7 +21,6 @@ class HostLost(Exception):
     """
 
     def __init__(self, reason: str, to_blame: bool = False, served: bool = True) -> None:
-        """Keep what is known."""
         super().__init__(reason, to_blame, served)
         self.reason = reason
         self.to_blame = to_blame

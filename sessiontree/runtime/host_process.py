@@ -50,7 +50,6 @@ class CountingExecutor(ThreadPoolExecutor):
     """Threads for blocking calls, which knows how many of them are at work."""
 
     def __init__(self) -> None:
-        """Begin without threads."""
         super().__init__(MOST_THREADS, thread_name_prefix="tool")
         self._count = threading.Lock()
         self.busy = 0

@@ -86,7 +86,6 @@ class InboxNotifier:
     """
 
     def __init__(self, shown: Iterable[str]) -> None:
-        """Begin with nothing told."""
         self.told_seq = 0
         """Number of the newest fact a desk acts on."""
         self._shown = set(shown)

@@ -26,7 +26,6 @@ class Mailbox:
     """
 
     def __init__(self, take: Callable[[Any], None]) -> None:
-        """Begin with nothing received."""
         self._take = take
         self._received = 0
         self._told = 0

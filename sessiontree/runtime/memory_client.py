@@ -48,7 +48,6 @@ class MemoryLine:
         answer_s: float = ANSWER_S,
         again_s: float = AGAIN_S,
     ) -> None:
-        """Begin without a way to it."""
         self._find = find
         self._answer_s = answer_s
         self._again_s = again_s
@@ -111,7 +110,6 @@ class MemoryLink:
     """
 
     def __init__(self, start: Callable[[], MemoryProcess]) -> None:
-        """Begin without it."""
         self._start = start
         self._process: MemoryProcess | None = None
         self._pid = 0

@@ -96,7 +96,6 @@ class SharedStore:
     def __init__(
         self, directory: Path, embedder: str, open_own: Callable[[], Awaitable[MemoryStore]]
     ) -> None:
-        """Keep what it is made of."""
         self._directory = directory
         self._embedder = embedder
         self._open_own = open_own

@@ -141,7 +141,6 @@ class MemoryGrants:
     """
 
     def __init__(self, ask: Ask) -> None:
-        """Begin knowing none."""
         self._ask = ask
         self._kept: OrderedDict[str, MemoryScope] = OrderedDict()
         self._revocations = 0
@@ -219,7 +218,6 @@ class MemoryCore:
     def __init__(
         self, place: str, open_store: Callable[[], Awaitable[MemoryStore]], supervision: Supervision
     ) -> None:
-        """Begin with nothing open."""
         self._place = place
         self._open_store = open_store
         self._supervision = supervision
@@ -388,7 +386,6 @@ class MemoryHost:
     """
 
     def __init__(self, core: MemoryCore, key: str) -> None:
-        """Bind both."""
         self._core = core
         self._key = key
 

@@ -159,7 +159,6 @@ class GatewayCore:
     """
 
     def __init__(self, model_of: Callable[[str], GatewayModel | None]) -> None:
-        """Begin without conversations."""
         self._model_of = model_of
         self._conversations: dict[tuple[str, str], _Conversation] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -271,7 +270,6 @@ class GatewayLink:
         *,
         resend_after_s: float,
     ) -> None:
-        """Begin without a gateway."""
         self._make_transport = make_transport
         self._hub = hub
         self._equipment_of = equipment_of

@@ -89,7 +89,6 @@ class ProgressRelay:
     """A relay takes every session's."""
 
     def __init__(self, hub: ProgressHub, wake: Callable[[], None], capacity: int = 1024) -> None:
-        """Begin with no tree."""
         self._hub = hub
         self._wake = wake
         self._ring: deque[Progress] = deque(maxlen=capacity)
@@ -123,7 +122,6 @@ class ProgressHub:
     """Hands events to the readers that watch them; costs nothing where nobody does."""
 
     def __init__(self) -> None:
-        """Begin without readers."""
         self._readers: dict[str, list[ProgressReader | ProgressRelay]] = {}
 
     def watch(self, tree_id: str, session: str | None = None, capacity: int = 1024) -> ProgressReader:

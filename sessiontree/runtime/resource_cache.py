@@ -24,7 +24,6 @@ class ResourceCache(Generic[T]):
     """
 
     def __init__(self, fetch: Callable[[str], Awaitable[bytes]], unpack: Callable[[bytes], T]) -> None:
-        """Begin with none."""
         self._fetch = fetch
         self._unpack = unpack
         self._held: OrderedDict[str, T | Exception] = OrderedDict()

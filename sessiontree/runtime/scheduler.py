@@ -85,7 +85,6 @@ class Scheduler:
         grants: Grants,
         most_losses: float,
     ) -> None:
-        """Begin without hosts."""
         self._make_link = make_link
         self._pools = {name: Pool(name, size) for name, size in pools.items()}
         self._pool_of = pool_of

@@ -46,7 +46,6 @@ class Link:
     __slots__ = ("_alive", "_memory", "_services", "acting_for", "grant", "session")
 
     def __init__(self, services: Services, memory: MemoryService, session: str, grant: str) -> None:
-        """Bind session and grant."""
         self._services = services
         self._memory = memory
         self.session = session
@@ -88,7 +87,6 @@ class ChannelHandle:
     __slots__ = ("_link",)
 
     def __init__(self, link: Link) -> None:
-        """Keep the link."""
         self._link = link
 
     async def send(self, text: str) -> None:
@@ -103,7 +101,6 @@ class SessionsHandle:
     __slots__ = ("_link",)
 
     def __init__(self, link: Link) -> None:
-        """Keep the link."""
         self._link = link
 
     async def spawn(self, request: SpawnRequest, *, key: str) -> str:
@@ -117,7 +114,6 @@ class StatusHandle:
     __slots__ = ("_link",)
 
     def __init__(self, link: Link) -> None:
-        """Keep the link."""
         self._link = link
 
     async def report(self) -> SessionReport:
@@ -153,7 +149,6 @@ class MemoryHandle:
     __slots__ = ("_link",)
 
     def __init__(self, link: Link) -> None:
-        """Keep the link."""
         self._link = link
 
     async def search(self, query: MemoryQuery) -> list[Hit]:
@@ -173,7 +168,6 @@ class MemoryWriterHandle:
     __slots__ = ("_link",)
 
     def __init__(self, link: Link) -> None:
-        """Keep the link."""
         self._link = link
 
     async def store(self, records: Sequence[NewRecord], *, key: str) -> list[str]:

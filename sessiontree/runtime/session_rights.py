@@ -51,7 +51,6 @@ class Facades:
     __slots__ = ("_made", "_session")
 
     def __init__(self, session: str) -> None:
-        """Begin with none."""
         self._session = session
         self._made: WeakSet[object] = WeakSet()
 

@@ -73,7 +73,6 @@ class SupervisorCore:
         resend_after_s: float,
         most_losses: float = float("inf"),
     ) -> None:
-        """Begin without trees and hosts."""
         self.journal = journal
         self.hub = hub
         self.clock = clock

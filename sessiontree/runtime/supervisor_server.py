@@ -36,7 +36,6 @@ class SequenceGate:
     """Whose turn it is; numbers begin at 1."""
 
     def __init__(self) -> None:
-        """Begin before the first."""
         self._passed = 0
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
@@ -116,7 +115,6 @@ class Serving:
         beside: Callable[[Owner], Beside],
         security: Callable[[], Mapping[str, JsonValue]],
     ) -> None:
-        """Begin with nothing open."""
         self.incarnation = secrets.token_hex(8)
         self._key = key
         self._host_key = secrets.token_hex(16)

@@ -29,7 +29,6 @@ class SharedExclusiveLock:
     __slots__ = ("_alone", "_inside", "_waiting")
 
     def __init__(self) -> None:
-        """Begin empty."""
         self._inside = 0
         self._alone = False
         self._waiting: deque[tuple[asyncio.Future[None], bool]] = deque()
@@ -110,7 +109,6 @@ class RunningCalls:
     """
 
     def __init__(self, dispatcher: Dispatcher, watch: CallWatch, on_abandoned: Abandoned) -> None:
-        """Begin with no call running."""
         self._dispatcher = dispatcher
         self._watch = watch
         self._on_abandoned = on_abandoned

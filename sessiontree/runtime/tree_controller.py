@@ -45,7 +45,6 @@ class CommitSequencer:
     """
 
     def __init__(self, on_failure: Callable[[Exception], None]) -> None:
-        """Begin with nothing to do."""
         self._on_failure = on_failure
         self._queue: deque[tuple[asyncio.Future[None] | None, Callable[[], None]]] = deque()
         self._running = False

@@ -21,7 +21,6 @@ class OutputKeeper:
     __slots__ = ("_half", "_head", "_tail", "total_bytes")
 
     def __init__(self, keep_bytes: int) -> None:
-        """Begin without output."""
         self._half = max(_LONGEST_CHARACTER, keep_bytes // 2)
         self._head = bytearray()
         self._tail = bytearray()
@@ -57,7 +56,6 @@ class Decoder:
     __slots__ = ("_decoder",)
 
     def __init__(self) -> None:
-        """Begin."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def text(self, data: bytes, *, last: bool = False) -> str:

@@ -75,7 +75,6 @@ class CommandProcess:
         keep_bytes: int,
         on_output: OnOutput | None,
     ) -> None:
-        """Keep what is to be done."""
         self._words = words
         self._plan = plan
         self._make_watch = watch

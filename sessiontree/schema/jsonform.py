@@ -24,7 +24,6 @@ class NotJson(ValueError):
     """
 
     def __init__(self, reason: str, path: list[str | int]) -> None:
-        """Keep reason and path."""
         super().__init__(reason, path)
         self.reason = reason
         self.path = path

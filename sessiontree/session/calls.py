@@ -27,7 +27,6 @@ class Decision:
     __slots__ = ("facts", "instructions")
 
     def __init__(self) -> None:
-        """Begin with nothing decided."""
         self.facts: list[SessionFact] = []
         self.instructions: list[SessionInstruction] = []
 

@@ -32,7 +32,6 @@ class FolderImports:
     """
 
     def __init__(self, where: Whereabouts, roots: Sequence[str] = ()) -> None:
-        """Keep where to look."""
         self.where = where
         self.roots = roots
         self._python_roots: dict[tuple[str, str], tuple[str, ...]] = {}

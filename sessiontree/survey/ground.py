@@ -30,7 +30,6 @@ class Ground:
     def __init__(
         self, reader: Reader, folder: str | None, leave_out: frozenset[str], stop: Callable[[], bool]
     ) -> None:
-        """Keep what is seen."""
         self._reader = reader
         self._folder = folder
         self._leave_out = leave_out

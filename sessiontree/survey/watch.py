@@ -34,7 +34,6 @@ class SurveyWatch:
     """
 
     def __init__(self, view: View | None = None) -> None:
-        """Begin with nothing seen."""
         self._view = view
         self.spawned = 0
         self.ended = 0

@@ -34,7 +34,6 @@ class Whereabouts:
     __slots__ = ("_contents", "_reader", "_texts")
 
     def __init__(self, reader: Reader) -> None:
-        """Know nothing yet."""
         self._reader = reader
         self._contents: dict[str, Content] = {}
         self._texts: dict[str, str] = {}

@@ -34,7 +34,6 @@ class ForcedTable(ToolTable):
     """
 
     def __init__(self, table: ToolTable, forced: Mapping[SessionKind, frozenset[str]]) -> None:
-        """Take over the table's tools."""
         super().__init__((entry.tool for entry in table), table.plugins)
         self.forced = dict(forced)
 

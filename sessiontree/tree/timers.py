@@ -45,7 +45,6 @@ class Alarms:
     __slots__ = ("_heap",)
 
     def __init__(self) -> None:
-        """Start with none."""
         self._heap: list[Alarm] = []
 
     def __len__(self) -> int:

@@ -37,7 +37,6 @@ class Body:
     """
 
     def __init__(self, coding: str, *, max_bytes: int) -> None:
-        """Begin with nothing."""
         codings = [
             name for part in coding.split(",") if (name := part.strip().lower()) not in {"", "identity"}
         ]

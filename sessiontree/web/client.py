@@ -59,7 +59,6 @@ class WebClient:
         turns: asyncio.Semaphore,
         secured: Callable[[], ssl.SSLContext],
     ) -> None:
-        """Keep everything; nothing is opened."""
         self._rules = rules
         self._network = network
         self._bounds = bounds

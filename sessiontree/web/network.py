@@ -46,7 +46,6 @@ class JudgingBackend(httpcore.AsyncNetworkBackend):
     def __init__(
         self, rules: AddressRules, resolve: Resolve, connector: httpcore.AsyncNetworkBackend | None = None
     ) -> None:
-        """Keep what to ask."""
         self._rules = rules
         self._resolve = resolve
         self._connector = httpcore.AnyIOBackend() if connector is None else connector

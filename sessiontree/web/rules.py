@@ -23,7 +23,6 @@ class AddressRules:
     """
 
     def __init__(self, *, ports: Iterable[int], allow_private: Iterable[str]) -> None:
-        """Read the entries."""
         self._ports = frozenset(ports)
         entries = tuple(allow_private)
         try:

@@ -22,7 +22,6 @@ class SearchCache:
     """
 
     def __init__(self, provider: SearchProvider, now_s: Callable[[], float]) -> None:
-        """Remember nothing yet."""
         self._provider = provider
         self._now_s = now_s
         self._kept: OrderedDict[SearchQuery, tuple[float, tuple[SearchHit, ...]]] = OrderedDict()

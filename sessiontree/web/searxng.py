@@ -50,7 +50,6 @@ class Searxng:
     """
 
     def __init__(self, url: str, client: Getter) -> None:
-        """Keep both."""
         self._url = url.rstrip("/")
         self._client = client
 

@@ -50,7 +50,6 @@ class OutboundWeb:
         connector: httpcore.AsyncNetworkBackend | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the settings; nothing is opened."""
         self._settings = settings
         self._resolve = resolve
         self._connector = connector

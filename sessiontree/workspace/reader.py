@@ -39,7 +39,6 @@ class WorkspaceReader:
     __slots__ = ("_root",)
 
     def __init__(self, root: Path, *, hidden: Sequence[Path] = (), resolver: Resolver | None = None) -> None:
-        """Open the root."""
         self._root = WorkspaceRoot(root, hidden, resolver)
 
     def open(self, path: str) -> BinaryIO:

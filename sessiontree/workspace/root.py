@@ -37,7 +37,6 @@ class WorkspaceRoot:
     __slots__ = ("_anchor", "_resolve", "hidden")
 
     def __init__(self, root: Path, hidden: Sequence[Path], resolver: Resolver | None) -> None:
-        """Open the root."""
         self._anchor = Anchor(root)
         self.hidden = HiddenPlaces(self._anchor, hidden)
         self._resolve = resolver or best_resolver()

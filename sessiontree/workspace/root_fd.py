@@ -27,7 +27,6 @@ class Anchor:
     __slots__ = ("__weakref__", "_prefixes", "fd", "real_path")
 
     def __init__(self, root: Path) -> None:
-        """Open the directory."""
         try:
             self.real_path = root.resolve(strict=True)
             self.fd = os.open(self.real_path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -54,7 +54,6 @@ class WorkspaceWriter:
         resolver: Resolver | None = None,
         own: OwnPlaces | None = None,
     ) -> None:
-        """Open the root."""
         self._root = WorkspaceRoot(root, hidden, resolver)
         self._last_look = threading.Lock()
         self._protected = protected_places(os.path.realpath(root), own or OwnPlaces())

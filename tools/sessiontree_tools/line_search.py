@@ -45,7 +45,6 @@ class Search:
     def __init__(
         self, reader: Reader, matcher: Matcher, stop: Stop, *, max_bytes: int, max_chars: int
     ) -> None:
-        """Start with nothing seen."""
         self.matches = self.files = self.binary = self.unreadable = 0
         self.exhausted = False
         """Whether ``max_bytes`` ended the search."""

@@ -55,7 +55,6 @@ class MatcherProcess:
         stop: Stop,
         answer_limit_s: float = ANSWER_LIMIT_S,
     ) -> None:
-        """Keep the request; nothing runs yet."""
         self.more = False
         self.overlong = 0
         self._order = {

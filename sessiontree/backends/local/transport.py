@@ -48,7 +48,6 @@ class LocalTransport:
     def __init__(
         self, host: HostCore, faults: Faults | None, on_close: Callable[[LocalTransport], None]
     ) -> None:
-        """Bind the host."""
         self.host = host
         self._faults = faults
         self._on_close = on_close

@@ -43,7 +43,6 @@ class Engine:
     def __init__(
         self, address: str | None = None, num_cpus: int | None = None, insecure: bool = False
     ) -> None:
-        """Keep the wishes; nothing starts yet."""
         self._wishes = Wishes(address, num_cpus, insecure)
         self._wishes.check()
         self._place: ClusterInfo | None = None

@@ -80,7 +80,6 @@ class ClusterLease:
     """
 
     def __init__(self, wishes: Wishes) -> None:
-        """Begin in the background."""
         self.wishes = wishes
         self.ready: Future[ClusterInfo] = Future()
         self.lost: Future[EngineLost] = Future()

@@ -113,7 +113,6 @@ class JoinedWatch:
     """
 
     def __init__(self, servers: Iterable[Server], gcs_address: str) -> None:
-        """Begin."""
         self.lost: Future[EngineLost] = Future()
         self._watch = EngineWatch(servers, gcs_address)
         self._thread = threading.Thread(target=self._live, name="sessiontree-engine-watch", daemon=True)

@@ -75,7 +75,6 @@ class RayMemory:
     """
 
     def __init__(self, actor: Any, key: str, keeper: RestartKeeper) -> None:
-        """Bind all of it."""
         self.way = actor
         self._key = key
         self._keeper = keeper

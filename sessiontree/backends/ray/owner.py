@@ -26,7 +26,6 @@ class RemoteOwner:
     """As :class:`~sessiontree.runtime.supervisor_api.Owner`; plain methods wait for the reply, 1 ms."""
 
     def __init__(self, line: SupervisorClient) -> None:
-        """Bind the line."""
         self._line = line
 
     async def send(

@@ -52,7 +52,6 @@ class ProgramCopies:
     """
 
     def __init__(self, state_dir: Path) -> None:
-        """Touch nothing yet."""
         self._state_dir = state_dir
         self._root: Path | None = None
         self._latest: tuple[frozenset[tuple[str, str, int, int]], Path] | None = None

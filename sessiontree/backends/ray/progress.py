@@ -21,7 +21,6 @@ class _Hub(ProgressHub):
     pull: asyncio.Task[None] | None = None
 
     def __init__(self, line: SupervisorClient, name: str) -> None:
-        """Begin with nothing told."""
         super().__init__()
         self._line = line
         self.name = name
@@ -54,7 +53,6 @@ class Watches:
     """One pull per reader, for as long as it is open."""
 
     def __init__(self, line: SupervisorClient) -> None:
-        """Begin with nobody watching."""
         self._line = line
         self._pulls: set[asyncio.Task[None]] = set()
 

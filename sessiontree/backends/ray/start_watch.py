@@ -51,7 +51,6 @@ class StartPace:
     """
 
     def __init__(self, unseen_s: float, first_unseen_s: float | None = None) -> None:
-        """Begin with none under way."""
         self._usual_s = unseen_s
         self._unseen_s = unseen_s if first_unseen_s is None else first_unseen_s
         self._unseen: WeakSet[StartWatch] = WeakSet()
@@ -89,7 +88,6 @@ class StartWatch:
     def __init__(
         self, note: Path, raylet: int | None, pace: StartPace, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin with the first start."""
         self._note = note
         self._raylet = raylet
         self._pace = pace
@@ -185,7 +183,6 @@ class RestartKeeper:
         failed: Callable[[str], None],
         give_up: Callable[[int, str], None],
     ) -> None:
-        """Begin."""
         self._watch = watch
         self._again = again
         self._failed = failed
@@ -250,7 +247,6 @@ class FailedStarts:
     """
 
     def __init__(self, path: Path) -> None:
-        """Keep the path."""
         self._path = path
 
     def add(self, name: str, reason: str) -> None:

@@ -54,7 +54,6 @@ class SupervisorShell:
     """One supervisor; restarted by Ray it begins with nothing open, and the program opens it again."""
 
     def __init__(self, key: str, settings: Settings) -> None:
-        """Keep what it was started with."""
         tidy()
         sys.setswitchinterval(0.0005)
         self._settings = settings

@@ -45,7 +45,6 @@ class SupervisorClient:
     """
 
     def __init__(self, actor: Any, key: str, is_up: Callable[[], bool] = ray.is_initialized) -> None:
-        """Begin with no tree open."""
         self.actor = actor
         self._key = key
         self._is_up = is_up

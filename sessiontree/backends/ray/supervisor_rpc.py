@@ -28,7 +28,6 @@ class RemoteServices:
     """
 
     def __init__(self, supervisor: Any, key: str) -> None:
-        """Bind the supervisor."""
         self._supervisor = supervisor
         self._key = key
 
@@ -98,7 +97,6 @@ class RemoteMemory:
     """
 
     def __init__(self, actor: Any) -> None:
-        """Bind it."""
         self._actor = actor
 
     async def ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:

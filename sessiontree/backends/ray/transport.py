@@ -48,7 +48,6 @@ class RayTransport:
         start: StartWatch,
         failed: Callable[[str], None],
     ) -> None:
-        """Bind the actor."""
         self.actor = actor
         self.level = "starting"
         self.pid = 0
