@@ -58,10 +58,10 @@ LOOPS = ({"message"}, {"worker"}, {"call", "approved", "record"})
 STALL_S = 30.0
 GIVE_UP_S = 180.0
 TITLES = {
-    "host": "ray::HostShell",
-    "supervisor": "ray::SupervisorShell",
-    "gateway": "ray::GatewayShell",
-    "memory": "ray::MemoryShell",
+    "host": "ray::HostActor",
+    "supervisor": "ray::SupervisorActor",
+    "gateway": "ray::GatewayActor",
+    "memory": "ray::MemoryActor",
 }
 """How Ray names the process of an actor."""
 

@@ -49,7 +49,7 @@ class PendingApproval:
     """One request that waits for a person."""
 
     request: ApprovalRequest
-    _desk: ApprovalDesk
+    _desk: HumanInbox
 
     async def approve(
         self, *, always: bool = False, reason: str = "", sender: Sender | str | None = None
@@ -83,7 +83,7 @@ class PendingApproval:
 class Approvals:
     """The requests of a tree that wait for a person."""
 
-    def __init__(self, desk: ApprovalDesk) -> None:
+    def __init__(self, desk: HumanInbox) -> None:
         """Bind the desk."""
         self._desk = desk
 
@@ -93,7 +93,7 @@ class Approvals:
         return self._desk.pending()
 
 
-class ApprovalDesk:
+class HumanInbox:
     """Shows requests and messages on channels while it is open."""
 
     def __init__(self, backend: Backend, tree_id: str) -> None:

@@ -32,7 +32,7 @@ _TOLD: Final = ('{"kind":"session_spawned"', '{"kind":"session_ended"')
 """How facts that hooks are told of begin."""
 
 
-class HookDesk:
+class ProgramHooks:
     """Asks and tells the hooks of a tree while the program has it open."""
 
     def __init__(self, backend: Backend, tree_id: str, hooks: Iterable[Hook]) -> None:

@@ -42,9 +42,9 @@ _LATE = {
     "journal_holding": "sessiontree.journal.claim:journal_holding",
     "summaries_of": "sessiontree.runtime.tree_summaries:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
-    "desk": "sessiontree.api.inbox:ApprovalDesk",
+    "desk": "sessiontree.api.inbox:HumanInbox",
     "handle": "sessiontree.api.session_handle:SessionHandle",
-    "hook_desk": "sessiontree.api.program_hooks:HookDesk",
+    "hook_desk": "sessiontree.api.program_hooks:ProgramHooks",
 }
 """What a tree needs once it is opened: the one place that loads a backend, and only the one asked for."""
 

@@ -21,9 +21,9 @@ from typing import (
 )
 
 from sessiontree.api.backend import Backend, OwnerPort
-from sessiontree.api.inbox import ApprovalDesk
+from sessiontree.api.inbox import HumanInbox
 from sessiontree.api.options import ApproverLike, split_approver
-from sessiontree.api.program_hooks import HookDesk
+from sessiontree.api.program_hooks import ProgramHooks
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,
@@ -140,12 +140,12 @@ class SessionHandle(Generic[R]):
     def __init__(
         self,
         backend: Backend,
-        desk: ApprovalDesk,
+        desk: HumanInbox,
         tree_id: str,
         session_id: str,
         result_type: Any = None,
         *,
-        hooks: HookDesk | None = None,
+        hooks: ProgramHooks | None = None,
     ) -> None:
         """Bind a session."""
         self.session_id = session_id

@@ -61,8 +61,8 @@ from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend, OwnerPort
     from sessiontree.api.client_calls import ClientCalls
-    from sessiontree.api.inbox import ApprovalDesk, Approvals
-    from sessiontree.api.program_hooks import HookDesk
+    from sessiontree.api.inbox import Approvals, HumanInbox
+    from sessiontree.api.program_hooks import ProgramHooks
     from sessiontree.api.session_handle import SessionHandle
     from sessiontree.contracts.tree_config import TreeConfig
     from sessiontree.journal.record import Record
@@ -108,8 +108,8 @@ class SessionTree:
     _tenant: Tenant | None = None
     """Its place in the runtime, while it is open."""
     _holder: tuple[object, Callable[[], Awaitable[None]]] | None = None
-    _desk: ApprovalDesk | None = None
-    _hook_desk: HookDesk | None = None
+    _desk: HumanInbox | None = None
+    _hook_desk: ProgramHooks | None = None
     _was_open: bool = False
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
@@ -319,7 +319,7 @@ class SessionTree:
         return tree
 
     def _open_desk(self, backend: Backend, *, after: int) -> None:
-        desk: ApprovalDesk = late("desk")(backend, self.tree_id)
+        desk: HumanInbox = late("desk")(backend, self.tree_id)
         self._desk = desk
         self._was_open = True
         if self._channel is not None:
@@ -373,7 +373,7 @@ class SessionTree:
         self._open()
         return self._backend.owner
 
-    def _open(self) -> ApprovalDesk:
+    def _open(self) -> HumanInbox:
         if self._desk is None:
             raise SessionTreeError("the tree is not open; use `async with SessionTree(…) as tree`")
         self._desk.check_loop()

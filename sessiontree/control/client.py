@@ -1,4 +1,4 @@
-"""The control socket's client: the kernel's owner as another process of the same person sees it."""
+"""The control socket's client: the supervisor's API for another process of the same person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values: what the kernel's owner answers, as plain JSON and back; recorded values by the journal's codec."""
+"""Values: what the supervisor answers, as plain JSON and back; recorded values by the journal's codec."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class NewSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class JournalTask:
     """Something else to be done with the connection, alone and in turn."""
 
     run: Callable[[sqlite3.Connection], None]
@@ -80,7 +80,7 @@ class StopWriter:
 
 
 _New: TypeAlias = NewTree | NewFacts | NewSnapshot
-Item: TypeAlias = _New | Errand | StopWriter
+Item: TypeAlias = _New | JournalTask | StopWriter
 
 
 class JournalWriter:
@@ -133,7 +133,7 @@ class JournalWriter:
 
     def do(self, run: Callable[[sqlite3.Connection], None]) -> None:
         """Run an errand after everything that waits; blocks until it is done and raises as it does."""
-        errand = Errand(run, Future())
+        errand = JournalTask(run, Future())
         if self.started:
             self._queue.put(errand)
         else:
@@ -166,10 +166,10 @@ class JournalWriter:
         while True:
             group: list[_New] = []
             for item in self._waiting():
-                if isinstance(item, Errand | StopWriter):
+                if isinstance(item, JournalTask | StopWriter):
                     self._commit(group)
                     group = []
-                if isinstance(item, Errand):
+                if isinstance(item, JournalTask):
                     self._run_errand(item)
                 elif isinstance(item, StopWriter):
                     self.close()
@@ -217,7 +217,7 @@ class JournalWriter:
                 str(self._path), "the file was deleted, moved or replaced while it was open; bring it back"
             )
 
-    def _run_errand(self, errand: Errand) -> None:
+    def _run_errand(self, errand: JournalTask) -> None:
         try:
             self.check()
             errand.run(self._connection)

@@ -1,4 +1,4 @@
-"""The kernel's time: passes evenly, whatever is done to the machine's clock, and rings on the event loop."""
+"""The time of the runtime: passes evenly, whatever is done to the machine's clock, and rings on the loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class KernelClock:
+class TreeClock:
     """Milliseconds since the epoch: the machine's time once, and from then on what has passed.
 
     The machine's clock may be set ahead or back meanwhile; nothing becomes due earlier or later for it.
@@ -38,10 +38,10 @@ class KernelClock:
         """Return the time; at least every time returned before."""
         return self.offset_ms + self._passed_ms()
 
-    def not_before(self, at_ms: int) -> KernelClock:
+    def not_before(self, at_ms: int) -> TreeClock:
         """Return a clock that never returns less than this, and runs as this one does."""
         passed_ms = self._passed_ms
-        return KernelClock(max(self.offset_ms, at_ms - passed_ms()), passed_ms)
+        return TreeClock(max(self.offset_ms, at_ms - passed_ms()), passed_ms)
 
     def ring(self, at_ms: int, action: Callable[[], None]) -> asyncio.TimerHandle:
         """Call an action at or after a time."""

@@ -27,7 +27,7 @@ from sessiontree.contracts.stimuli import ApprovalAnswered, ClientAnswered
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.policy.commands.verdict import precedent_of
-from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, Reask
 from sessiontree.runtime.live_session import Controller, LiveSession
 from sessiontree.runtime.memory_protocol import MemoryPort, ended_of
@@ -222,7 +222,7 @@ class ControllerDeps:
     gateway: Gateway
     memory: MemoryPort
     hub: ProgressHub
-    clock: KernelClock
+    clock: TreeClock
     agents: dict[str, AgentConfig]
 
 

@@ -19,7 +19,7 @@ from sessiontree.models.port import InstantModel
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.protected import OwnPlaces
 from sessiontree.runtime.call_watch import CallWatch
-from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.frames import (
     Adopt,
     Feed,
@@ -348,7 +348,7 @@ class HostCore:
         guarded = GuardedFiles(writer, facades)
         put, now_ms = self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
-            now_ms = KernelClock(adopt.clock_offset_ms).now_ms
+            now_ms = TreeClock(adopt.clock_offset_ms).now_ms
         questioner, dispatcher = tooling_of(equipment, adopt, facades.rights(rights), now_ms, guarded)
         if watch is None or equipment.hooks is None:
             self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session, facades)

@@ -24,7 +24,7 @@ from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
-from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.effects import ControllerDeps
 from sessiontree.runtime.frames import Outcome, Unfit
 from sessiontree.runtime.grants import Grants
@@ -69,7 +69,7 @@ class SupervisorCore:
         gateway: Gateway,
         memory: MemoryPort,
         hub: ProgressHub,
-        clock: KernelClock,
+        clock: TreeClock,
         resend_after_s: float,
         most_losses: float = float("inf"),
     ) -> None:

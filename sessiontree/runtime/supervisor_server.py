@@ -16,7 +16,7 @@ from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
-from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.host_link import Transport
 from sessiontree.runtime.memory_client import MemoryLink
 from sessiontree.runtime.memory_protocol import MemoryProcess, MemoryRight, ScopeAnswer
@@ -73,7 +73,7 @@ FOR_OWNER: Final = frozenset(
         "hook_failed", "client_calls", "answer",
     }
 )  # fmt: skip
-"""What the creating program may ask of the kernel."""
+"""What the creating program may ask of the supervisor."""
 FOR_GRANTS: Final = frozenset({"spawn", "say", "report", "last_words"})
 """What hosts may ask for the session they embody."""
 FOR_MEMORY: Final = frozenset({"begun", "whose", "ended_of"})
@@ -128,7 +128,7 @@ class Serving:
         self._security = security
         self._beside: Beside | None = None
         self._hub = ProgressHub()
-        self._clock = KernelClock()
+        self._clock = TreeClock()
         self._baggage: dict[str, Baggage] = {}
         self._turns = SequenceGate()
         self._readers: dict[str, ProgressReader] = {}

@@ -29,19 +29,19 @@ AT_ONCE = Retry(attempts=3, first_delay_s=0, max_delay_s=0)
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 
 
-class Errand(BaseModel):
+class JournalTask(BaseModel):
     """How often it fails, and of what."""
 
     failures: int = 0
     of: str = "passing"
 
 
-class Flaky(Tool[Errand]):
+class Flaky(Tool[JournalTask]):
     """Fails so many times, then does not; writes down every attempt."""
 
     name = "flaky"
     description = "Try."
-    Params: ClassVar[type[BaseModel]] = Errand
+    Params: ClassVar[type[BaseModel]] = JournalTask
     tier = PermissionTier.READ_ONLY
     retry: ClassVar[Retry | None] = AT_ONCE
     timeout_s: ClassVar[float | None] = 0.05
@@ -49,7 +49,7 @@ class Flaky(Tool[Errand]):
     def __init__(self, board: Switchboard) -> None:
         self.tried = Log(board)
 
-    async def execute(self, params: Errand, ctx: ToolContext) -> ToolResult:
+    async def execute(self, params: JournalTask, ctx: ToolContext) -> ToolResult:
         self.tried.append([ctx.call_id, ctx.attempt])
         if ctx.attempt > params.failures:
             return ToolResult("done")
@@ -65,7 +65,7 @@ class Raised(Flaky):
 
     name = "raised"
 
-    def tier_for(self, params: Errand) -> PermissionTier:
+    def tier_for(self, params: JournalTask) -> PermissionTier:
         return PermissionTier.WORKSPACE
 
 
@@ -75,7 +75,7 @@ class Blaming(Flaky):
     name = "blaming"
     timeout_s: ClassVar[float | None] = 600
 
-    async def execute(self, params: Errand, ctx: ToolContext) -> ToolResult:
+    async def execute(self, params: JournalTask, ctx: ToolContext) -> ToolResult:
         self.tried.append([ctx.call_id, ctx.attempt])
         try:
             await asyncio.get_running_loop().create_future()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.events import TextDelta
-from sessiontree.runtime.clock import KernelClock, machine_ms
+from sessiontree.runtime.clock import TreeClock, machine_ms
 from sessiontree.runtime.progress import ProgressHub
 
 
@@ -20,7 +20,7 @@ from sessiontree.runtime.progress import ProgressHub
 def test_time_passes_evenly(offset_ms: int, passed: list[int], noted: list[int]) -> None:
     """It never steps back, whatever a journal had seen, and from then on it is what passes."""
     now = [0]
-    clock = KernelClock(offset_ms, lambda: now[0])
+    clock = TreeClock(offset_ms, lambda: now[0])
     for number, step in enumerate(passed):
         before = clock.now_ms()
         if number < len(noted):
@@ -33,14 +33,14 @@ def test_time_passes_evenly(offset_ms: int, passed: list[int], noted: list[int])
 
 def test_a_clock_begins_at_the_machines_time() -> None:
     """And another one on the machine, given how far it is ahead, shows the same."""
-    before, clock = machine_ms(), KernelClock()
-    other = KernelClock(clock.offset_ms)
+    before, clock = machine_ms(), TreeClock()
+    other = TreeClock(clock.offset_ms)
     assert before - 1 <= clock.now_ms() <= other.now_ms() <= clock.now_ms() <= machine_ms() + 1
 
 
 async def test_a_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:
     """A time that has passed rings in the next turn of the loop; a cancelled bell does not ring."""
-    clock = KernelClock()
+    clock = TreeClock()
     rung: list[str] = []
     over = asyncio.Event()
     clock.ring(clock.now_ms() - 5000, lambda: rung.append("past"))

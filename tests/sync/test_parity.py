@@ -87,7 +87,7 @@ def test_twin_has_nothing_to_await_and_says_what_it_does(twin: type) -> None:
 
 def test_requests_are_asked_for_in_the_same_way() -> None:
     """``approvals.pending`` of the original is the desk's own method, and takes as little."""
-    assert _taken(desk.ApprovalDesk.pending) == _taken(sync.Approvals.pending)
+    assert _taken(desk.HumanInbox.pending) == _taken(sync.Approvals.pending)
 
 
 def test_every_class_that_is_exported_is_compared_or_a_channel() -> None:

@@ -1,6 +1,6 @@
 """The local backend: supervisor, hosts, gateway and journal in one asyncio process.
 
-The same kernel as on Ray; only the way between supervisor and host is a direct call.
+The same runtime as on Ray; only the way between supervisor and host is a direct call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
-from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.host import HostCore, HostEquipment
 from sessiontree.runtime.memory_peers import open_store
 from sessiontree.runtime.memory_protocol import Ended, MemoryRight, ScopeAnswer
@@ -76,7 +76,7 @@ class LocalBackend:
         self._faults = faults
         self._slots = slots
         self._hub = ProgressHub()
-        self._clock = KernelClock()
+        self._clock = TreeClock()
         self._models: dict[str, GatewayModel] = {}
         self.equipment: dict[str, HostEquipment] = {}
         """What hosts are given, by tree."""

@@ -33,7 +33,7 @@ from sessiontree.backends.ray.start_watch import (
     StartWatch,
     end_started,
 )
-from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorShell, actor_of
+from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, actor_of
 from sessiontree.backends.ray.supervisor_client import SupervisorClient
 from sessiontree.backends.ray.transport import REAPED_S
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
@@ -216,7 +216,7 @@ class RayBackend:
         settings = self._settings(await asyncio.to_thread(self._copies.root))
         settings.reports.mkdir(mode=0o700)
         note = note_for("supervisor", settings)
-        actor: Any = actor_of(SupervisorShell).options(**self._options(settings, note)).remote(key, settings)
+        actor: Any = actor_of(SupervisorActor).options(**self._options(settings, note)).remote(key, settings)
         line = SupervisorClient(actor, key)
         keeper = self._keeper = RestartKeeper(
             StartWatch(note, self._engine.raylet, StartPace(self._unseen_s(), JOINED_UNSEEN_S)),

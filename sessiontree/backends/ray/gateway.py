@@ -20,7 +20,7 @@ from sessiontree.runtime.resource_cache import ResourceCache
 from sessiontree.runtime.rpc_response import Hello, HostHealth
 
 
-class GatewayShell:
+class GatewayActor:
     """The gateway of one supervisor; its process ends with the supervisor's."""
 
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:

@@ -15,7 +15,7 @@ from sessiontree.backends.ray.serialization import open_for_host
 from sessiontree.backends.ray.supervisor_rpc import RemoteServices
 from sessiontree.backends.ray.wire import opened, packed
 from sessiontree.interpreter.import_guard import tidy
-from sessiontree.runtime.clock import KernelClock
+from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.frames import Frame
 from sessiontree.runtime.host import HostCore, HostEquipment
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
@@ -41,7 +41,7 @@ class HostSettings:
     """Whether it serves where the kernel offers less than full confinement."""
 
 
-class HostShell:
+class HostActor:
     """One host. Its process ends with the supervisor's, and with what its session must not do."""
 
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:
@@ -69,7 +69,7 @@ class HostShell:
 
     def _begin(self) -> None:
         sys.setswitchinterval(0.0005)
-        settings, clock = self._settings, KernelClock()
+        settings, clock = self._settings, TreeClock()
         reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
         self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words, reaper)
         self._equipping: ResourceCache[HostEquipment] = ResourceCache(self._services.baggage, open_for_host)

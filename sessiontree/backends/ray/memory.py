@@ -24,7 +24,7 @@ from sessiontree.runtime.memory_service import MemoryCore, MemoryHost
 END_S = 5.0
 
 
-class MemoryShell:
+class MemoryActor:
     """The memory of one supervisor. Its process ends with the supervisor's; killed, Ray starts it again."""
 
     def __init__(self, supervisor: Any, settings: HostSettings, memory: MemorySettings, uri: str) -> None:

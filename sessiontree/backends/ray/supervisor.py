@@ -15,10 +15,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray import engine_home
 from sessiontree.backends.ray.engine_security import listening
-from sessiontree.backends.ray.gateway import GatewayShell
-from sessiontree.backends.ray.host import HostSettings, HostShell
+from sessiontree.backends.ray.gateway import GatewayActor
+from sessiontree.backends.ray.host import HostActor, HostSettings
 from sessiontree.backends.ray.jail import failed_starts, note_for, started_as, victims_for
-from sessiontree.backends.ray.memory import MemoryShell, RayMemory
+from sessiontree.backends.ray.memory import MemoryActor, RayMemory
 from sessiontree.backends.ray.start_watch import RestartKeeper, StartPace, StartWatch
 from sessiontree.backends.ray.transport import RayTransport
 from sessiontree.backends.ray.wire import opened, packed
@@ -50,7 +50,7 @@ def actor_of(shell: type) -> Any:
     return make(concurrency_groups={"control": CONTROL_CALLS})(shell)
 
 
-class SupervisorShell:
+class SupervisorActor:
     """One supervisor; restarted by Ray it begins with nothing open, and the program opens it again."""
 
     def __init__(self, key: str, settings: Settings) -> None:
@@ -98,18 +98,18 @@ class SupervisorShell:
         given = HostSettings(
             self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
         )
-        return self._transport(actor_of(HostShell).options(**options), given, name, note)
+        return self._transport(actor_of(HostActor).options(**options), given, name, note)
 
     def _start_gateway(self, name: str) -> RayTransport:
         given = HostSettings(self._serving.gateway_key, os.getpid(), self._settings.gateway_bytes, None)
         note = note_for(name, self._settings)
-        shell = actor_of(GatewayShell).options(**self._options("gateway", note))
+        shell = actor_of(GatewayActor).options(**self._options("gateway", note))
         return self._transport(shell, given, name, note)
 
     def _start_memory(self) -> RayMemory:
         settings, key = self._settings, self._serving.memory_key
         given = HostSettings(key, os.getpid(), settings.memory_bytes, None)
-        shell: Any = ray.remote(MemoryShell)
+        shell: Any = ray.remote(MemoryActor)
         note = note_for("memory", settings)
         shell = shell.options(**{**self._options("memory", note), **MEMORY_OPTIONS})
         me = ray.get_runtime_context().current_actor

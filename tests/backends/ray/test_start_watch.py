@@ -123,7 +123,7 @@ def test_a_noted_process_counts_until_ray_knows_it(
         end(process)
         assert watch.look() == f"its process ({process.pid}) ended while it started"
         watch.begin()
-    process = started("ray::HostShell")
+    process = started("ray::HostActor")
     note_of(note, process)
     assert watch.look() is None
     assert watch.running == process_of(process.pid)
@@ -137,7 +137,7 @@ def test_a_line_half_written_is_no_process_yet(
 ) -> None:
     """Nor does it hide the one that was there before."""
     note = tmp_path / "starts-x-1234"
-    watch, process = watch_of(note), started("ray::HostShell")
+    watch, process = watch_of(note), started("ray::HostActor")
     note_of(note, process)
     with note.open("a") as file:
         file.write("12")
@@ -175,7 +175,7 @@ def test_one_that_comes_to_something_sets_the_pace(
     watch = watch_of(tmp_path / "starts-x-1234", pace=pace)
     assert pace.limit_s() == 10.0
     watch_of(tmp_path / "starts-other-5678", pace=pace)
-    note_of(tmp_path / "starts-x-1234", started("ray::HostShell"))
+    note_of(tmp_path / "starts-x-1234", started("ray::HostActor"))
     assert watch.look() is None
     assert pace.limit_s() == 1.0
 
@@ -228,7 +228,7 @@ def test_a_death_is_noticed_within_a_second(
         while told.again <= round_no and time.monotonic() < deadline:
             threading.Event().wait(0.01)
         assert told.again == round_no + 1
-        serves = started("ray::SupervisorShell")
+        serves = started("ray::SupervisorActor")
         note_of(note, serves)
         threading.Event().wait(0.5)
         end(serves)
