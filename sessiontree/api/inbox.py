@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sessiontree.api.backend import Backend
 from sessiontree.api.client_calls import ClientCalls
-from sessiontree.api.event_feed import facts_after
+from sessiontree.api.event_feed import READ_WAIT_S, facts_after
 from sessiontree.api.options import channel_show
 from sessiontree.channels.callback import DisplayListener
 from sessiontree.channels.port import HumanChannel
@@ -36,7 +36,6 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.runtime.inbox_events import InboxEvent, MessageSaid, RequestClosed, RequestOpened
 from sessiontree.runtime.replay import fact_of
 
-READ_WAIT_S = 20.0
 UNHEEDED_S = 1.0
 """How long a request waits in the tree before it is told that nobody listens; once for each tree."""
 _LOG = logging.getLogger("sessiontree")

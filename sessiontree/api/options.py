@@ -34,7 +34,7 @@ from sessiontree.policy.lint import PolicyWarning
 from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.runtime.approver_function import load_approver
 from sessiontree.runtime.clock import machine_ms
-from sessiontree.runtime.policy_binding import policy_row
+from sessiontree.runtime.session_policy import policy_row
 from sessiontree.schema.guardrails import SchemaWarning, schema_slips
 from sessiontree.tree.accounts import endless
 from sessiontree.tree.rights import strictest

@@ -54,7 +54,7 @@ from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.interpreter.import_guard import keep_out
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import Model
-from sessiontree.runtime.policy_binding import policy_in
+from sessiontree.runtime.session_policy import policy_in
 from sessiontree.runtime.tree_resources import TreeSetup
 from sessiontree.web.settings import PUBLIC_WEB, WebSettings
 

@@ -21,7 +21,7 @@ from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.explanation import Explanation
 from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.steps import Standing
-from sessiontree.runtime.policy_binding import standing_of
+from sessiontree.runtime.session_policy import standing_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ from sessiontree.runtime.hook_runner import HookedRunner
 from sessiontree.runtime.mailbox import Mailbox
 from sessiontree.runtime.memory_protocol import MemoryService
 from sessiontree.runtime.model_requests import ModelRequestBuilder
-from sessiontree.runtime.policy_binding import session_policy
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
 from sessiontree.runtime.services import (
     ChannelHandle,
@@ -51,6 +50,7 @@ from sessiontree.runtime.services import (
     StatusHandle,
     WebHandle,
 )
+from sessiontree.runtime.session_policy import session_policy
 from sessiontree.runtime.session_rights import Facades, Handles, build_rights
 from sessiontree.runtime.session_runner import SessionRunner
 from sessiontree.sandbox import CommandShell

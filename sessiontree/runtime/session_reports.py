@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.runtime.live_session import Controller
-from sessiontree.runtime.policy_binding import policy_in
+from sessiontree.runtime.session_policy import policy_in
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.rights import end_of_life_ms
 

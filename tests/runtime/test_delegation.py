@@ -21,7 +21,7 @@ from sessiontree.dispatch.phases import ImmediateOutcome
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled
 from sessiontree.runtime.delegation import Delegation
-from sessiontree.runtime.policy_binding import session_policy
+from sessiontree.runtime.session_policy import session_policy
 from sessiontree.session import instructions as todo
 from sessiontree.session.state import CallState
 from sessiontree.testing.context import FixedStatus, fresh_report

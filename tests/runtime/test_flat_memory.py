@@ -20,7 +20,7 @@ from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.host import HostEquipment, tooling_of
-from tests.runtime.test_policy_binding import TABLE, adopt, now_ms, rights_of
+from tests.runtime.test_session_policy import TABLE, adopt, now_ms, rights_of
 
 Attack: TypeAlias = Callable[[int], None]
 """Says something with a name that nobody said before; the number makes it new."""

@@ -27,7 +27,7 @@ from sessiontree.policy.settings import PolicyConfig, ToolPolicy
 from sessiontree.runtime.frames import Adopt
 from sessiontree.runtime.host import HostEquipment, tooling_of
 from sessiontree.runtime.model_requests import ModelRequestBuilder
-from sessiontree.runtime.policy_binding import policy_row
+from sessiontree.runtime.session_policy import policy_row
 from sessiontree.session.prompt import system_prompt
 from sessiontree.session.state import initial
 from sessiontree.testing.context import FixedStatus, fresh_report
