@@ -33,6 +33,7 @@ from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.senders import Sender, sender_of
 from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.journal.record import kind_in
 from sessiontree.runtime.inbox_events import InboxEvent, MessageSaid, RequestClosed, RequestOpened
 from sessiontree.runtime.replay import fact_of
 
@@ -199,7 +200,7 @@ class HumanInbox:
         """Tell a channel what the tools of its session say to people, as their results become durable."""
         with contextlib.suppress(EngineLost):  # whoever uses the tree gets it, too
             async for record in facts_after(self._backend.owner, self._tree_id, after):
-                if record.session != session or not record.text.startswith('{"kind":"call_resolved"'):
+                if record.session != session or kind_in(record.text) != "call_resolved":
                     continue
                 message: ToolResultMessage = fact_of(record.text).message
                 display = display_of(message)

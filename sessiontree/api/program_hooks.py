@@ -20,7 +20,7 @@ from sessiontree.contracts.spec import SessionSpec
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.dispatch.hook_run import HookFault
 from sessiontree.dispatch.hooks import HookChain
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import fact_of
 from sessiontree.tree.stimuli import SpawnAsked
 
@@ -28,8 +28,8 @@ READ_AT_ONCE = 512
 READ_WAIT_S = 20.0
 CLOSE_WAIT_S = 10.0
 """How long, at the end, hooks may take over what is durable by then."""
-_TOLD: Final = ('{"kind":"session_spawned"', '{"kind":"session_ended"')
-"""How facts that hooks are told of begin."""
+_TOLD: Final = frozenset({"session_spawned", "session_ended"})
+"""Kinds of the facts that hooks are told of."""
 
 
 class ProgramHooks:
@@ -89,7 +89,7 @@ class ProgramHooks:
             self._moved.set()
 
     async def _note(self, record: Record) -> None:
-        if record.session or not record.text.startswith(_TOLD):
+        if record.session or kind_in(record.text) not in _TOLD:
             return
         fact: Any = fact_of(record.text)
         if isinstance(fact, SessionSpawned):

@@ -13,7 +13,6 @@ from typing import Any
 from sessiontree.cli.approval_prompt import Answering
 from sessiontree.cli.connect import live_journal, news_of, open_tree
 from sessiontree.cli.jobs import run_jobs
-from sessiontree.cli.live_facts import kind_in
 from sessiontree.cli.screen import RichScreen
 from sessiontree.cli.tree import state_dir_of
 from sessiontree.cli.tree_report import portrait_of
@@ -24,6 +23,7 @@ from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import kind_in
 from sessiontree.runtime.replay import fact_of
 
 MOST_SENT = 16

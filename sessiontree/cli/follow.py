@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from sessiontree.cli.live_changes import LiveChanges, line_of
-from sessiontree.cli.live_facts import kind_in
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
@@ -18,7 +17,7 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import fact_of
 
 READ_AT_ONCE = 512

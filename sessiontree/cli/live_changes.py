@@ -22,12 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sessiontree.cli.live_facts import kind_in
 from sessiontree.cli.live_session import call_text
 from sessiontree.cli.tree_report import shortened
 from sessiontree.contracts.event_display import display_of
 from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import fact_of
 
 Change = dict[str, Any]

@@ -17,7 +17,6 @@ from typing import Any
 from sessiontree.contracts.codec import current_versions
 from sessiontree.runtime.replay import fact_of
 
-_KIND = re.compile(r'\{"kind":"(\w+)"')
 _VALUE = r'("[^"\\]*(?:\\.[^"\\]*)*"|-?\d+)'
 _DEEPER = {"message.tool_call_id": '"message":{"role":"toolResult","toolCallId":'}
 """What stands before a value that lies deeper than the fact's own members."""
@@ -51,12 +50,6 @@ def _head(kind: str, members: tuple[str, ...]) -> _Head:
 
 
 _HEADS = {kind: _head(kind, members) for kind, members in _MEMBERS.items()}
-
-
-def kind_in(text: str) -> str:
-    """Return a fact's kind, empty where the text does not begin as a fact."""
-    found = _KIND.match(text)
-    return "" if found is None else found[1]
 
 
 def first_members(kind: str, text: str) -> tuple[Any, ...]:

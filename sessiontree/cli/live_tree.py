@@ -10,11 +10,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sessiontree.cli.live_facts import first_members, kind_in
+from sessiontree.cli.live_facts import first_members
 from sessiontree.cli.live_session import SessionPanel, call_text
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import fact_of
 
 _MAIN = "main"

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import JsonValue
+
+_KIND = re.compile(r'\{"kind":"(\w+)"')
+
+
+def kind_in(text: str) -> str:
+    """Return a fact's kind, empty where the text does not begin as a fact."""
+    found = _KIND.match(text)
+    return "" if found is None else found[1]
 
 
 class Packed(NamedTuple):
@@ -49,7 +58,7 @@ class Record:
 
     def ends(self, session: str) -> bool:
         """Whether it is the tree's fact that a session has ended."""
-        if self.session != "" or not self.text.startswith('{"kind":"session_ended"'):
+        if self.session != "" or kind_in(self.text) != "session_ended":
             return False
         return bool(self.fact()["session"] == session)
 

@@ -11,6 +11,7 @@ from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.contracts.session_facts import CallResolved, Rested
 from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool_reply import ToolReply
+from sessiontree.journal.record import kind_in
 from sessiontree.runtime.replay import fact_of
 
 
@@ -82,7 +83,7 @@ def _seconds(elapsed: object) -> float:
 def reply_in(facts: Iterable[str], message_id: str) -> Reply | None:
     """Return the last word for a message, None while there is none."""
     for text in facts:
-        if text.startswith('{"kind":"rested"') and message_id in text:
+        if kind_in(text) == "rested" and message_id in text:
             fact = fact_of(text)
             if isinstance(fact, Rested) and message_id in fact.answers:
                 return Reply(fact.text, fact.error, fact.interrupted)
@@ -92,7 +93,7 @@ def reply_in(facts: Iterable[str], message_id: str) -> Reply | None:
 def call_in(facts: Iterable[str], call_id: str) -> CallReply | None:
     """Return how a call made outside the transcript ended, None while it has not."""
     for text in facts:
-        if text.startswith('{"kind":"call_resolved"') and call_id in text:
+        if kind_in(text) == "call_resolved" and call_id in text:
             fact = fact_of(text)
             if isinstance(fact, CallResolved) and fact.key == f"call.{call_id}":
                 return CallReply(fact.outcome, fact.message)

@@ -34,7 +34,7 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionStirred,
 )
-from sessiontree.journal.record import Record
+from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
 from sessiontree.runtime.inbox_events import InboxEvent, inbox_events_in
@@ -397,9 +397,9 @@ class _Busy:
                 self._owed.pop(name, None)
 
     def _take_own(self, session: str, text: str) -> None:
-        if text.startswith('{"kind":"interrupted"'):
+        if kind_in(text) == "interrupted":
             self._interrupted.add(session)
-        elif session in self._interrupted and text.startswith('{"kind":"turn_started"'):
+        elif session in self._interrupted and kind_in(text) == "turn_started":
             # Somebody said something to it since: what it does now is something else.
             self._sessions.discard(session)
             self._kept.discard(session)

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.live_facts import first_members, kind_in
+from sessiontree.cli.live_facts import first_members
 from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import JournalTooNew
+from sessiontree.journal.record import kind_in
 from sessiontree.testing.strategies import instances_of
 
 First = Callable[[str, str], tuple[Any, ...]]
