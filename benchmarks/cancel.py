@@ -1,17 +1,20 @@
-"""What is left, and how long it takes, when a tree of stubborn sessions on Ray is cancelled.
+"""What is left, and how long it takes, when a tree of stubborn sessions is cancelled.
 
-Every session has its tools start processes that do what they can to stay (``stubborn.py``: daemons by double
-fork in a session of their own with an empty environment, processes that ignore every signal, that fork on and
-on, that are started as somebody else's children). Some sessions hold their hosts meanwhile: by a coroutine
-that ignores its cancellation, by a thread, or by a command of `exec` that does not heed its end and forks
-into sessions of its own. The others wait for an approval that nobody gives.
+On Ray every session has its tools start processes that do what they can to stay (``stubborn.py``: daemons by
+double fork in a session of their own with an empty environment, processes that ignore every signal, that fork
+on and on, that are started as somebody else's children). Some sessions hold their hosts meanwhile: by a
+coroutine that ignores its cancellation, by a thread, or by a command of `exec` that does not heed its end and
+forks into sessions of its own. The others wait for an approval that nobody gives; their processes ended when
+they left their hosts. With ``--backend local`` every session holds on by such a command, all at once.
 
-The clock starts in ``tree.cancel()`` and stops when it returns; processes are counted right after, before
-the tree is closed, by a mark that each carries as the name it was started by.
+The clock starts in ``tree.cancel()`` and stops when it returns; processes are counted right before and right
+after, before the tree is closed, by a mark that each carries as the name it was started by.
 
-- `survivors`: processes of tools that were still there; must be 0.
+- `processes`: processes of tools and commands that ran when the clock started.
+- `survivors`: those that were still there; must be 0.
 - `forced`: sessions that did not wrap up within the grace; `ended_leftovers`: processes that receipts count.
-- `wall_s`: the whole; `after_grace_s`: what of it lay behind the grace of `grace_s`.
+- `wall_s`: the whole; `after_grace_s`: what of it lay behind the grace of `grace_s`; aim 2 s.
+- `cpu_s`: processor time of this process meanwhile.
 """
 
 from __future__ import annotations
@@ -46,6 +49,12 @@ from sessiontree.models.answers import Answer
 ARRIVE_S = 300.0
 HOLD_S = 120.0
 HOLDS = ("coroutine", "thread", "exec")
+GRACE_S = 3.0
+"""Shorter than the 5 s that a call gets to heed its cancellation: sessions have to be ended by force."""
+SHELL_COMMAND = (
+    "trap '' TERM INT HUP; setsid sh -c 'trap \"\" TERM INT HUP; while :; do sleep 5; done' {mark} &"
+    " sh -c 'trap \"\" TERM INT HUP; while :; do sleep 5; done' {mark}"
+)
 COMMAND = "trap '' TERM; setsid sh -c '({python} -c \"{deaf}\" {mark} &) &'; {python} -c \"{deaf}\" {mark}"
 DEAF = "import signal; signal.signal(15, 1); signal.pause()"
 
@@ -100,6 +109,8 @@ def reply(request: ModelRequest) -> Answer:
     if request.kind is SessionKind.MAIN:
         return "here"
     program, kind, mark, hold = task
+    if hold == "shell":
+        return call("exec", command=SHELL_COMMAND.format(mark=mark))
     if not any(isinstance(each, ToolResultMessage) for each in request.messages):
         return call("leave", program=program, kind=kind, mark=mark)
     match hold:
@@ -126,14 +137,15 @@ def marked(mark: str) -> list[int]:
 
 async def measure(options: Options) -> dict[str, float]:
     """Return the figures."""
-    sessions, slots, grace_s = (10, 4, 2.0) if options.quick else (100, 16, 8.0)
-    holding = slots * 3 // 4
+    sessions, is_local = options.sessions, options.backend == "local"
+    slots = sessions + 1 if is_local else min(16, max(4, sessions // 4))
+    holding = sessions if is_local else slots * 3 // 4
     mark = f"stubborn-{uuid.uuid4().hex}"
     kinds = [kind for kind in stubborn.KINDS if kind not in stubborn.BUSY]
-    limits = Limits(max_children=sessions, cancel_grace_s=grace_s)
+    limits = Limits(max_children=sessions, max_live=sessions + 1, cancel_grace_s=GRACE_S)
     with places() as (workspace, state):
         async with (
-            Runtime(state, backend="ray", slots=slots) as runtime,
+            Runtime(state, backend="local" if is_local else "ray", slots=slots) as runtime,
             SessionTree(
                 workspace,
                 model=FunctionModel(reply),
@@ -145,25 +157,37 @@ async def measure(options: Options) -> dict[str, float]:
             for number in range(sessions):
                 # Those who wait for a person come first: those who hold their hosts give none back.
                 waits = number < sessions - holding
-                hold = "person" if waits else HOLDS[number % len(HOLDS)]
+                hold = "person" if waits else "shell" if is_local else HOLDS[number % len(HOLDS)]
                 task = f"{stubborn.__file__} {kinds[number % len(kinds)]} {mark}-{number}. {hold}"
                 await tree.main.spawn(SessionKind.BRANCH, task)
                 if waits and number == sessions - holding - 1:
                     await _until_waiting(tree, number + 1)
-            await _until_held(tree, range(sessions - holding, sessions))
-            started = time.perf_counter()
+            if is_local:
+                await _until_running(mark, 2 * sessions)
+            else:
+                await _until_held(tree, range(sessions - holding, sessions))
+            processes = len(marked(mark))
+            started, cpu_s = time.perf_counter(), time.process_time()
             receipt = await tree.cancel()
-            wall_s = time.perf_counter() - started
+            wall_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
             survivors = len(marked(mark))
     return {
         "sessions": len(receipt) - 1,
+        "processes": processes,
         "survivors": survivors,
         "forced": sum(line.forced for line in receipt),
         "ended_leftovers": sum(line.leftovers for line in receipt),
-        "grace_s": grace_s,
+        "grace_s": GRACE_S,
         "wall_s": wall_s,
-        "after_grace_s": max(0.0, wall_s - grace_s),
+        "after_grace_s": max(0.0, wall_s - GRACE_S),
+        "cpu_s": cpu_s,
     }
+
+
+async def _until_running(mark: str, count: int) -> None:
+    async with asyncio.timeout(ARRIVE_S):
+        while len(await asyncio.to_thread(marked, mark)) < count:  # noqa: ASYNC110 - nobody says so
+            await asyncio.sleep(0.5)
 
 
 async def _until_waiting(tree: SessionTree, count: int) -> None:
@@ -187,7 +211,8 @@ def _turns(session: SessionHandle) -> int:
 
 def main() -> None:
     """Measure and print; exit code 1 if anything survived."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    about = __doc__.splitlines()[0] if __doc__ else ""
+    options = read_options(about, backends=("ray", "local"), sessions=(200, 10))
     figures = asyncio.run(measure(options))
     show(figures, options)
     sys.exit(bool(figures["survivors"]))

@@ -1,20 +1,29 @@
-"""What is lost, done twice or left hanging when processes of a runtime on Ray are killed at random.
+"""What is lost, done twice or left hanging when processes of a runtime are killed.
 
 ``benchmarks.chaos_program`` runs a tree that is always at work. This program kills its processes by SIGKILL,
-one at a time, in an order drawn from a printed seed, and waits after each kill until each of the program's
-three loops has acknowledged an answer again. Roles: `host`, `supervisor`, `gateway`, `memory`, `driver` (the
-program, which is started again and resumes), `watcher` (removes what a killed program leaves), `starting` (a
-process of an actor that has not registered yet: an actor is killed, then what replaces it), `raylet` and
-`gcs` (of the private Ray; the program resumes in place). At the end the program drains, and its journal is
-read.
+as a printed seed says. At the end the program drains, and its journal is read. There are three ways:
 
-- `kills`, `by_role`: processes killed; with `--kills N` every role gets its share.
+- `--way roles` (on Ray): one process at a time; after each kill it waits until each of the program's three
+  loops has acknowledged an answer again. Roles: `host`, `supervisor`, `gateway`, `memory`, `driver` (the
+  program, which is started again and resumes), `watcher` (removes what a killed program leaves), `starting`
+  (a process of an actor that has not registered yet: an actor is killed, then what replaces it), `raylet` and
+  `gcs` (of the private Ray; the program resumes in place).
+- `--way storm`: a process of the program, drawn from all of them, the program included, every 0.2 to 2 s,
+  whatever has become of the one before; but a program that was killed may answer once first, or all that
+  would ever be killed is a program that starts.
+- `--way points` (on the local backend): the program kills itself before an append, when a commit is durable
+  and nobody knows of it, or before a message between supervisor and host; the next one resumes and dies
+  at another such point.
+
+- `kills`, `by_role`: processes killed; by roles every role gets its share.
 - `acknowledged`, `acknowledged_lost`: answers that the program noted, and those of them that the journal (or,
   for records, the store of memory) does not hold.
 - `effects`, `effects_twice`: runs of tools with an effect, by id of their calls; ids that ran more than once.
-- `unresolved`: answers that did not come within four minutes, calls with an intent and no result, sessions
-  spawned that never ended although their tree was closed in order.
-- `stalls_over_30s`: kills after which some loop had no answer for longer than 30 s.
+- `unresolved`: answers that did not come within four minutes, and calls that were opened or intended and have
+  no result when the last program has waited until nothing runs.
+- `still_running`: sessions that were spawned and have not ended then.
+- `trees`: more than one where a tree had ended, because its Main lost three hosts in a row.
+- `stalls_over_30s`: kills after which some loop had no answer for longer than 30 s; of a storm, the last.
 - `recovery_ROLE_p50_s`, `recovery_ROLE_p95_s`: seconds from the kill until all loops had answers again.
 """
 
@@ -35,23 +44,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.chaos_program import Unfinished
 from benchmarks.places import places
 from benchmarks.report import Figure, Options, percentile, show
 from sessiontree.backends.ray import engine_home
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.session_facts import CallIntended, CallResolved
-from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
 
-POSTED = stimuli
-"""Posts in facts hold stimuli; their room makes them known."""
 CHEAP = ("host", "gateway", "memory", "watcher", "starting")
 DEAR = ("supervisor", "driver", "raylet", "gcs")
 """Roles whose loss costs the start of an interpreter and more."""
 ROLES = (*CHEAP, *DEAR)
 DEFAULT_KILLS = 200
+WAYS = ("roles", "storm", "points")
 QUICK = ["host", "gateway", "memory", "starting"]
+STORM_S = (0.2, 2.0)
+POINTS = ("append", "durable", "message")
+REACH = 60
+"""How many of a program's first points are tried; the first ten are its resuming, the rest its work."""
+STRIDE = 7
+"""So few kills are spread over all of them; no divisor of theirs, so many kills try each."""
 MIN_PER_ROLE = 15
 LOOPS = ({"message"}, {"worker"}, {"call", "approved", "record"})
 """What the keys of answers begin with, by the program's loops."""
@@ -113,17 +125,21 @@ class Chaos:
 
     place: Path
     seed: int
-    kills: list[Kill] = field(default_factory=list)
+    backend: str = "ray"
+    kills: list[str] = field(default_factory=list)
+    """The roles of what was killed."""
+    recoveries: list[Kill] = field(default_factory=list)
+    """Kills after which nothing else was done until all loops answered."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._acks = Tail(self.place / "acks")
         self._program = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, *point: str) -> subprocess.Popen[bytes]:
         with (self.place / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.chaos_program", str(self.place)],
+                [sys.executable, "-m", "benchmarks.chaos_program", str(self.place), self.backend, *point],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -131,8 +147,7 @@ class Chaos:
 
     def run(self, roles: list[str]) -> None:
         """Kill one process of each role in turn; a role without a process waits for its next chance."""
-        if not self._answers(GIVE_UP_S):
-            raise SystemExit(f"the program never answered; its output:\n{self._said()}")
+        self._begin()
         waiting = list(roles)
         while waiting:
             role = next((each for each in waiting if self._find(each) or each == "starting"), "driver")
@@ -144,11 +159,49 @@ class Chaos:
                 waiting.append(role)
                 continue
             loops = (*LOOPS, {"record"}) if role == "memory" else LOOPS
-            answered = self._answers(GIVE_UP_S, loops)
-            recovery_s = time.monotonic() - began if answered else None
-            self.kills.append(Kill(role, recovery_s))
-            print(f"{len(self.kills)} {role} {recovery_s}", file=sys.stderr)
+            self.kills.append(role)
+            self._recover(role, began, loops)
             rest(self._random.uniform(0.2, 1.0))
+
+    def storm(self, kills: int) -> None:
+        """Kill whatever comes, whatever has become of the kill before; then wait until all loops answer."""
+        self._begin()
+        began = time.monotonic()
+        while len(self.kills) < kills:
+            rest(self._random.uniform(*STORM_S))
+            if self._program.poll() is not None:
+                self._answers(GIVE_UP_S, [set.union(*LOOPS)])
+            pid = self._random.choice(self._family())
+            role = self._role(pid)
+            if kill(pid):
+                self.kills.append(role)
+                print(f"{len(self.kills)} {role} at {time.monotonic() - began:.1f}", file=sys.stderr)
+                if role == "driver":
+                    self._program.wait()
+        self._acks.read()
+        self._recover("storm", time.monotonic(), LOOPS)
+
+    def points(self, kills: int) -> None:
+        """Let the program end at point after point, each time at another one."""
+        self._begin()
+        self.end()
+        for at in range(kills):
+            point, number = POINTS[at % len(POINTS)], 1 + at // len(POINTS) * STRIDE % REACH
+            self._program = self._start(point, str(number))
+            if self._program.wait(GIVE_UP_S) != -signal.SIGKILL:
+                raise SystemExit(f"the program did not get to {point} {number}; its output:\n{self._said()}")
+            self.kills.append(point)
+        self._program = self._start()
+        self._recover("points", time.monotonic(), LOOPS)
+
+    def _begin(self) -> None:
+        if not self._answers(GIVE_UP_S):
+            raise SystemExit(f"the program never answered; its output:\n{self._said()}")
+
+    def _recover(self, role: str, began: float, loops: Sequence[set[str]]) -> None:
+        recovery_s = time.monotonic() - began if self._answers(GIVE_UP_S, loops) else None
+        self.recoveries.append(Kill(role, recovery_s))
+        print(f"{len(self.kills)} {role} {recovery_s}", file=sys.stderr)
 
     def drain(self) -> bool:
         """Let the program end by itself; returns whether every loop had its last answer."""
@@ -217,13 +270,17 @@ class Chaos:
 
     def _find(self, role: str) -> list[int]:
         """Return the processes of a role that belong to the program."""
-        if role == "driver":
-            return [self._program.pid]
+        return [pid for pid in self._family() if self._role(pid) == role]
+
+    def _family(self) -> list[int]:
+        """Return the program and all that descends from it."""
         root = engine_home.process_of(self._program.pid)
         if root is None:
-            return []
-        family = engine_home.with_descendants({root}, lambda _: False)
-        return [process.pid for process in family if role_of(process.pid) == role]
+            return [self._program.pid]
+        return [process.pid for process in engine_home.with_descendants({root}, lambda _: False)]
+
+    def _role(self, pid: int) -> str:
+        return "driver" if pid == self._program.pid else role_of(pid)
 
 
 def rest(seconds: float) -> None:
@@ -241,11 +298,11 @@ def kill(pid: int) -> bool:
 
 
 def role_of(pid: int) -> str:
-    """Return what a process of the program is by its command line; empty where it is something else."""
+    """Return what a process of the program is by its command line; `other` where it is something else."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     except OSError:
-        return ""
+        return "other"
     for role, title in TITLES.items():
         if words[0].startswith(title):
             return role
@@ -258,7 +315,7 @@ def role_of(pid: int) -> str:
         return "watcher"
     if "default_worker.py" in line:
         return "starting"
-    return ""
+    return "other"
 
 
 def lines_of(path: Path) -> list[str]:
@@ -268,42 +325,36 @@ def lines_of(path: Path) -> list[str]:
 
 def judge(place: Path, is_drained: bool) -> dict[str, Figure]:
     """Return what the journal says of everything the program noted."""
-    tree_id = (place / "tree").read_text("utf-8")
     outcomes: set[str] = set()
-    open_calls: set[tuple[str, str]] = set()
-    running: set[str] = set()
-    for session, fact, text in facts_of(place / "state", tree_id):
+    trees = lines_of(place / "trees")
+    unfinished = {tree_id: Unfinished() for tree_id in trees}
+    for tree_id, session, fact, text in facts_of(place / "state", trees):
         outcomes.update(words_of(text))
-        match fact:
-            case CallIntended(key=key):
-                open_calls.add((session, key))
-            case CallResolved(key=key):
-                open_calls.discard((session, key))
-            case SessionSpawned(spec=spec):
-                running.add(spec.session_id)
-            case SessionEnded(session=ended):
-                running.discard(ended)
+        unfinished[tree_id].hear(session, fact)
+    open_calls = sum(len(each.calls) for each in unfinished.values())
     acks = lines_of(place / "acks")
     effects = Counter(lines_of(place / "effects"))
     hung = lines_of(place / "hung")
     return {
+        "trees": len(trees),
         "acknowledged": len(acks),
         "acknowledged_lost": sum(key not in outcomes for key in acks),
         "effects": effects.total(),
         "effects_twice": sum(count > 1 for count in effects.values()),
-        "unresolved": len(hung) + len(open_calls) + (not is_drained),
-        "still_running": len(running - {"main"}),
+        "unresolved": len(hung) + open_calls + (not is_drained),
+        "still_running": sum(len(each.sessions) for each in unfinished.values()),
         "typed_errors": len(lines_of(place / "errors")),
     }
 
 
-def facts_of(state: Path, tree_id: str) -> Iterator[tuple[str, object, str]]:
-    """Yield session, fact and text of every record of the tree, in order, from whichever journal holds it."""
+def facts_of(state: Path, trees: Sequence[str]) -> Iterator[tuple[str, str, object, str]]:
+    """Yield tree, session, fact and text of the trees' records, in order, whichever journals hold them."""
     for database in sorted(state.rglob("journal.db")):
         with Journal.open(database.parent, read_only=True) as journal:
-            if any(row.tree_id == tree_id for row in journal.trees()):
-                for record in journal.read(tree_id):
-                    yield record.session, fact_of(record.text), record.text
+            for row in journal.trees():
+                if row.tree_id in trees:
+                    for record in journal.read(row.tree_id):
+                        yield row.tree_id, record.session, read_fact(record.text), record.text
 
 
 def words_of(text: str) -> Iterator[str]:
@@ -318,7 +369,7 @@ def words_of(text: str) -> Iterator[str]:
 def recoveries(kills: list[Kill]) -> dict[str, Figure]:
     """Return medians and 95th percentiles of the seconds to the next answer, by role."""
     found: dict[str, Figure] = {}
-    for role in ROLES:
+    for role in dict.fromkeys(each.role for each in kills):
         times = [
             GIVE_UP_S if each.recovery_s is None else each.recovery_s for each in kills if each.role == role
         ]
@@ -328,37 +379,56 @@ def recoveries(kills: list[Kill]) -> dict[str, Figure]:
     return found
 
 
+@contextlib.contextmanager
+def kept(place: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield workspace and place for state in a directory that stays."""
+    workspace = place / "workspace"
+    workspace.mkdir()
+    yield workspace, place / "state"
+
+
 def main() -> None:
     """Kill, drain, read the journal and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=DEFAULT_KILLS, help="processes to kill")
     parser.add_argument("--seed", type=int, default=None, help="of the order; drawn where it is left out")
+    parser.add_argument("--way", choices=WAYS, default="roles", help="how it chooses what to kill, and when")
+    parser.add_argument("--backend", choices=("ray", "local"), default="ray", help="where the tree runs")
     parser.add_argument("--quick", action="store_true", help="four kills of the cheapest roles")
+    parser.add_argument("--place", type=Path, default=None, help="an empty directory that keeps everything")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     given = parser.parse_args()
+    if (given.way, given.backend) in {("roles", "local"), ("points", "ray")}:
+        parser.error(f"--way {given.way} does not go with --backend {given.backend}")
     seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
     print(f"seed {seed}", file=sys.stderr)
-    with places() as (workspace, _):
-        chaos = Chaos(workspace.parent, seed)
+    with places() if given.place is None else kept(given.place) as (workspace, _):
+        chaos = Chaos(workspace.parent, seed, given.backend)
         began = time.monotonic()
         try:
-            chaos.run(QUICK if given.quick else schedule(given.kills, seed))
+            match given.way:
+                case "roles":
+                    chaos.run(QUICK if given.quick else schedule(given.kills, seed))
+                case "storm":
+                    chaos.storm(len(QUICK) if given.quick else given.kills)
+                case _:
+                    chaos.points(len(QUICK) if given.quick else given.kills)
             figures = judge(workspace.parent, chaos.drain())
         finally:
             chaos.end()
-    stalls = sum(each.recovery_s is None or each.recovery_s > STALL_S for each in chaos.kills)
-    by_role: dict[str, Figure] = dict(Counter(each.role for each in chaos.kills))
+    stalls = sum(each.recovery_s is None or each.recovery_s > STALL_S for each in chaos.recoveries)
+    by_role: dict[str, Figure] = dict(Counter(chaos.kills))
     show(
         {
             "kills": len(chaos.kills),
             **figures,
             "stalls_over_30s": stalls,
-            **recoveries(chaos.kills),
+            **recoveries(chaos.recoveries),
             "by_role": by_role,
             "seed": seed,
             "wall_s": time.monotonic() - began,
         },
-        Options(given.quick, given.json, "ray"),
+        Options(given.quick, given.json, given.backend),
     )
 
 

@@ -1,25 +1,35 @@
 """A program whose tree is always at work, for ``benchmarks.chaos`` to kill parts of.
 
-Run as ``python -m benchmarks.chaos_program PLACE``. Three loops use one tree: messages to Main, whose model
-waits and calls a tool; Workers; and in turn calls of the program, calls that a rule approves, and records of
-memory (one loop, since no turn begins while a call of the program runs). What was acknowledged is appended to
-``PLACE/acks``, one line each, and every run of a tool with an effect to ``PLACE/effects``, as the id of its
-call. The program ends once ``PLACE/stop`` exists and every loop has had one more answer, and then writes
-``PLACE/drained``.
+Run as ``python -m benchmarks.chaos_program PLACE BACKEND [POINT NUMBER]``. Three loops use one tree: messages
+to Main, whose model waits and calls a tool; Workers; and in turn calls of the program, calls that a rule
+approves, and records of memory (one loop, since no turn begins while a call of the program runs). What was
+acknowledged is appended to ``PLACE/acks``, one line each, and every run of a tool with an effect to
+``PLACE/effects``, as the id of its call. The program ends once ``PLACE/stop`` exists, every loop has had one
+more answer, and nothing of the tree runs any more; then it writes ``PLACE/drained``. What a killed program
+began may still run without anybody who waits for it, and closing a tree does not end it.
 
 A loop whose call fails writes the error to ``PLACE/errors`` and goes on with the next key: what was not
-acknowledged is promised to nobody. Where Ray is gone, the first loop to notice resumes the tree.
+acknowledged is promised to nobody. Where Ray is gone, the first loop to notice resumes the tree. Where the
+tree has ended (after three lost hosts in a row a session ends `failed`), the next one is begun, and its id
+appended to ``PLACE/trees``.
+
+With a point, the program kills itself by SIGKILL when it reaches the point for that time; on the local
+backend only, where supervisor and host are in this process. Points: ``append`` (facts were decided and are
+not written), ``durable`` (they are on the disk, and nobody knows), ``message`` (something is about to pass
+between supervisor and a host).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from sessiontree import (
     AsyncFunctionModel,
@@ -27,6 +37,7 @@ from sessiontree import (
     ModelRequest,
     PermissionTier,
     Rule,
+    Runtime,
     SessionKind,
     SessionTree,
     SessionTreeError,
@@ -34,10 +45,21 @@ from sessiontree import (
     call,
     tool,
 )
+from sessiontree.api.runtime import BackendName
+from sessiontree.backends.local.backend import Faults, LocalBackend
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.messages import ToolResultMessage
+from sessiontree.contracts.session_facts import CallIntended, CallOpened, CallResolved
+from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import Packed
 from sessiontree.models.answers import Answer
+from sessiontree.runtime.replay import read_fact
 
 Use: TypeAlias = Callable[[SessionTree, str], Awaitable[str]]
+POSTED = stimuli
+"""Posts in facts hold stimuli; their room makes them known."""
 PAUSE_S = 0.02
 PATIENCE_S = 240.0
 """How long a loop waits for one answer before it counts as unresolved."""
@@ -78,11 +100,117 @@ async def reply(request: ModelRequest) -> Answer:
     return call("effect", key=heard.text)
 
 
-class Load:
-    """The tree of a program, opened or resumed, and the loops that use it."""
+class Unfinished:
+    """What a tree began and has not finished, by its facts so far."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self) -> None:
+        self.calls: set[tuple[str, str]] = set()
+        """Session and key of each call that was opened or intended and has no result."""
+        self.sessions: set[str] = set()
+        """Sessions below Main that were spawned and have not ended."""
+
+    def hear(self, session: str, fact: object) -> None:
+        """Take the next fact, of a session or of the tree."""
+        match fact:
+            case CallOpened(key=key) | CallIntended(call=CheckedCall(key=key)):
+                self.calls.add((session, key))
+            case CallResolved(key=key):
+                self.calls.discard((session, key))
+            case SessionSpawned(spec=spec) if spec.session_id != "main":
+                self.sessions.add(spec.session_id)
+            case SessionEnded(session=ended, forced=forced):
+                self.sessions.discard(ended)
+                if forced:
+                    self.calls = {each for each in self.calls if each[0] != ended}
+
+
+class Deadly:
+    """Kills this process when a point is reached for the n-th time.
+
+    Args:
+        number: From 1.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    def reach(self) -> None:
+        """Pass the point, or die there."""
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DeadlyJournal:
+    """A journal that has a point before each append, or after each commit.
+
+    Args:
+        journal: The journal.
+        point: `append` or `durable`.
+        deadly: Dies there.
+    """
+
+    def __init__(self, journal: Journal, point: str, deadly: Deadly) -> None:
+        self._journal = journal
+        self._point = point
+        self._deadly = deadly
+
+    def append(
+        self, tree_id: str, chunks: Sequence[tuple[str, Sequence[Packed]]]
+    ) -> tuple[int, asyncio.Future[None]]:
+        """Reach the point and pass the facts on, or the other way round."""
+        if self._point == "append":
+            self._deadly.reach()
+        seq, durable = self._journal.append(tree_id, chunks)
+        if self._point == "durable":
+            durable.add_done_callback(lambda _: self._deadly.reach())  # before all who wait for it
+        return seq, durable
+
+    def __getattr__(self, name: str) -> object:
+        """Everything else is the journal's."""
+        return getattr(self._journal, name)
+
+
+class DeadlyMessages(Faults):
+    """Faults that change no message; each is a point."""
+
+    def __init__(self, deadly: Deadly) -> None:
+        super().__init__(random.Random(0), die=1.0, delay_s=0.05, deaths_left=1)
+        self.deadly = deadly
+
+    def happens(self, chance: float) -> bool:
+        """Reach the point where a host could end; no host ends."""
+        if chance == self.die:
+            self.deadly.reach()
+        return False
+
+
+def deadly_runtime(state: Path, point: str, number: int) -> Runtime:
+    """Return a runtime that kills this process at a point."""
+    runtime = Runtime(state, backend="local")
+    backend, deadly = runtime.backend, Deadly(number)
+    assert isinstance(backend, LocalBackend)
+    if point == "message":
+        backend._faults = DeadlyMessages(deadly)  # noqa: SLF001 - no program needs this but this one
+    else:
+        journal = DeadlyJournal(backend._journal, point, deadly)  # noqa: SLF001 - the same
+        backend._journal = cast("Journal", journal)  # noqa: SLF001 - the same
+    return runtime
+
+
+class Load:
+    """The tree of a program, opened or resumed, and the loops that use it.
+
+    Args:
+        place: The directory of all files.
+        backend: Where the tree runs.
+        runtime: The runtime for it; None = one of its own.
+    """
+
+    def __init__(self, place: Path, backend: BackendName, runtime: Runtime | None) -> None:
         self._place = place
+        self._backend: BackendName = backend
+        self._runtime = runtime
         self._opening = asyncio.Lock()
         self._tree: SessionTree | None = None
         self._last = 0
@@ -95,16 +223,27 @@ class Load:
             return self._tree
 
     async def _open(self) -> SessionTree:
-        named = self._place / "tree"
-        given: dict[str, Any] = {"model": AsyncFunctionModel(reply), "tools": [effect, launch]}
+        named = self._place / "trees"
         state = self._place / "state"
-        rules = [Rule(tool="launch", answer="approve")]
+        given: dict[str, Any] = {
+            "model": AsyncFunctionModel(reply),
+            "tools": [effect, launch],
+            "approver": [Rule(tool="launch", answer="approve")],
+            **(
+                {"runtime": self._runtime}
+                if self._runtime
+                else {"state_dir": state, "backend": self._backend}
+            ),
+        }
         if named.exists():
-            tree_id = named.read_text("utf-8")
-            return await SessionTree.resume(tree_id, state_dir=state, approver=rules, **given)
-        tree = SessionTree(self._place / "workspace", state_dir=state, approver=rules, limits=LIMITS, **given)
+            tree_id = named.read_text("utf-8").split()[-1]
+            tree = await SessionTree.resume(tree_id, **given)
+            if not tree.main.status().status.is_final:
+                return tree
+            await tree.close()
+        tree = SessionTree(self._place / "workspace", limits=LIMITS, **given)
         await tree.start()
-        named.write_text(tree.tree_id, "utf-8")
+        append(named, tree.tree_id)
         return tree
 
     async def lost(self, tree: SessionTree, error: SessionTreeError) -> None:
@@ -135,6 +274,7 @@ class Load:
         async with asyncio.TaskGroup() as group:
             for uses in loops:
                 group.create_task(self._loop(uses))
+        await self._loop([self._rest])
         if self._tree is not None:
             await self._tree.close()
         append(self._place / "drained", "drained")
@@ -184,6 +324,24 @@ class Load:
         await tree.main.call("memory_store", {"text": f"done {key}"})
         return f"done {key}"
 
+    async def _rest(self, tree: SessionTree, key: str) -> str:
+        """Wait until nothing runs; the message and the call come after all that wait for Main."""
+        await tree.main.send(key)
+        last = await self._call(tree, f"{key}-call")
+        unfinished, is_last = Unfinished(), False
+        async for record in tree.events():
+            unfinished.hear(record.session, read_fact(record.text))
+            is_last = is_last or last in record.text
+            if is_last and not unfinished.calls and not unfinished.sessions:
+                break
+        return f"done {key}"
+
+
+def main(place: str, backend: str, point: str = "", number: str = "0") -> None:
+    """Run until the end, or until the point."""
+    runtime = deadly_runtime(Path(place, "state"), point, int(number)) if point else None
+    asyncio.run(Load(Path(place), cast("BackendName", backend), runtime).run())
+
 
 if __name__ == "__main__":
-    asyncio.run(Load(Path(sys.argv[1])).run())
+    main(*sys.argv[1:])

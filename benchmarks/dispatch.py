@@ -1,8 +1,8 @@
 """What one model turn plus one no-op call costs, in microseconds; with ``--backend ray`` a durable one too.
 
 Timed on the local backend, of ReadOnly calls, with the journal on (FULL) and every acknowledgement inside the
-clock: from `send` to its reply, so from the message over all turns to the last word being durable and handed
-back.
+clock: from `send` to its reply, so from the message over all turns to the final message being durable and
+handed back.
 
 - `turn20_us`: a 20-turn run divided by its turns, median of runs; each run is one message to one session.
 - `turn1000_us`: mean of turns 951 to 1,000 of one 1,000-turn run, by the times at which the model was asked.
@@ -37,6 +37,7 @@ import importlib
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -104,9 +105,11 @@ def _validate_us(times: int) -> float:
     return statistics.median(policy.microseconds(validate, times) for _ in range(5))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print; without the peers that were asked for, say how to get them."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "", backends=BACKENDS, peers=True)
+    options = read_options(
+        __doc__.splitlines()[0] if __doc__ else "", arguments, backends=BACKENDS, peers=True
+    )
     compared: dict[str, Figure] = {}
     if options.peers:
         try:

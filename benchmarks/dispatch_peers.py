@@ -1,9 +1,9 @@
 """Other agent libraries at the same work, each in a process of its own, one round of each in turn with ours.
 
 They stand in ``.venv-bench``, made by ``make setup-bench`` from ``benchmarks/peers.txt``. A run is a message,
-20 turns with one call each, its two arguments validated by pydantic, and the last word; the model is a
+20 turns with one call each, its two arguments validated by pydantic, and the final message; the model is a
 procedure that answers at once. Ours has its journal on (FULL) and lists of tools to decide over, and its
-clock stops once the last word is durable and handed back. Peers keep nothing on disk.
+clock stops once the final message is durable and handed back. Peers keep nothing on disk.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Agreeing(Hook):
 
 
 class Peer:
-    """One peer's process, told to run so and so often.
+    """One peer's process, asked to run so and so often.
 
     Args:
         name: What the figures call it.

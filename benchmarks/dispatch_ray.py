@@ -1,4 +1,4 @@
-"""The part of the dispatch benchmark that runs on Ray; what is timed stands in ``dispatch.py``."""
+"""The part of the dispatch benchmark that runs on Ray; what is timed is in ``dispatch.py``."""
 
 from __future__ import annotations
 

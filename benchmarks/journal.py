@@ -18,17 +18,17 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from benchmarks.report import Options, percentile, read_options, show
+from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
-from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import (
     Adopted,
     CallFinished,
@@ -36,11 +36,11 @@ from sessiontree.contracts.stimuli import (
     Incoming,
     ModelAnswered,
     Stimulus,
-    ToolCard,
 )
+from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.journal.journal import WRITERS, Journal
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
 from sessiontree.session.decide import react
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import initial
@@ -140,7 +140,7 @@ async def timed(log: Log, turn: int, taken_ms: list[float]) -> None:
 
 
 async def busy(log: Log, count: int, *, overlapping: bool) -> list[float]:
-    """Return milliseconds per append beside a burning task.
+    """Return milliseconds per append alongside a burning task.
 
     Args:
         log: What is timed.
@@ -205,7 +205,7 @@ async def with_rows(run: Callable[[Log], Awaitable[None]]) -> None:
 def evolve_and_replay_us(turns: int) -> tuple[float, float]:
     """Return microseconds per fact: evolving a session's facts, and decoding and evolving their texts."""
     texts = session_facts(turns)
-    facts = [fact_of(text) for text in texts]
+    facts = [read_fact(text) for text in texts]
     evolving: list[float] = []
     replaying: list[float] = []
     for _ in range(ROUNDS):
@@ -217,7 +217,7 @@ def evolve_and_replay_us(turns: int) -> tuple[float, float]:
         state = initial(SPEC, LIMITS)
         started = time.perf_counter()
         for text in texts:
-            evolve(state, fact_of(text))
+            evolve(state, read_fact(text))
         replaying.append(time.perf_counter() - started)
     return (
         statistics.median(evolving) / len(facts) * 1e6,
@@ -233,13 +233,13 @@ def session_facts(turns: int) -> list[str]:
     def happens(stimulus: Stimulus) -> None:
         texts.extend(pack(fact) for fact in react(state, stimulus)[0])
 
-    happens(Adopted(1, (ToolCard("read", "Reads."),), "model", "prompt"))
+    happens(Adopted(1, ("read",), "model", "prompt"))
     happens(Incoming(1, "m1", "go", "follow_up", "user"))
     call = AssistantMessage((ToolCall("c1", "read", {"path": "a.txt"}),), "toolUse")
     result = ToolResultMessage("c1", "read", (TextContent("x" * 200),), None, False, 1)
     for turn in range(1, turns + 1):
         happens(ModelAnswered(1, turn, call))
-        happens(CallPrepared(1, f"{turn}.0", "read", {"path": "a.txt"}, 0, "", False, True))
+        happens(CallPrepared(1, CheckedCall(f"{turn}.0", "read", {"path": "a.txt"}, "", 0, True), False))
         happens(CallFinished(1, f"{turn}.0", "ok", result))
     return texts
 
@@ -282,9 +282,9 @@ async def measure(options: Options) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = read_options("How long a fact takes to become durable, and how many a second do.")
+    options = read_options("How long a fact takes to become durable, and how many a second do.", arguments)
     show(asyncio.run(measure(options)), options)
 
 

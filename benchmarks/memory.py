@@ -1,4 +1,4 @@
-"""What a hybrid search and a store of memory cost, beside LanceDB's own hybrid search of the same table.
+"""What a hybrid search and a store of memory cost, next to LanceDB's own hybrid search of the same table.
 
 The records are made of words by Zipf's law, 10 to 40 each, with the default (hashing) embedder; searches ask
 for 10 records by 4 words of one of them, without a filter where nothing else is said. LanceDB's search is the
@@ -33,7 +33,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -53,7 +53,7 @@ from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.settings import MEMORY_DIR
 from sessiontree.memory.store import LanceMemoryStore
 from sessiontree.models.scripted import ScriptedModel
-from sessiontree_tools.memory_search import MemorySearch, MemorySearchParams
+from sessiontree_tools.memory import MemorySearch, MemorySearchParams
 
 AGENT = "default"
 SMALL = 10_000
@@ -69,7 +69,7 @@ class Corpus:
     """Makes records and questions; the same ones for the same seed."""
 
     def __init__(self, seed: int = 0, workspace: str = "/workspace") -> None:
-        """Begin anew."""
+        """Begin again."""
         self.workspace = workspace
         self._random = np.random.default_rng(seed)
         letters = random.Random(seed)
@@ -217,7 +217,9 @@ async def searches_ms(store: LanceMemoryStore, corpus: Corpus, count: int) -> fl
     return statistics.median([await taken_ms(partial(store.search, query, None)) for query in queries])
 
 
-async def singles(store: LanceMemoryStore, corpus: Corpus, count: int) -> dict[str, float]:
+async def singles(
+    store: LanceMemoryStore, corpus: Corpus, count: int, during_tidying: int
+) -> dict[str, float]:
     """Store one after the other, search, tidy while searching, search again; then several callers at once."""
     scope = MemoryScope("tree-s", "main", AGENT, corpus.workspace)
     texts = [corpus.text() for _ in range(2 * count)]
@@ -240,7 +242,7 @@ async def singles(store: LanceMemoryStore, corpus: Corpus, count: int) -> dict[s
             group.create_task(caller(number))
     batched_s = time.perf_counter() - started
     during: list[float] = []
-    while len(during) < 100:
+    while len(during) < during_tidying:
         tidying = asyncio.ensure_future(store.tidy())
         while not tidying.done():
             during.append(await searches_ms(store, corpus, 1))
@@ -288,8 +290,8 @@ async def measure(options: Options) -> dict[str, float]:
     small, large = Corpus(), Corpus()
     async with filled(small, SMALL) as (store, directory):
         near = await side_by_side(store, directory, small, rounds, each)
-        shared = await overlap(store, directory, small, 20 if options.quick else 100)
-        stored = await singles(store, small, 200 if options.quick else 1_000)
+        shared = await overlap(store, directory, small, 10 if options.quick else 100)
+        stored = await singles(store, small, *((40, 20) if options.quick else (1_000, 100)))
     session = await from_a_session(rounds, each)
     async with filled(large, 20_000 if options.quick else 100_000) as (store, directory):
         uss = await uss_mib(directory, large.questions[:50])
@@ -310,9 +312,9 @@ async def measure(options: Options) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "", arguments)
     show(asyncio.run(measure(options)), options)
 
 

@@ -1,4 +1,4 @@
-"""Where a benchmark's tree works, and where its state lies: two fresh directories, side by side."""
+"""Where a benchmark's tree works, and where its state is: two fresh directories, side by side."""
 
 from __future__ import annotations
 

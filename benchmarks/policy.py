@@ -15,7 +15,7 @@ All are taken in turn, one of each after the other; medians of the rounds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from benchmarks.report import read_options, show
 from benchmarks.rounds import Rounds
@@ -92,9 +92,9 @@ def measure(*, quick: bool) -> dict[str, float]:
     return {"tools": len(NAMES), **figures, "policy_ratio": figures["policy_us"] / figures["bare_us"]}
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "", arguments)
     show(measure(quick=options.quick), options)
 
 

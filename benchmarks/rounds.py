@@ -34,7 +34,7 @@ class Rounds:
         """Return the median of the rounds' medians.
 
         Raises:
-            ValueError: in some round there was no such value.
+            ValueError: a round has no such value.
         """
         rounds = self._rounds[name]
         if not self._count or len(rounds) < self._count or not all(rounds):

@@ -20,16 +20,17 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.escape_trials.attempts import ATTEMPTS, SUCCEEDED
+from benchmarks.escape_trials.outside import Outside, outside
+from benchmarks.escape_trials.trial import try_all
+from benchmarks.escape_trials.unprivileged import NOBODY, run_as_nobody, words_as_nobody
 from benchmarks.report import Options, percentile, read_options, show
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.command_attempts import ATTEMPTS, SUCCEEDED
-from sessiontree.sandbox.command_outside import Outside, outside
-from sessiontree.sandbox.command_trial import try_all
-from sessiontree.sandbox.unprivileged import NOBODY, run_as_nobody, words_as_nobody
 
-TRIAL = "sessiontree.sandbox.command_trial"
+TRIAL = "benchmarks.escape_trials.trial"
 TIMEOUT_S = 30.0
 
 
@@ -95,7 +96,7 @@ def measure(options: Options) -> dict[str, float]:
     """Return the figures."""
     with outside() as place:
         shell = CommandShell(Path(place.workspace))
-        figures = asyncio.run(measure_times(shell, 20 if options.quick else 200))
+        figures = asyncio.run(measure_times(shell, 5 if options.quick else 200))
     is_root = os.geteuid() == 0
     own = as_oneself()
     return {
@@ -106,9 +107,9 @@ def measure(options: Options) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "", arguments)
     show(measure(options), options)
 
 

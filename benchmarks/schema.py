@@ -12,6 +12,7 @@ Over all built-in tools and a corpus of hard schemas; each is cleaned once for e
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,9 @@ def _corpus() -> list[dict[str, Any]]:
     ]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "", arguments)
     rounds = 3 if options.quick else 20
     installed = installed_tools(PluginContext("", Path.cwd(), "default"))
     schemas = [derive_schema(each.tool) for each in installed] + _corpus()

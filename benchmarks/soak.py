@@ -17,61 +17,30 @@ hosts are there, and after the last one.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from benchmarks.places import places
+from benchmarks.processes import MIB, measured, pss_bytes
 from benchmarks.report import Figure, Options, percentile, read_options, show
 from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
-from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
 from sessiontree.journal.journal import Journal
-from sessiontree.sandbox.process_tree import children
 
-MESSAGES, QUICK_MESSAGES = 20_000, 400
+MESSAGES, QUICK_MESSAGES = 20_000, 100
 PER_SESSION: Final = 10
 """Messages for each session that is spawned."""
 WARM_UP: Final = 20
 """The first of so many parts of the messages comes before memory is read."""
-MIB: Final = 2**20
 HOLD_TRANSCRIPT = ("program", "supervisor", "acting")
 
 
 def reply(request: ModelRequest) -> str:
     """Answer at once."""
     return f"answer to turn {request.turn}"
-
-
-def pss_bytes(pid: int) -> int:
-    """Return a process's proportional set size."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(f"the kernel does not tell what process {pid} holds")
-
-
-async def held(backend: RayBackend) -> Counter[str]:
-    """Return the bytes that the processes of each kind hold."""
-    rows = await backend.actors()
-    return await asyncio.to_thread(held_by, {row.pid: row.role for row in rows if row.pid})
-
-
-def held_by(actors: Mapping[int, str]) -> Counter[str]:
-    """Return the bytes of this program, of actors' processes (id to kind) and of Ray's servers, by kind."""
-    found = Counter({"program": pss_bytes(os.getpid())})
-    for pid, role in actors.items():
-        found[role] += pss_bytes(pid)
-    for server in watched_servers():
-        found[server.name] += pss_bytes(server.pid)
-        if server.name == RAYLET:
-            for pid in children(server.pid):
-                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RuntimeEnvAgent"):
-                    found["agent"] += pss_bytes(pid)
-    return found
 
 
 async def soak(options: Options) -> Mapping[str, Figure]:
@@ -95,9 +64,12 @@ async def soak(options: Options) -> Mapping[str, Figure]:
                     await worker.result()
                     sessions += 1
                 if number + 1 == messages // WARM_UP:
-                    before, seq_before = await held(backend), backend.owner.last_seq(tree.tree_id)
+                    before, seq_before = (
+                        await measured(runtime, pss_bytes),
+                        await backend.supervisor.last_seq(tree.tree_id),
+                    )
             wall_s = time.monotonic() - began
-            after = await held(backend)
+            after = await measured(runtime, pss_bytes)
             tree_id = tree.tree_id
         transcript = bytes_of_main(state, tree_id, seq_before)
     tenth = messages // 10
@@ -127,9 +99,9 @@ def bytes_of_main(state: Path, tree_id: str, after_seq: int) -> int:
     return total
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the figures."""
-    options = read_options(f"{(__doc__ or '').splitlines()[0]}")
+    options = read_options(f"{(__doc__ or '').splitlines()[0]}", arguments)
     show(asyncio.run(soak(options)), options)
 
 

@@ -24,6 +24,7 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Sequence
 
 from benchmarks.places import places
 from benchmarks.raw_actor import RawActors
@@ -164,9 +165,9 @@ async def measure(options: Options) -> dict[str, float]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    options = read_options(__doc__.splitlines()[0] if __doc__ else "")
+    options = read_options(__doc__.splitlines()[0] if __doc__ else "", arguments)
     show(asyncio.run(measure(options)), options)
 
 

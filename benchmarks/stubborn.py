@@ -32,7 +32,7 @@ def _daemon(mark: str) -> None:
 
 
 def _deaf(mark: str) -> None:
-    """Ignore every signal that can be ignored, beside a child that does so in a group of its own."""
+    """Ignore every signal that can be ignored, alongside a child that does so in a group of its own."""
     if not os.fork():
         os.setpgid(0, 0)
     for number in range(1, signal.NSIG):

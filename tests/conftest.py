@@ -10,15 +10,21 @@ import select
 import shutil
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 
 from sessiontree import Runtime
 
+assert hasattr(HypothesisProvider, "_local_constants"), "Hypothesis collects constants in another way now."
+# Hypothesis draws constants of whatever modules of the project are loaded. That differs between the processes
+# of a run and between commits, so a search with derandomize=True would find a planted bug in one and miss it
+# in the other.
+setattr(HypothesisProvider, "_local_constants", Constants())  # noqa: B010
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile(
     "ci",
@@ -36,13 +42,29 @@ GRACE_S = float(os.environ.get("SESSIONTREE_TEST_GRACE_S", "30"))
 """How long a process that is about to end, or to be waited for, may take."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files with most slow tests first, else as they come: what several processes end on is quick.
+ORDER = Path(__file__).with_name("order.txt")
+"""The files that take longest: sandboxes with what waits for Ray, then what waits, then what computes."""
+PROCESS_BYTES = 3 << 30
+"""Memory for one process of the tests with the Ray that it starts."""
 
-    Whole files are dealt out; one of a minute that came last would leave the other processes idle.
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return three processes for two processors, as far as memory goes: many tests wait for processes."""
+    processors = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(processors * 3 // 2, memory // PROCESS_BYTES))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files of ``order.txt`` first, in its order, and the others as they come.
+
+    Whole files are dealt out; one of a minute that came last would leave the other processes idle. Commands
+    in their sandbox run only while nothing else wants a processor, so what computes comes after them.
     """
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow") is not None)
-    items.sort(key=lambda item: -slow[item.path])
+    lines = ORDER.read_text("utf-8").splitlines()
+    place = {ORDER.parents[1] / line: number for number, line in enumerate(lines)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 def pytest_collection_finish() -> None:
@@ -62,7 +84,7 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     """The run ends without a process of its own, and without a file outside ``tmp_path``.
 
     Temporary files and user state that no test directed elsewhere land in two directories made for this
-    run; whatever still lies there at its end was forgotten.
+    run; whatever still is there at its end was forgotten.
     """
     strays = tmp_path_factory.mktemp("strays")
     temporary, state = strays / "tmp", strays / "state"
@@ -86,7 +108,7 @@ def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 def ray_runtime(nothing_left_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     """The one Ray of the run, and a runtime on it for every test's trees; started by the first.
 
-    Its state lies beside the run's own directory: what appears in a directory on the way to a hidden place
+    Its state is next to the run's own directory: what appears in a directory on the way to a hidden place
     stays unseen by Workers that run already, and every test makes a workspace.
     """
     place = Path(tempfile.mkdtemp(prefix="state-", dir=tmp_path_factory.getbasetemp().parent))

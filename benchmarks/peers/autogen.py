@@ -25,7 +25,7 @@ class ScriptedClient(ChatCompletionClient):
         self._used = RequestUsage(prompt_tokens=0, completion_tokens=0)
 
     async def create(self, *arguments: Any, **settings: Any) -> CreateResult:
-        """Return the next call, or the last word."""
+        """Return the next call, or the final message."""
         call_id = self._script.next_call()
         if call_id is None:
             return CreateResult(finish_reason="stop", content=LAST_WORD, usage=self._used, cached=False)

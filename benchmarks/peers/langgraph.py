@@ -32,7 +32,7 @@ class ScriptedModel(BaseChatModel):
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **settings: Any) -> ScriptedModel:
-        """Return itself: a script needs no tools told."""
+        """Return itself: a script needs no tools reported."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *arguments: Any, **settings: Any) -> ChatResult:

@@ -21,7 +21,7 @@ class ScriptedModel(Model):
         self._script = script
 
     async def get_response(self, *arguments: Any, **settings: Any) -> ModelResponse:
-        """Return the next call, or the last word."""
+        """Return the next call, or the final message."""
         call_id = self._script.next_call()
         if call_id is None:
             text = ResponseOutputText(annotations=[], text=LAST_WORD, type="output_text")

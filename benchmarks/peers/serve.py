@@ -1,7 +1,7 @@
 """Run one peer as often as it is asked to: ``python -m benchmarks.peers.serve MODULE TURNS``.
 
-MODULE is a peer's: it has ``PACKAGE`` and ``prepare``. First its version is told, ``{"version": …}``; then,
-for each line with a number of runs, what each took: ``{"seconds": […]}``.
+MODULE is a peer's: it has ``PACKAGE`` and ``prepare``. First its version is reported, ``{"version": …}``;
+then, for each line with a number of runs, what each took: ``{"seconds": […]}``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The work every peer does: a call a turn, its two arguments validated by pydantic, then the last word."""
+"""The work every peer does: a call a turn, two arguments validated by pydantic, then the final message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Script:
         self._executed = 0
 
     def next_call(self) -> str | None:
-        """Return the id of the next call; None where the last word is due."""
+        """Return the id of the next call; None where the final message is due."""
         if self._said == self.turns:
             return None
         self._said += 1
@@ -49,13 +49,13 @@ class Script:
         return "ok"
 
     def finish(self, last_word: object) -> None:
-        """Check that a run did everything, and begin anew.
+        """Check that a run did everything, and begin again.
 
         Raises:
             ValueError: it did something else.
         """
         if last_word != LAST_WORD or self._executed != self.turns:
             raise ValueError(
-                f"{self._executed} of {self.turns} calls ran, and the last word was {last_word!r}"
+                f"{self._executed} of {self.turns} calls ran, and the final message was {last_word!r}"
             )
         self._said = self._executed = 0

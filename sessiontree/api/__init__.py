@@ -1,1 +1,4 @@
-"""What programs use: trees, session handles, runtimes, the inbox of a person, options and paths."""
+"""The classes that programs use: trees, session handles, runtimes, the inbox, options and paths.
+
+Floor 6. Not here: rules (``session`` and ``tree``), or the same classes without ``await`` (``sync``).
+"""

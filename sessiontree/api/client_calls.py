@@ -1,4 +1,4 @@
-"""Calls of client tools, as the creating program sees them: which wait, and how it answers them."""
+"""Calls of client tools, as the creating program sees and answers them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sessiontree.api.backend import Backend
-from sessiontree.api.event_feed import READ_WAIT_S
-from sessiontree.contracts.client_call import ClientAnswer, ClientCall, answer_of, failure_of
+from sessiontree.api.backend import READ_WAIT_S, Backend
+from sessiontree.contracts.client_tool import ClientAnswer, ClientCall, answer_of, failure_of
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.runtime.inbox_events import ClientCallArrived
+from sessiontree.runtime.supervisor_api import ClientCallArrived
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """One call that waits for the program. Cheap; several may stand for the same call."""
+    """One call that waits for the program. It is cheap; several objects may refer to the same call."""
 
     call: ClientCall
     _calls: ClientCalls
@@ -48,8 +47,8 @@ class WaitingCall:
         """The arguments as an instance of the tool's ``Params``.
 
         Raises:
-            ConfigError: the tree was taken up without the tool.
-            ValidationError: the tool was given anew, with other parameters.
+            ConfigError: the tree was resumed without the tool.
+            ValidationError: the tree was resumed with a tool that has other parameters.
         """
         return self._calls.params_of(self.call)
 
@@ -57,7 +56,7 @@ class WaitingCall:
         """Give the call its result; it is durable when this returns.
 
         Args:
-            result: A ToolResult, or anything that has a JSON form.
+            result: A ToolResult, or any value with a JSON form.
 
         Raises:
             ClientCallClosed: the call has a result already, timed out, was cancelled, or its session ended.
@@ -67,54 +66,56 @@ class WaitingCall:
         await self._calls.answer(self.call_id, result)
 
     async def fail(self, message: str) -> None:
-        """Let the call fail with a message for the model; raises as :meth:`answer`."""
+        """Fail the call with a message for the model; raises as :meth:`answer`."""
         await self._calls.fail(self.call_id, message)
 
 
 class ClientCalls:
-    """The calls of one tree that wait for the program; iterate over them as they come.
+    """The calls of one tree that wait for the program; iterate over them as they arrive.
 
     Args:
         backend: Where the tree is.
         tree_id: The tree.
-        table: Its tools, as they were given here.
+        table: Its tools, as given in this process.
     """
 
     def __init__(self, backend: Backend, tree_id: str, table: ToolTable) -> None:
-        """Bind a tree."""
         self._backend = backend
         self._tree_id = tree_id
         self._table = table
 
     def pending(self) -> list[WaitingCall]:
         """Return the calls that wait, in the order they were handed over."""
-        return [WaitingCall(call, self) for call in self._backend.owner.client_calls(self._tree_id)]
+        return [
+            WaitingCall(call, self)
+            for call in self._backend.ask_now(lambda supervisor: supervisor.client_calls(self._tree_id))
+        ]
 
     async def __aiter__(self) -> AsyncIterator[WaitingCall]:
-        """Yield the calls that wait, then each that comes, once; ends when Main has ended."""
-        owner = self._backend.owner
-        after = owner.last_seq(self._tree_id)
+        """Yield the waiting calls, then each new call once; ends when Main has ended."""
+        supervisor = self._backend.supervisor
+        after = await supervisor.last_seq(self._tree_id)
         waiting = self.pending()
         seen = {each.call_id for each in waiting}
         for each in waiting:
             yield each
-        while not owner.is_over(self._tree_id):
-            after, tidings = await owner.tidings(self._tree_id, after, READ_WAIT_S)
-            for tiding in tidings:
-                if isinstance(tiding, ClientCallArrived) and tiding.call.call_id not in seen:
-                    yield WaitingCall(tiding.call, self)
-            seen.clear()  # what waited at the beginning can come twice at the first reading alone
+        while not await supervisor.is_over(self._tree_id):
+            after, events = await supervisor.inbox_events(self._tree_id, after, READ_WAIT_S)
+            for event in events:
+                if isinstance(event, ClientCallArrived) and event.call.call_id not in seen:
+                    yield WaitingCall(event.call, self)
+            seen.clear()  # only the first read can repeat a call that waited at the beginning
 
     async def answer(self, call_id: str, result: object) -> None:
-        """Give a call its result, by its id; raises as :meth:`WaitingCall.answer`."""
+        """Give a call its result by its id; raises as :meth:`WaitingCall.answer`."""
         await self._send(call_id, answer_of(call_id, result))
 
     async def fail(self, call_id: str, message: str) -> None:
-        """Let a call fail, by its id; raises as :meth:`WaitingCall.answer`."""
+        """Fail a call by its id; raises as :meth:`WaitingCall.answer`."""
         await self._send(call_id, failure_of(call_id, message))
 
     async def _send(self, call_id: str, answer: ClientAnswer) -> None:
-        await self._backend.owner.answer(self._tree_id, call_id, answer, secrets.token_hex(16))
+        await self._backend.supervisor.answer(self._tree_id, call_id, answer, secrets.token_hex(16))
 
     def params_of(self, call: ClientCall) -> Any:
         """Return a call's arguments as :attr:`WaitingCall.params` does."""

@@ -1,6 +1,6 @@
-"""The approval desk of one tree: shows requests on the channels that own them, and takes answers by id.
+"""The inbox of one tree: shows requests on the channels that own them, and takes answers by id.
 
-It reads the tree's facts like any other reader; what is shown and what is answered stands in the journal.
+It reads the tree's facts like any other reader; requests and answers are written to the journal.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from sessiontree.api.backend import Backend
+from sessiontree.api.backend import READ_WAIT_S, Backend, facts_after
 from sessiontree.api.client_calls import ClientCalls
-from sessiontree.api.event_feed import READ_WAIT_S, facts_after
 from sessiontree.api.options import channel_show
-from sessiontree.channels.callback import DisplayListener
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.queue import QueueChannel
+from sessiontree.channels.program_channels import DisplayListener, QueueChannel
 from sessiontree.contracts.approvals import APPROVER_ERROR, ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.errors import (
     ApprovalClosed,
     EngineLost,
@@ -29,19 +26,20 @@ from sessiontree.contracts.errors import (
     WrongLoop,
     words_of,
 )
-from sessiontree.contracts.event_display import display_of
+from sessiontree.contracts.events import display_of
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.senders import Sender, sender_of
+from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.journal.record import kind_in
-from sessiontree.runtime.inbox_events import InboxEvent, MessageSaid, RequestClosed, RequestOpened
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.supervisor_api import InboxEvent, MessageSaid, RequestClosed, RequestOpened
 
 UNHEEDED_S = 1.0
-"""How long a request waits in the tree before it is told that nobody listens; once for each tree."""
+"""Seconds that a request waits in the tree before a warning that nothing handles it; once per tree."""
 _LOG = logging.getLogger("sessiontree")
-MOST_STRANGERS = 16
-"""How often a request is asked on a channel where others than owners answer; then it waits in the tree."""
+MAX_STRANGERS = 16
+"""Maximum times a request is asked on a channel if people who are not owners answer; then it waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +52,27 @@ class PendingApproval:
     async def approve(
         self, *, always: bool = False, reason: str = "", sender: Sender | str | None = None
     ) -> None:
-        """Say yes: once, or to every later call of the tool in this tree.
+        """Approve this call, or every later call of the tool in this tree too.
 
         Args:
-            always: Whether later calls are allowed, too.
-            reason: Why; stands in the journal.
-            sender: Who says so, where the program hears several people; None = the program itself.
+            always: Whether later calls are approved too.
+            reason: The reason, for the journal.
+            sender: Who approves, if the program has several users; None = the program itself.
 
         Raises:
-            ApprovalClosed: it was decided meanwhile; or the session that asked was told to stop before the
-                yes was durable, so that nothing ran, or was stopped as it began.
-            PermissionDenied: the sender does not own the tree; the request waits on.
+            ApprovalClosed: the request was decided in the meantime, or the session was asked to stop before
+                the approval was durable, so that the call did not run or was stopped as it began.
+            PermissionDenied: the sender does not own the tree; the request still waits.
         """
         answer = ApprovalAnswer(True, reason, always, sender_of(sender))
         await self._desk.answer(self.request.request_id, answer)
 
     async def deny(self, reason: str = "", *, sender: Sender | str | None = None) -> None:
-        """Say no; the same call stays denied on this path until the tree ends.
+        """Deny the call; the same call stays denied on this path until the tree ends.
 
         Raises:
-            ApprovalClosed: it was decided meanwhile.
-            PermissionDenied: the sender does not own the tree; the request waits on.
+            ApprovalClosed: the request was decided in the meantime.
+            PermissionDenied: the sender does not own the tree; the request still waits.
         """
         answer = ApprovalAnswer(False, reason, sender=sender_of(sender))
         await self._desk.answer(self.request.request_id, answer)
@@ -84,7 +82,6 @@ class Approvals:
     """The requests of a tree that wait for a person."""
 
     def __init__(self, desk: HumanInbox) -> None:
-        """Bind the desk."""
         self._desk = desk
 
     def pending(self) -> list[PendingApproval]:
@@ -97,7 +94,6 @@ class HumanInbox:
     """Shows requests and messages on channels while it is open."""
 
     def __init__(self, backend: Backend, tree_id: str) -> None:
-        """Bind a tree."""
         self.approvals = Approvals(self)
         self._backend = backend
         self._tree_id = tree_id
@@ -106,15 +102,15 @@ class HumanInbox:
         self._reader: asyncio.Task[None] | None = None
         self._showing: list[asyncio.Task[None]] = []
         self.is_heeded = False
-        """Whether the program ever looked what waits, or was told that something does."""
+        """Whether the program ever checked for requests, or was informed of one."""
         self._unheeded: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def check_loop(self) -> None:
-        """Check that the loop goes on that the tree was opened on.
+        """Check that the event loop on which the tree was opened is still open.
 
         Raises:
-            WrongLoop: it is closed, and what the tree had there ended with it.
+            WrongLoop: the loop is closed, and the tree's tasks ended with it.
         """
         if self._loop is not None and self._loop.is_closed():
             raise WrongLoop(
@@ -124,15 +120,15 @@ class HumanInbox:
             )
 
     def attach(self, session: str, channel: HumanChannel) -> None:
-        """Let a session's requests and messages go to a channel; what waits for it already is shown."""
+        """Send a session's requests and messages to a channel, including those that already wait."""
         self._channels[session] = channel
         if self._reader is not None:
             self._show_waiting(session)
 
     def open(self) -> None:
-        """Begin: show what waits already, then follow the tree's facts."""
+        """Show the waiting requests, then follow the tree's facts."""
         self._loop = asyncio.get_running_loop()
-        after = self._backend.owner.last_seq(self._tree_id)
+        after = self._backend.ask_now(lambda supervisor: supervisor.last_seq(self._tree_id))
         for session, channel in self._channels.items():
             self._show_waiting(session)
             if (show := channel_show(channel)) is not None:
@@ -140,7 +136,7 @@ class HumanInbox:
         self._reader = asyncio.create_task(self._follow(after))
 
     async def close(self) -> None:
-        """Take everything off the channels."""
+        """Withdraw everything from the channels."""
         tasks = [*self._asking.values(), *self._showing]
         if self._reader is not None:
             tasks.append(self._reader)
@@ -149,7 +145,7 @@ class HumanInbox:
             self._unheeded.cancel()
         for task in tasks:
             task.cancel()
-        # Those that are done may be of a loop that is closed by now.
+        # Finished tasks may belong to a loop that is closed by now.
         if running := [task for task in tasks if not task.done()]:
             await asyncio.wait(running)
 
@@ -159,37 +155,40 @@ class HumanInbox:
 
     def pending(self) -> list[PendingApproval]:
         """Return the requests that wait for a person, oldest first."""
-        return [PendingApproval(request, self) for request in self._backend.owner.pending(self._tree_id)]
+        return [
+            PendingApproval(request, self)
+            for request in self._backend.ask_now(lambda supervisor: supervisor.pending(self._tree_id))
+        ]
 
     async def answer(self, request_id: str, answer: ApprovalAnswer, by: str = "person") -> None:
         """Answer a request by its id.
 
         Raises:
-            ApprovalClosed: it was decided before.
-            PermissionDenied: a sender is named who does not own the tree.
+            ApprovalClosed: the request was already decided.
+            PermissionDenied: the sender does not own the tree.
         """
         self.check_loop()
-        await self._backend.owner.decide(self._tree_id, request_id, answer, by)
-        self._take_off(request_id)  # what is decided here is asked nobody any more, not even for a moment
+        await self._backend.supervisor.decide(self._tree_id, request_id, answer, by)
+        self._take_off(request_id)  # a request decided here is withdrawn at once
 
     async def _follow(self, after: int) -> None:
         try:
             while True:
-                after, tidings = await self._backend.owner.tidings(self._tree_id, after, READ_WAIT_S)
-                for tiding in tidings:
-                    await self._note(tiding)
-                await asyncio.sleep(0)  # who answers at once is heard before the next question
-        except EngineLost:  # whoever uses the tree gets it, too; what is shown has nobody to answer to
+                after, events = await self._backend.supervisor.inbox_events(self._tree_id, after, READ_WAIT_S)
+                for event in events:
+                    await self._note(event)
+                await asyncio.sleep(0)  # an immediate answer is handled before the next question
+        except SessionTreeError:  # the tree's user gets the error too; nothing can take an answer
             for request_id in list(self._asking):
                 self._take_off(request_id)
 
-    async def _note(self, tiding: InboxEvent) -> None:
-        if isinstance(tiding, RequestOpened):
-            self._show(tiding.request)
-        elif isinstance(tiding, RequestClosed):
-            self._take_off(tiding.request_id)
-        elif isinstance(tiding, MessageSaid):
-            await self._say(tiding.channel, tiding.text)
+    async def _note(self, event: InboxEvent) -> None:
+        if isinstance(event, RequestOpened):
+            self._show(event.request)
+        elif isinstance(event, RequestClosed):
+            self._take_off(event.request_id)
+        elif isinstance(event, MessageSaid):
+            await self._say(event.channel, event.text)
 
     def _take_off(self, request_id: str) -> None:
         task = self._asking.pop(request_id, None)
@@ -197,18 +196,18 @@ class HumanInbox:
             task.cancel()
 
     async def _show_displays(self, session: str, show: DisplayListener, after: int) -> None:
-        """Tell a channel what the tools of its session say to people, as their results become durable."""
-        with contextlib.suppress(EngineLost):  # whoever uses the tree gets it, too
-            async for record in facts_after(self._backend.owner, self._tree_id, after):
+        """Show the display lines of a session's tools on its channel, as their results become durable."""
+        with contextlib.suppress(SessionTreeError):  # the tree's user gets the error too
+            async for record in facts_after(self._backend.supervisor, self._tree_id, after):
                 if record.session != session or kind_in(record.text) != "call_resolved":
                     continue
-                message: ToolResultMessage = fact_of(record.text).message
+                message: ToolResultMessage = read_fact(record.text).message
                 display = display_of(message)
                 if display is not None:
                     await _hand_over(session, show, message.tool_name, display)
 
     async def _say(self, session: str, text: str) -> None:
-        """Hand a message to a session's channel; past one that only answers requests, to the next above."""
+        """Send a message to a session's channel; if that only answers requests, to the next one above."""
         while session:
             channel = self._channels.get(session)
             if channel is not None and getattr(channel, "hears", True):
@@ -231,7 +230,7 @@ class HumanInbox:
                 self._unheeded = loop.call_later(UNHEEDED_S, self._warn_unheeded, request)
 
     def _warn_unheeded(self, request: ApprovalRequest) -> None:
-        """Say once that a request waits and nobody looks; one that waits no more gives the next a turn."""
+        """Warn once that a request waits unhandled; if it no longer waits, the next request may warn."""
         self._unheeded = None
         if self.is_heeded or not any(
             each.request.request_id == request.request_id for each in self.pending()
@@ -239,7 +238,7 @@ class HumanInbox:
             return
         self.is_heeded = True
         _LOG.warning(
-            "tree %s: %s wants to call %s (%s) and waits for a person, and nobody listens; answer with "
+            "tree %s: %s wants to call %s (%s) and waits for a person, and no one listens; answer with "
             "tree.approvals.pending() or `sessiontree approvals`, or give the tree an approver or a channel, "
             "such as approver=lambda request: True",
             self._tree_id,
@@ -250,38 +249,38 @@ class HumanInbox:
 
     async def _ask(self, channel: HumanChannel, request: ApprovalRequest) -> None:
         try:
-            for _ in range(MOST_STRANGERS):
+            for _ in range(MAX_STRANGERS):
                 if not await self._ask_once(channel, request):
                     return
         finally:
             self._asking.pop(request.request_id, None)
 
     async def _ask_once(self, channel: HumanChannel, request: ApprovalRequest) -> bool:
-        """Ask and hand the answer over; True where it was one of somebody who owns nothing."""
+        """Ask and submit the answer; return True if it came from a person who is not an owner."""
         answer, by = await _answer_of(channel, request)
         if answer is None:
             return False
         if answer.sender is None:
-            self._asking.pop(request.request_id, None)  # what is answered is not taken off while it is told
+            self._asking.pop(request.request_id, None)  # an answered request is not withdrawn in the meantime
         try:
-            await self._backend.owner.decide(self._tree_id, request.request_id, answer, by)
+            await self._backend.supervisor.decide(self._tree_id, request.request_id, answer, by)
         except PermissionDenied:
             return True
         except ApprovalClosed as closed:
             if answer.approve and closed.state != "approved":
-                told = f"the yes to {request.tool} of {request.session_id} came too late: {closed}"
+                told = f"the approval of {request.tool} in {request.session_id} came too late: {closed}"
                 await self._say(request.asked, told)
             return False
         except EngineLost:
             return False
         except SessionTreeError:
-            if self._backend.owner.is_open(self._tree_id):
+            if self._backend.is_open(self._tree_id):
                 raise
         return False
 
 
 async def _hand_over(session: str, heard: Callable[..., Awaitable[None] | None], *said: str) -> None:
-    """Hand something to a channel; its failure, for it is the user's, must not stop the desk."""
+    """Pass something to a channel. Channels are the user's code; their failure must not stop the inbox."""
     try:
         heeded = heard(*said)
         if inspect.isawaitable(heeded):
@@ -293,7 +292,7 @@ async def _hand_over(session: str, heard: Callable[..., Awaitable[None] | None],
 
 
 async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[ApprovalAnswer | None, str]:
-    """Return what a channel answers, and by whom; where it fails, or answers anything else, that is a no."""
+    """Return a channel's answer, and by whom; a failure or an invalid answer counts as a denial."""
     try:
         answer = await channel.ask(request)
     except KeyboardInterrupt:
@@ -305,12 +304,12 @@ async def _answer_of(channel: HumanChannel, request: ApprovalRequest) -> tuple[A
         return ApprovalAnswer(False, f"the approver failed: {words_of(error)}"), APPROVER_ERROR
     if answer is None or _is_answer(answer):
         return answer, "person"
-    reason = f"the approver answered a {type(answer).__name__} that is no proper ApprovalAnswer"
+    reason = f"the approver returned a {type(answer).__name__} that is not a valid ApprovalAnswer"
     return ApprovalAnswer(False, reason), APPROVER_ERROR
 
 
 def _is_answer(answer: object) -> bool:
-    """Whether a channel, which is the user's, kept to its contract."""
+    """Return whether an answer is valid; channels are the user's code."""
     return (
         isinstance(answer, ApprovalAnswer)
         and isinstance(answer.approve, bool)

@@ -1,4 +1,4 @@
-"""From what a program gives to what a tree is made from."""
+"""Conversion of a program's arguments into the configuration of a tree."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from sessiontree.channels.callback import Approver, CallbackChannel, DisplayListener
+from sessiontree.api.agents import AgentSpec, check_not_inside
+from sessiontree.api.model_choice import check_prices
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.queue import QueueChannel
-from sessiontree.contracts.agent import AgentConfig, AgentSpec
+from sessiontree.channels.program_channels import Approver, CallbackChannel, DisplayListener, QueueChannel
 from sessiontree.contracts.approvals import ApprovalMode, Rule
+from sessiontree.contracts.context import READER
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.hooks import Hook, check_hook, name_of
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.message_policy import MessagePolicy
+from sessiontree.contracts.kinds import SessionKind, SystemAnswer
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.plugins import PluginContext, PluginSettings
-from sessiontree.contracts.settings import faults_of
-from sessiontree.contracts.suggestion import meant, suggestion
-from sessiontree.contracts.tiers import SystemAnswer
+from sessiontree.contracts.settings import Budget, Limits, MessagePolicy, faults_of, meant, suggestion
 from sessiontree.contracts.tool import Tool, check_is_tool
 from sessiontree.contracts.tree_config import AgentRow, PolicyRow, ToolRow, TreeConfig
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.port import name_of as model_name_of
-from sessiontree.policy.lint import PolicyWarning
+from sessiontree.policy.compiled import PolicyWarning
 from sessiontree.policy.settings import PolicyConfig, parse_policy
 from sessiontree.runtime.approver_function import load_approver
 from sessiontree.runtime.clock import machine_ms
-from sessiontree.runtime.session_policy import policy_row
-from sessiontree.schema.guardrails import SchemaWarning, schema_slips
-from sessiontree.tree.accounts import endless
-from sessiontree.tree.rights import strictest
-from sessiontree.version import VERSION
+from sessiontree.runtime.session_rights import policy_row
+from sessiontree.schema.dialect import SchemaWarning
+from sessiontree.tree.budgets import endless
+from sessiontree.tree.spawn import strictest
+from sessiontree.version import RULES, VERSION
 
 ApproverLike: TypeAlias = "Approver | Sequence[Rule] | str | None"
 ChannelLike = HumanChannel | Literal["queue"] | None
 PolicyLike: TypeAlias = "PolicyConfig | str | Path | None"
 PluginsLike: TypeAlias = "Mapping[str, PluginSettings | Mapping[str, Any]] | str | Path | None"
+GUIDANCE_FILE: Final = "AGENTS.md"
+"""The file of a workspace that joins the prompts of sessions that may read it."""
+GuidanceSource: TypeAlias = Literal["workspace", "trusted", "owner"]
+"""Whose text the workspace's AGENTS.md is: a workspace's, one's that the owner trusts, or the owner's."""
 MODES = ("auto", "smart", "always", "never")
 FORMS: dict[str, Literal["json", "toml"]] = {".json": "json", ".toml": "toml"}
 _SETTINGS = TypeAdapter(dict[str, PluginSettings])
@@ -52,6 +53,11 @@ _SETTINGS = TypeAdapter(dict[str, PluginSettings])
 def new_tree_id() -> str:
     """Return a fresh unguessable id."""
     return f"t{secrets.token_hex(8)}"
+
+
+def new_nonce() -> str:
+    """Return 128 fresh random bits, which make a tree's ids its own."""
+    return secrets.token_hex(16)
 
 
 def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
@@ -76,12 +82,16 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     """Return the configuration of a new tree.
 
     Raises:
-        ConfigError: there is no such approval mode, or a setting is of another type.
+        ConfigError: the approval mode is unknown, a setting has the wrong type, or a budget can't be kept.
     """
     if approvals not in MODES:
-        raise ConfigError(f"approvals {approvals!r} is none of {', '.join(MODES)}{meant(approvals, MODES)}")
+        raise ConfigError(
+            f"approvals {approvals!r} is not one of {', '.join(MODES)}{meant(approvals, MODES)}"
+        )
     _check_type(limits, Limits, "limits")
     _check_type(budget, Budget, "budget")
+    if budget is not None and budget.cost_usd is not None:
+        check_prices(agents.values())
     for numbers in (limits, budget):
         name = endless(numbers)
         if name is not None:
@@ -90,9 +100,10 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
         _check_type(rule, Rule, "smart_rules")
     return TreeConfig(
         tree_id=tree_id,
-        nonce=secrets.token_hex(16),
+        nonce=new_nonce(),
         workspace=str(root),
         package_version=VERSION,
+        rules_number=RULES,
         created_at_ms=machine_ms(),
         model=model_name,
         limits=limits or Limits(),
@@ -116,6 +127,8 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
                 spec.config.system_tier,
                 spec.config.exec_security,
                 spec.config.workspace_access,
+                spec.skills,
+                spec.description,
             )
             for name, spec in agents.items()
         ),
@@ -126,11 +139,24 @@ def tree_config(  # noqa: PLR0913 - one value for each thing a tree is made from
     )
 
 
-def policy_of(given: PolicyLike) -> PolicyConfig:
-    """Return what an owner says about tools; a path is that of a JSON or TOML file.
+def guidance_source(given: GuidanceSource | None) -> GuidanceSource | None:
+    """Return whose text AGENTS.md is; None = it joins no prompt.
 
     Raises:
-        ConfigError: it is none, or the file can't be read or used; names the member.
+        ConfigError: the value is unknown.
+    """
+    known = get_args(GuidanceSource)
+    if given is not None and given not in known:
+        near = meant(given, known)
+        raise ConfigError(f"agents_md {given!r} is not None or one of {', '.join(known)}{near}")
+    return given
+
+
+def policy_of(given: PolicyLike) -> PolicyConfig:
+    """Return an owner's tool policy; a path refers to a JSON or TOML file.
+
+    Raises:
+        ConfigError: the policy is not valid, or the file can't be read; names the member.
     """
     if given is None:
         return PolicyConfig()
@@ -143,7 +169,7 @@ def policy_of(given: PolicyLike) -> PolicyConfig:
 
 
 def _read(path: Path, name: str) -> tuple[str, Literal["json", "toml"]]:
-    """Return the text of a file of settings, and what it is written in."""
+    """Return the text of a settings file, and its format."""
     form = FORMS.get(path.suffix)
     if form is None:
         raise ConfigError(f"{name} {str(path)!r}: its name must end in .json or .toml")
@@ -154,10 +180,10 @@ def _read(path: Path, name: str) -> tuple[str, Literal["json", "toml"]]:
 
 
 def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
-    """Return what an owner says about plugins, by id; a path is that of a JSON or TOML file.
+    """Return an owner's plugin settings by id; a path refers to a JSON or TOML file.
 
     Raises:
-        ConfigError: it is none, or the file can't be read or used; names the member, and shows no value.
+        ConfigError: a setting is not valid, or the file can't be read; names the member, and shows no value.
     """
     value: object = {} if given is None else given
     place = "plugins"
@@ -167,7 +193,7 @@ def plugins_of(given: PluginsLike) -> dict[str, PluginSettings]:
         try:
             value = json.loads(text) if form == "json" else tomllib.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{place} is no {form.upper()}: {type(error).__name__}") from None
+            raise ConfigError(f"{place} is not valid {form.upper()}: {type(error).__name__}") from None
     try:
         return _SETTINGS.validate_python(dict(value) if isinstance(value, Mapping) else value)
     except ValidationError as error:
@@ -183,7 +209,7 @@ def plugin_context(
     state_dir: Path,
     tree_id: str = "",
 ) -> PluginContext:
-    """Return what factories are told about a tree."""
+    """Return the context that factories get about a tree."""
     names = tuple(agents)
     return PluginContext(
         plugin_id="",
@@ -199,22 +225,23 @@ def plugin_context(
 
 
 def _said(channel: HumanChannel | None, name: str) -> str:
-    """Return a text that a channel says of itself in an attribute; empty where it says none."""
+    """Return the text of a channel's attribute; empty if it has none."""
     said = getattr(channel, name, "")
     return said if isinstance(said, str) else ""
 
 
 def policy_row_of(
-    policy: PolicyConfig, group: str, table: ToolTable, agents: Mapping[str, AgentSpec], model_name: str
+    policy: PolicyConfig, group: str, table: ToolTable, agents: Mapping[str, AgentSpec]
 ) -> PolicyRow:
-    """Return the policy of a new tree for its journal; what is probably a slip in it is warned of.
+    """Return the policy of a new tree for its journal; warn of probable mistakes in it.
 
     Raises:
-        ConfigError: the policy is strict, and there is a slip; or the group is no text.
+        ConfigError: the policy is strict and has a probable mistake, or the group is not text.
     """
     _check_type(group, str, "group")
-    models = {name: spec.config.model or model_name for name, spec in agents.items()}
-    row, slips = policy_row(policy, group, table, models)
+    models = {name: spec.config.model for name, spec in agents.items()}
+    listed = {name: frozenset(spec.tools or ()) for name, spec in agents.items()}
+    row, slips = policy_row(policy, group, table, models, listed)
     named = [(f"systemTierByAgent.{name}", name) for name in policy.system_tier_by_agent]
     named += [(f"messages.agents: {name}", name) for name in policy.messages.agents or ()]
     unknown = [
@@ -233,7 +260,7 @@ def tools_of(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
     """Return the tools a program gives.
 
     Raises:
-        ConfigError: they are no list, or one of them is no tool; says what to write instead.
+        ConfigError: they are not a list, or one of them is not a tool; says what to write instead.
     """
     if isinstance(tools, Tool | str) or not isinstance(tools, Iterable):
         raise ConfigError(f"tools: give a list of tools, such as tools=[my_tool], not {tools!r}")
@@ -243,18 +270,35 @@ def tools_of(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
     return given
 
 
-def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collection[str]) -> None:
-    """Refuse agents whose tools nobody knows; warn of a tool that no session can hold.
+def agents_without_readers(
+    table: ToolTable, agents: Mapping[str, AgentSpec], policy: PolicyRow
+) -> frozenset[str]:
+    """Return the names of agents whose sessions hold no tool that reads files, whatever their kind."""
+    gone = {(each.agent, each.kind): each.tools for each in policy.removed}
+    readers = [entry for entry in table if READER.name in entry.tool.capabilities]
+    return frozenset(
+        agent
+        for agent, spec in agents.items()
+        if not any(
+            (spec.tools is None or entry.name in spec.tools) and entry.name not in gone.get((agent, kind), ())
+            for entry in readers
+            for kind in entry.tool.kinds
+        )
+    )
 
-    Rights only shrink on the way down, so that a tool reaches a Worker through Main alone.
+
+def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collection[str]) -> None:
+    """Refuse agents with unknown tools; warn of a tool that no session can hold.
+
+    Rights only shrink on the way down, so a tool reaches a Worker only through Main.
 
     Args:
         table: A tree's tools.
         agents: Its agents by name.
-        own: Names of the tools that come with this package: agents may name them although left out.
+        own: Names of this package's tools: agents may name them even if they are left out.
 
     Raises:
-        ConfigError: an agent names a tool there is not.
+        ConfigError: an agent names an unknown tool.
     """
     names = {entry.name for entry in table}
     for agent, spec in agents.items():
@@ -262,7 +306,7 @@ def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collecti
             if name not in names and name not in own:
                 entry = table.get(name)
                 near = suggestion(name, names) if entry is None else f"it is an alias: write {entry.name!r}"
-                raise ConfigError(f"agent {agent!r}: there is no tool {name!r}; {near}")
+                raise ConfigError(f"agent {agent!r}: no tool is named {name!r}; {near}")
     for entry in table:
         if SessionKind.MAIN not in entry.tool.kinds:
             kinds = ", ".join(sorted(entry.tool.kinds)) or "no kind of session"
@@ -276,17 +320,17 @@ def check_reach(table: ToolTable, agents: Mapping[str, AgentSpec], own: Collecti
 
 
 def check_schemas(table: ToolTable, own: Collection[str]) -> ToolTable:
-    """Return the table; schemas that some providers stumble over are refused or warned of.
+    """Return the table; refuse schemas that some providers reject, or warn of them.
 
     Args:
         table: A tree's tools.
-        own: Names of the tools that come with this package: they have no excuse.
+        own: Names of this package's tools, whose schemas are refused; others cause a warning.
 
     Raises:
         ConfigError: a tool of this package has such a schema.
     """
     for entry in table:
-        for slip in schema_slips(entry.compiled.schema):
+        for slip in entry.compiled.warnings:
             if entry.name in own:
                 raise ConfigError(f"tool {entry.name!r}: {slip}")
             warnings.warn(SchemaWarning(f"tool {entry.name!r}: {slip}"), stacklevel=4)  # as above
@@ -297,7 +341,7 @@ def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     """Return the hooks of a tree, in the order given.
 
     Raises:
-        ConfigError: one is badly declared, or two have one name.
+        ConfigError: a hook is invalid, or two have the same name.
     """
     given = tuple(hooks)
     for each in given:
@@ -314,10 +358,10 @@ def _guards(hooks: Iterable[Hook]) -> tuple[str, ...]:
 
 
 def check_given(config: TreeConfig, agents: Mapping[str, AgentSpec], hooks: Iterable[Hook]) -> None:
-    """Refuse to take up a tree without its agents, or without what guards it.
+    """Refuse to resume a tree without its agents or its guards.
 
     Raises:
-        ConfigError: an agent or a guard of the tree is not given; names them.
+        ConfigError: an agent or a guard of the tree is missing; names them.
     """
     missing = [row.name for row in config.agents if row.name not in agents]
     if missing:
@@ -331,10 +375,10 @@ def check_given(config: TreeConfig, agents: Mapping[str, AgentSpec], hooks: Iter
 
 
 def channel_tools(channel: HumanChannel | None) -> tuple[Tool[Any], ...]:
-    """Return the tools a channel brings along in an attribute ``tools``; they are gone where it is not given.
+    """Return the tools in a channel's attribute ``tools``; a tree without the channel does not have them.
 
     Raises:
-        ConfigError: one is no tool.
+        ConfigError: one is not a tool.
     """
     tools = tuple(getattr(channel, "tools", ()))
     for each in tools:
@@ -343,10 +387,10 @@ def channel_tools(channel: HumanChannel | None) -> tuple[Tool[Any], ...]:
 
 
 def channel_owners(channel: HumanChannel | None) -> tuple[str, ...]:
-    """Return the ids of the senders whom a channel lists as owners, in an attribute ``owners``.
+    """Return the ids of the senders in a channel's attribute ``owners``.
 
     Raises:
-        ConfigError: one is no text with something in it, or they are one text.
+        ConfigError: an id is blank or not text, or the attribute is a single text.
     """
     owners = getattr(channel, "owners", ())
     listed = [owners] if isinstance(owners, str) else list(owners)
@@ -356,22 +400,24 @@ def channel_owners(channel: HumanChannel | None) -> tuple[str, ...]:
 
 
 def channel_system_tier(channel: HumanChannel | None) -> SystemAnswer:
-    """Return what a channel says of System calls, in an attribute ``system_tier``.
+    """Return a channel's attribute ``system_tier``, its setting for System calls.
 
     Raises:
-        ConfigError: it is none of the answers there are.
+        ConfigError: the value is unknown.
     """
     said: Any = getattr(channel, "system_tier", "allow")
     if said not in get_args(SystemAnswer):
-        raise ConfigError(f"a channel's system_tier: {said!r} is none of {', '.join(get_args(SystemAnswer))}")
+        raise ConfigError(
+            f"a channel's system_tier: {said!r} is not one of {', '.join(get_args(SystemAnswer))}"
+        )
     return cast("SystemAnswer", said)
 
 
 def channel_show(channel: HumanChannel) -> DisplayListener | None:
-    """Return what a channel shows lines of tools with, its function ``show``; None = it shows none.
+    """Return a channel's function ``show``, which shows display lines of tools; None = it has none.
 
     Raises:
-        ConfigError: it is no function.
+        ConfigError: it is not a function.
     """
     show: Any = getattr(channel, "show", None)
     if show is not None and not callable(show):
@@ -382,10 +428,10 @@ def channel_show(channel: HumanChannel) -> DisplayListener | None:
 def message_policies(
     policy: PolicyConfig, channel: HumanChannel | None, agents: Mapping[str, AgentSpec]
 ) -> tuple[MessagePolicy, ...]:
-    """Return what binds the messages of Branches: the policy, then the channel's ``message_policy``.
+    """Return the limits on messages of Branches: the policy's, then the channel's ``message_policy``.
 
     Raises:
-        ConfigError: a channel's is no MessagePolicy, or names an agent that the tree doesn't have.
+        ConfigError: the channel's is not a MessagePolicy, or names an agent that the tree does not have.
     """
     said = getattr(channel, "message_policy", None)
     if said is None:
@@ -399,20 +445,24 @@ def message_policies(
     return tuple(each for each in (policy.messages, said) if each != MessagePolicy())
 
 
-def agents_of(agents: Mapping[str, AgentSpec] | None, model: object) -> dict[str, AgentSpec]:
-    """Return agents by name, ``default`` first, each knowing its name and, if the model tells, its context.
+def agents_of(
+    agents: Mapping[str, AgentSpec] | None, root: Path, main: str = "default"
+) -> dict[str, AgentSpec]:
+    """Return agents by name, Main's first, each with its name set.
 
     Raises:
-        ConfigError: one is no AgentSpec, or the model's context is no number of tokens.
+        ConfigError: one is not an AgentSpec, or comes from a file below ``root``, the workspace; or Main's is
+            missing.
     """
-    given = dict(agents or {})
+    given = {"default": AgentSpec(), **(agents or {})}
     for name, spec in given.items():
         _check_type(spec, AgentSpec, f"agent {name!r}")
-    default = given.pop("default", AgentSpec())
-    named = {"default": default, **given}
+    check_not_inside(given, root)
+    if main not in given:
+        raise ConfigError(f"agent: no agent is named {main!r}; {suggestion(main, given)}")
     return {
-        name: spec.model_copy(update={"config": _named(_fitted(spec.config, model), name)})
-        for name, spec in named.items()
+        name: spec.model_copy(update={"config": spec.config.model_copy(update={"agent_id": name})})
+        for name, spec in {main: given[main], **given}.items()
     }
 
 
@@ -430,31 +480,14 @@ def restricted(agents: Mapping[str, AgentSpec], policy: PolicyConfig, group: str
 
 
 def without_tools(agents: Mapping[str, AgentSpec] | None) -> Mapping[str, AgentSpec] | None:
-    """Return agents for a tree that is taken up: which tools each may hold is in its journal."""
+    """Return agents for a resumed tree, without rights: the journal says which tools and skills each has."""
     if not isinstance(agents, Mapping):
         return agents
+    gone: dict[str, Any] = {"tools": None, "policy": None, "skills": ()}
     return {
-        name: spec.model_copy(update={"tools": None}) if isinstance(spec, AgentSpec) else spec
+        name: spec.model_copy(update=gone) if isinstance(spec, AgentSpec) else spec
         for name, spec in agents.items()
     }
-
-
-def _named(config: AgentConfig, name: str) -> AgentConfig:
-    return config.model_copy(update={"agent_id": name})
-
-
-def _fitted(config: AgentConfig, model: object) -> AgentConfig:
-    """Return an agent's settings, with the context of the tree's model where that is theirs."""
-    tokens = getattr(model, "context_tokens", None)
-    if tokens is None or config.context_tokens is not None or config.model not in {"", model_name_of(model)}:
-        return config
-    given = {name: getattr(config, name) for name in config.model_fields_set}
-    try:
-        return AgentConfig.model_validate({**given, "context_tokens": tokens})
-    except ValidationError as error:
-        raise ConfigError(
-            f"model {model_name_of(model)!r}: context_tokens is {tokens!r}; give a whole number above 0"
-        ) from error
 
 
 def _check_type(value: object, wanted: type[object], name: str) -> None:
@@ -463,10 +496,10 @@ def _check_type(value: object, wanted: type[object], name: str) -> None:
 
 
 def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChannel | None:
-    """Return where Main talks to a person.
+    """Return the channel on which Main talks to a person.
 
     Raises:
-        ConfigError: two channels, or something that is none.
+        ConfigError: two channels are given, or the value is not a channel.
     """
     if approver is not None:
         if channel != "queue":
@@ -478,7 +511,9 @@ def channel_of(channel: ChannelLike, approver: HumanChannel | None) -> HumanChan
         return None
     is_one = callable(getattr(channel, "send", None)) and callable(getattr(channel, "ask", None))
     if not is_one or isinstance(channel, type):
-        raise ConfigError(f"channel {channel!r} is none: give an object with send and ask, 'queue' or None")
+        raise ConfigError(
+            f"channel {channel!r} is not valid: give an object with send and ask, 'queue' or None"
+        )
     channel_show(channel)
     return channel
 
@@ -487,7 +522,7 @@ def main_approver(approver: ApproverLike) -> tuple[tuple[Rule, ...], CallbackCha
     """Return Main's approver as rules and channel.
 
     Raises:
-        ConfigError: as for :func:`split_approver`, or it is a function by name.
+        ConfigError: as for :func:`split_approver`, or the approver is the name of a function.
     """
     rules, function, channel = split_approver(approver)
     if function is not None:
@@ -498,10 +533,10 @@ def main_approver(approver: ApproverLike) -> tuple[tuple[Rule, ...], CallbackCha
 def split_approver(
     approver: ApproverLike,
 ) -> tuple[tuple[Rule, ...], str | None, CallbackChannel | None]:
-    """Return an approver as rules, function path and channel; at most one of them is given.
+    """Return an approver as rules, function path and channel; at most one of them is set.
 
     Raises:
-        ConfigError: it is of no known form, or its function can't be imported.
+        ConfigError: its form is unknown, or its function can't be imported.
     """
     if approver is None:
         return (), None, None
@@ -514,3 +549,39 @@ def split_approver(
     if not all(isinstance(rule, Rule) for rule in rules):
         raise ConfigError(f"approver {approver!r}: give Rules, 'module:name' or a callable")
     return rules, None, None
+
+
+def kind_of(kind: SessionKind | str) -> SessionKind:
+    """Return the session kind with a name.
+
+    Raises:
+        ConfigError: the kind is unknown.
+    """
+    try:
+        return SessionKind(kind)
+    except ValueError:
+        spawned = (SessionKind.BRANCH.value, SessionKind.WORKER.value)
+        raise ConfigError(
+            f"kind {kind!r} can't be spawned; give 'branch' or 'worker'{meant(kind, spawned)}"
+        ) from None
+
+
+def text_of(value: object, name: str) -> str:
+    """Return a value that must be a text that is not blank.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{name} must be text with something in it, not {value!r}")
+    return value
+
+
+def check_settings(budget: object, ttl_s: object, settings: object) -> None:
+    """Refuse arguments of the wrong type; the tree itself refuses numbers out of bounds."""
+    if settings is not None and not isinstance(settings, ModelSettings):
+        raise ConfigError(f"settings: give ModelSettings, not {settings!r}")
+    if budget is not None and not isinstance(budget, Budget):
+        raise ConfigError(f"budget: give a Budget, not {budget!r}")
+    if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float)):
+        raise ConfigError(f"ttl_s is {ttl_s!r}; give seconds above 0, or None for the default")

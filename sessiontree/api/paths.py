@@ -1,4 +1,4 @@
-"""Where state lies: one directory per workspace, in the platform's state folder, never in the workspace."""
+"""State directories: one per workspace, in the platform's state folder, never in the workspace."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from sessiontree.contracts.errors import ConfigError
 
 
 def absolute_path(given: object, name: str) -> Path:
-    """Return the absolute path that a setting names; ``~`` is a home.
+    """Return the absolute path that a setting names; ``~`` is expanded.
 
     Args:
-        given: What a program gave.
+        given: The program's value.
         name: The setting, for the error.
 
     Raises:
-        ConfigError: it is no path, or can be none here.
+        ConfigError: the value is not a path, or not a possible path on this system.
     """
     if not isinstance(given, str | os.PathLike):
         raise ConfigError(f"{name} must be a path, not {given!r}")
+    if given == "":  # often a variable that is not set
+        raise ConfigError(f"{name} is empty; give a path, or '.' for the working directory")
     try:
         path = Path(given).expanduser().absolute()
     except (OSError, RuntimeError, TypeError) as error:  # no working directory, no such home, a path of bytes
@@ -39,7 +41,7 @@ def workspace_root(workspace: str | Path) -> Path:
     """Return the absolute path of a workspace.
 
     Raises:
-        ConfigError: it is missing, no directory, or can't be looked at.
+        ConfigError: it is missing, is not a directory, or can't be accessed.
     """
     root = absolute_path(workspace, "workspace")
     try:
@@ -54,19 +56,19 @@ def workspace_root(workspace: str | Path) -> Path:
 
 
 def check_not_around(place: Path, name: str, workspace: Path) -> None:
-    """Refuse a place that no session may see where the workspace is that place, or lies in it.
+    """Refuse a hidden directory that is the workspace or contains it.
 
     Raises:
         ConfigError: hiding the one would hide the other.
     """
     if workspace.resolve().is_relative_to(place.resolve()):
         raise ConfigError(
-            f"the workspace {str(workspace)!r} lies in {name} {str(place)!r}, which is hidden from all "
+            f"the workspace {str(workspace)!r} is in {name} {str(place)!r}, which is hidden from all "
             "tools; give a place outside, or leave it out"
         )
 
 
 def default_state_dir(workspace: Path) -> Path:
-    """Return the state directory of a workspace: the same for every program that names the same place."""
+    """Return the state directory of a workspace: the same for every program that uses the same workspace."""
     digest = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return user_state_path("sessiontree", appauthor=False) / f"{workspace.name or 'root'}-{digest}"

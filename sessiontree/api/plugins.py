@@ -1,16 +1,22 @@
-"""Tools that installed distributions bring along, found by the entry point group ``sessiontree.tools``.
+"""Tools of installed distributions, found by the entry point group ``sessiontree.tools``.
 
-An entry point leads to a tool, or to a factory: called once for each tree, before it opens, with what the
-tree is. What can't be used is an error that names its distribution; an owner may leave a plugin out. Source:
-seed 001, section 3.2; names of this house's own tools are reserved, as in the specification's source system.
+An entry point refers to a tool, or to a factory that is called with the tree's context, once for each tree,
+before it opens. An unusable entry point raises an error that names its distribution; an owner may disable a
+plugin. Names of this package's own tools are reserved, as in the specification's source system. Source: seed
+001, section 3.2.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Final
 
 from sessiontree.contracts.errors import ConfigError, words_of
@@ -18,11 +24,11 @@ from sessiontree.contracts.jsonable import to_json_value
 from sessiontree.contracts.plugins import PLUGIN_GROUP, PluginContext, PluginSettings
 from sessiontree.contracts.tool import Tool, check_tool
 from sessiontree.policy.catalog import CATALOG
-from sessiontree.policy.names import folded
+from sessiontree.policy.vocabulary import folded
 
 OWN_DISTRIBUTION: Final = "sessiontree"
 PATTERN_SIGNS: Final = "*:"
-"""What no plugin's id may hold: lists give these a meaning."""
+"""Characters that no plugin's id may contain: they have a meaning in lists."""
 _RESERVED: Final = {
     folded(name): row.name for row in CATALOG if row.is_ready for name in (row.name, *row.aliases)
 }
@@ -32,15 +38,15 @@ _AS_IT_IS = PluginSettings()
 
 @dataclass(frozen=True, slots=True)
 class InstalledTool:
-    """A tool and who brings it along."""
+    """A tool and its distribution."""
 
     tool: Tool[Any]
     plugin: str
-    """Name of the entry point; empty where it is this distribution's own."""
+    """Name of the entry point; empty for this distribution's own tools."""
     distribution: str = ""
     """Name and version of the distribution, such as ``weather-tools 1.2``."""
     source: str = ""
-    """Where the distribution says that it is: ``module:name``."""
+    """Location declared by the distribution: ``module:name``."""
 
 
 def installed_tools(
@@ -49,39 +55,85 @@ def installed_tools(
     """Return the tools of every installed distribution, in the order of their entry points' names.
 
     Args:
-        context: The tree, as every factory is told of it; id and configuration are put in for each.
-        settings: What the owner says about plugins, by id.
+        context: The tree's context for every factory; id and configuration are set for each plugin.
+        settings: The owner's plugin settings, by id.
 
     Raises:
-        ConfigError: an entry point can't be loaded or gives something other than tools, two plugins have one
-            id or claim one tool's name, a name is reserved, or settings are for a plugin nobody installed.
-            Says which distribution, and how to do without.
+        ConfigError: an entry point can't be loaded or returns something other than tools, two plugins have
+            the same id or claim the same tool name, a name is reserved, or settings name a plugin that is not
+            installed. Says which distribution, and how to disable it.
     """
-    own: list[EntryPoint] = []
-    plugins: dict[str, EntryPoint] = {}
-    for entry in sorted(entry_points(group=PLUGIN_GROUP), key=lambda each: (each.name, _owner_of(each))):
-        if entry.dist is not None and folded(entry.dist.name) == OWN_DISTRIBUTION:
-            own.append(entry)
+    own: list[_PluginEntry] = []
+    plugins: dict[str, _PluginEntry] = {}
+    for each in _plugin_entries():
+        if each.is_own:
+            own.append(each)
             continue
-        other = plugins.setdefault(folded(entry.name), entry)
-        if other is not entry:
-            both = f"{_owner_of(other)} and {_owner_of(entry)}"
-            raise ConfigError(f"two plugins have the id {entry.name!r}: {both}; uninstall one of them")
+        other = plugins.setdefault(folded(each.name), each)
+        if other is not each:
+            both = f"{other.owner} and {each.owner}"
+            raise ConfigError(f"two plugins have the id {each.name!r}: {both}; uninstall one of them")
     said = {folded(name): each for name, each in (settings or {}).items()}
     _check_known(settings or {}, plugins)
-    found = [each for entry in own for each in _tools_of(entry, replace(context, plugin_id=""), plugin="")]
-    for name, entry in plugins.items():
+    found = [tool for each in own for tool in _tools_of(each, replace(context, plugin_id=""), plugin="")]
+    for name, each in plugins.items():
         settings_of = said.get(name, _AS_IT_IS)
         if settings_of.enabled:
-            _check_id(entry)
-            told = replace(context, plugin_id=entry.name, config=_copy_of(settings_of.config))
-            found += _tools_of(entry, told, plugin=entry.name)
+            _check_id(each)
+            told = replace(context, plugin_id=each.name, config=_copy_of(settings_of.config))
+            found += _tools_of(each, told, plugin=each.name)
     check_claims(found)
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _PluginEntry:
+    """An entry point of the group, and its distribution, which is slow to read."""
+
+    entry: EntryPoint
+    owner: str
+    """Name and version of the distribution."""
+    is_own: bool
+    """Whether it is this distribution's."""
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+
+def _plugin_entries() -> tuple[_PluginEntry, ...]:
+    """Return the group's current entry points, sorted by name.
+
+    The result is cached until ``sys.path`` or one of its directories changes: installing a distribution
+    creates a directory there, and uninstalling it removes one.
+    """
+    if any(hasattr(each, "find_distributions") and each is not PathFinder for each in sys.meta_path):
+        return _entries_in.__wrapped__(())  # a finder of distributions without a modification time
+    return _entries_in(tuple((place, _changed_ns(place)) for place in map(os.path.abspath, sys.path)))
+
+
+@lru_cache(maxsize=8)
+def _entries_in(places: tuple[tuple[str, int], ...]) -> tuple[_PluginEntry, ...]:
+    """Return the group's entry points; the key is the directories of ``sys.path`` with their times."""
+    entries = entry_points(group=PLUGIN_GROUP)
+    found = (
+        _PluginEntry(
+            each, _owner_of(each), each.dist is not None and folded(each.dist.name) == OWN_DISTRIBUTION
+        )
+        for each in entries
+    )
+    return tuple(sorted(found, key=lambda each: (each.name, each.owner)))
+
+
+def _changed_ns(place: str) -> int:
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return -1
+
+
 def check_claims(installed: Iterable[InstalledTool], given: Iterable[Tool[Any]] = ()) -> None:
-    """Check that every name and alias of a plugin's tool is its own.
+    """Check that every name and alias of a plugin's tool is unique.
 
     Args:
         installed: Tools of installed distributions.
@@ -124,31 +176,31 @@ def _class_of(tool: Tool[Any]) -> str:
     return f"{type(tool).__module__}.{type(tool).__qualname__}"
 
 
-def _check_known(settings: Mapping[str, PluginSettings], plugins: Mapping[str, EntryPoint]) -> None:
+def _check_known(settings: Mapping[str, PluginSettings], plugins: Mapping[str, _PluginEntry]) -> None:
     strangers = [name for name in settings if folded(name) not in plugins]
     if strangers:
         there = ", ".join(sorted(entry.name for entry in plugins.values())) or "none"
-        raise ConfigError(f"plugins: nobody installed {', '.join(map(repr, strangers))}; there are: {there}")
+        raise ConfigError(f"plugins: {', '.join(map(repr, strangers))}: not installed; installed: {there}")
 
 
-def _check_id(entry: EntryPoint) -> None:
-    name = entry.name
+def _check_id(found: _PluginEntry) -> None:
+    name = found.name
     if folded(name) in _RESERVED:
         why = f"is the name of this package's tool {_RESERVED[folded(name)]}"
     elif not folded(name) or any(sign in name for sign in PATTERN_SIGNS):
         why = f"can't be named in a list: it is empty there, or holds one of {PATTERN_SIGNS}"
     else:
         return
-    raise ConfigError(f"{_place(_owner_of(entry), name)}: its id {why}; {_without(name)}")
+    raise ConfigError(f"{_place(found.owner, name)}: its id {why}; {_without(name)}")
 
 
 def _copy_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plugin's own copy of its configuration: what it changes there nobody else sees."""
+    """Return a separate copy of a plugin's configuration, which the plugin may change."""
     return {name: to_json_value(value) for name, value in config.items()}
 
 
-def _tools_of(entry: EntryPoint, context: PluginContext, *, plugin: str) -> list[InstalledTool]:
-    distribution = _owner_of(entry)
+def _tools_of(found: _PluginEntry, context: PluginContext, *, plugin: str) -> list[InstalledTool]:
+    entry, distribution = found.entry, found.owner
     place = f"{_place(distribution, entry.name)}, entry point {entry.value!r} in group {PLUGIN_GROUP},"
     try:
         made = _made(entry.load(), context)
@@ -162,10 +214,10 @@ def _tools_of(entry: EntryPoint, context: PluginContext, *, plugin: str) -> list
 
 
 def _made(loaded: Any, context: PluginContext) -> tuple[Tool[Any], ...]:
-    """Return the tools an entry point leads to.
+    """Return the tools of an entry point.
 
     Raises:
-        TypeError: it leads to something else.
+        TypeError: it refers to something else.
     """
     if isinstance(loaded, Tool):
         return (loaded,)
@@ -184,15 +236,15 @@ def _made(loaded: Any, context: PluginContext) -> tuple[Tool[Any], ...]:
     tools = tuple(made)
     for each in tools:
         if not isinstance(each, Tool):
-            raise TypeError(f"its factory gives {each!r}, which is no Tool")
+            raise TypeError(f"its factory returned {each!r}, which is not a Tool")
     return tools
 
 
 def _called(factory: Callable[..., Any], context: PluginContext) -> Any:
-    """Call a factory with the context, or with nothing where it takes nothing."""
+    """Call a factory with the context, or without arguments if it takes none."""
     try:
         takes = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # it does not tell
+    except (TypeError, ValueError):  # its signature is unknown
         return factory(context)
     positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
     wanted = [each for each in takes if each.kind in positional or each.kind is each.VAR_POSITIONAL]
@@ -200,7 +252,7 @@ def _called(factory: Callable[..., Any], context: PluginContext) -> Any:
 
 
 def _owner_of(entry: EntryPoint) -> str:
-    """Return name and version of the distribution an entry point is of."""
+    """Return name and version of an entry point's distribution."""
     return "an unknown distribution" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 

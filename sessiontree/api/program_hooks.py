@@ -1,7 +1,7 @@
-"""The hooks of one tree in the creating program: around what it spawns, and around sessions that come and go.
+"""The hooks of one tree in the creating program: around its spawns, and at the start and end of sessions.
 
-Sessions begin and end in the supervisor, which runs nobody's code. What hooks are told of it stands in the
-journal by then, and is told in the journal's order, one thing after another.
+Sessions begin and end in the supervisor, which runs no user code. Hooks are informed of it from the journal,
+in the journal's order, one fact at a time.
 """
 
 from __future__ import annotations
@@ -14,30 +14,28 @@ from typing import Any, Final
 
 from sessiontree.api.backend import Backend
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.hook_sessions import EndedSession, Spawning, StartedSession
-from sessiontree.contracts.hooks import Hook, HookContext
-from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.hooks import EndedSession, Hook, HookContext, Spawning, StartedSession
+from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned
+from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
-from sessiontree.dispatch.hooks import HookChain
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import fact_of
-from sessiontree.tree.stimuli import SpawnAsked
+from sessiontree.runtime.replay import read_fact
+from sessiontree.tree.protocol import SpawnAsked
 
 READ_AT_ONCE = 512
 READ_WAIT_S = 20.0
 CLOSE_WAIT_S = 10.0
-"""How long, at the end, hooks may take over what is durable by then."""
+"""Seconds that hooks have at the end for the facts that are durable by then."""
 _TOLD: Final = frozenset({"session_spawned", "session_ended"})
-"""Kinds of the facts that hooks are told of."""
+"""Kinds of the facts that hooks are informed of."""
 
 
 class ProgramHooks:
-    """Asks and tells the hooks of a tree while the program has it open."""
+    """Runs the hooks of a tree while the program has it open."""
 
     def __init__(self, backend: Backend, tree_id: str, hooks: Iterable[Hook]) -> None:
-        """Bind a tree."""
-        self._owner = backend.owner
+        self._backend = backend
         self._tree_id = tree_id
         self._hooks = HookChain(hooks).sessions
         self._contexts: dict[str, HookContext] = {}
@@ -46,28 +44,28 @@ class ProgramHooks:
         self._reader: asyncio.Task[None] | None = None
 
     def open(self, after: int) -> None:
-        """Begin to tell of what comes after a fact of that number."""
+        """Begin to report the facts after a number."""
         self._seen = after
         if self._hooks.looks:
             self._reader = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
-        """Tell of what is durable by now, for a moment, then end."""
+        """Report the facts that are durable by now, within a time limit, then end."""
         reader, self._reader = self._reader, None
         if reader is None:
             return
         with suppress(SessionTreeError, TimeoutError):
-            last = self._owner.last_seq(self._tree_id)
+            last = await self._backend.supervisor.last_seq(self._tree_id)
             async with asyncio.timeout(CLOSE_WAIT_S):
                 while self._seen < last and not reader.done():
                     self._moved.clear()
                     await self._moved.wait()
         reader.cancel()
-        if not reader.done():  # else it may be of a loop that is closed by now
+        if not reader.done():  # a finished reader may belong to a closed loop
             await asyncio.wait({reader})
 
     async def judged(self, asked: SpawnAsked) -> SpawnAsked:
-        """Return a spawn of the program as its hooks leave it, or with their reason against it."""
+        """Return the program's spawn as changed by its hooks, or with their reason for refusing it."""
         if not self._hooks.judges:
             return asked
         spawning = Spawning(asked.kind, asked.task, asked.label, asked.agent, asked.via)
@@ -76,22 +74,23 @@ class ProgramHooks:
         return replace(asked, task=ruling.task, label=ruling.label, forbidden=ruling.block)
 
     async def _follow(self) -> None:
+        supervisor = self._backend.supervisor
         try:
             while True:
-                records = await self._owner.read(self._tree_id, self._seen, READ_AT_ONCE, READ_WAIT_S)
+                records = await supervisor.read(self._tree_id, self._seen, READ_AT_ONCE, READ_WAIT_S)
                 for record in records:
                     await self._note(record)
                     self._seen = record.seq
                 self._moved.set()
         except SessionTreeError:
-            return  # the tree goes on no more in this process
+            return  # the tree no longer runs in this process
         finally:
             self._moved.set()
 
     async def _note(self, record: Record) -> None:
         if record.session or kind_in(record.text) not in _TOLD:
             return
-        fact: Any = fact_of(record.text)
+        fact: Any = read_fact(record.text)
         if isinstance(fact, SessionSpawned):
             await self._tell_started(fact.spec)
         elif isinstance(fact, SessionEnded):
@@ -113,17 +112,21 @@ class ProgramHooks:
         self._contexts.pop(fact.session, None)
 
     def _context_of(self, session: str) -> HookContext:
-        """Return who a session is; what it is does not change."""
+        """Return the context of a session, which never changes."""
         context = self._contexts.get(session)
         if context is None:
-            spec = self._owner.record_of(self._tree_id, session, max_n=1).spec
-            context = self._contexts[session] = _context(spec)
+            record = self._backend.ask_now(
+                lambda supervisor: supervisor.record_of(self._tree_id, session, max_n=1)
+            )
+            context = self._contexts[session] = _context(record.spec)
         return context
 
     async def _blame(self, session: str, faults: Iterable[HookFault]) -> None:
         for fault in faults:
             with suppress(SessionTreeError):
-                await self._owner.hook_failed(self._tree_id, session, fault.hook, fault.point, fault.reason)
+                await self._backend.supervisor.hook_failed(
+                    self._tree_id, session, fault.hook, fault.point, fault.reason
+                )
 
 
 def _context(spec: SessionSpec) -> HookContext:

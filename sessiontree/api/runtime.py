@@ -1,4 +1,4 @@
-"""What programs start first: pools and supervisor over one state directory, on the backend they choose."""
+"""The runtime: pools and supervisor over one state directory, on the chosen backend."""
 
 from __future__ import annotations
 
@@ -14,50 +14,80 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 from sessiontree.api.paths import absolute_path
+from sessiontree.api.telemetry import TelemetryLike
+from sessiontree.api.traces import Traces
 from sessiontree.contracts.errors import ConfigError, WrongLoop
-from sessiontree.contracts.suggestion import meant
+from sessiontree.contracts.settings import meant
 from sessiontree.memory.settings import MemorySettings
 
 if TYPE_CHECKING:
     from sessiontree.api.backend import Backend
-    from sessiontree.contracts.tree_summary import TreeSummary
+    from sessiontree.api.shards import ShardedBackend
+    from sessiontree.contracts.tree_config import ShardRow, TreeSummary
     from sessiontree.journal.claim import JournalClaim
 
 BackendName: TypeAlias = Literal["ray", "local"]
 Enforcement: TypeAlias = Literal["required", "best_effort"]
+Shards: TypeAlias = int | Literal["per-node"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BACKENDS = ("ray", "local")
 ENFORCEMENTS = ("required", "best_effort")
+MAX_SHARDS = 64
 LEAST_HOST_BYTES = 128 * 2**20
 _LATE = {
     "ray": "sessiontree.backends.ray.backend:RayBackend",
+    "cluster_shards": "sessiontree.backends.ray.node_shards:ClusterShards",
     "local": "sessiontree.backends.local.backend:LocalBackend",
+    "shard": "sessiontree.api.shards:Shard",
+    "sharded": "sessiontree.api.shards:ShardedBackend",
+    "shard_row": "sessiontree.contracts.tree_config:ShardRow",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
-    "summaries_of": "sessiontree.runtime.tree_summaries:summaries_of",
+    "summaries_of": "sessiontree.runtime.stored_trees:summaries_of",
     "state_dir_of_journal": "sessiontree.journal.claim:state_dir_of_journal",
+    "export_tree": "sessiontree.api.stored_trees:export_tree",
+    "import_tree": "sessiontree.api.stored_trees:import_tree",
+    "replay_tree": "sessiontree.api.stored_trees:replay_tree",
+    "not_here": "sessiontree.api.stored_trees:not_here",
+    "fork_tree": "sessiontree.api.stored_trees:fork_tree",
+    "erase_tree": "sessiontree.api.stored_trees:erase_tree",
+    "plan_prune": "sessiontree.api.stored_trees:plan_prune",
+    "prune": "sessiontree.api.stored_trees:prune",
+    "stored_embedder": "sessiontree.memory.reindex:stored_embedder",
+    "open_as_stored": "sessiontree.memory.reindex:open_as_stored",
     "desk": "sessiontree.api.inbox:HumanInbox",
     "handle": "sessiontree.api.session_handle:SessionHandle",
     "hook_desk": "sessiontree.api.program_hooks:ProgramHooks",
+    "read_agents": "sessiontree.api.agent_files:read_agents",
+    "guidance_of": "sessiontree.api.guidance:guidance_of",
+    "skills_of": "sessiontree.api.skills:skills_of",
+    "owner_variables": "sessiontree.api.owner_variables:owner_variables",
+    "local_model": "sessiontree.models.local_model:LocalModel",
+    "trace_export": "sessiontree.api.trace_export:TraceExport",
+    "otlp_export": "sessiontree.runtime.otlp_export:OtlpExport",
+    "log_as_json": "sessiontree.runtime.json_log:log_as_json",
+    "tree_log": "sessiontree.runtime.json_log:TreeLog",
+    "tree_tracer": "sessiontree.runtime.tree_tracer:TreeTracer",
+    "trace_content": "sessiontree.api.trace_export:content_by",
 }
-"""What a tree needs once it is opened: the one place that loads a backend, and only the one asked for."""
+"""Names that an open tree needs, loaded on demand; only the chosen backend is loaded."""
 
 
 @cache
 def late(name: str) -> Any:
-    """Return what a tree needs once it is opened, loaded with the first use."""
+    """Return a name that an open tree needs; it is loaded on first use."""
     module, _, wanted = _LATE[name].partition(":")
     return getattr(importlib.import_module(module), wanted)
 
 
 def _remembering(memory: MemorySettings | None) -> dict[str, Any]:
-    """Return what a backend is told of memory; nothing where its own place and embedder will do."""
+    """Return a backend's arguments for memory; none if the default place and embedder are used."""
     if memory is None:
         return {}
     if not isinstance(memory, MemorySettings):
@@ -69,7 +99,7 @@ def _names_of(pass_env: object) -> tuple[str, ...]:
     """Return names of environment variables.
 
     Raises:
-        ConfigError: these are none, or one of them may choose what code runs.
+        ConfigError: the names are not valid, or one of the variables can decide which code runs.
     """
     if isinstance(pass_env, str) or not isinstance(pass_env, Sequence):
         raise ConfigError(f"pass_env is {pass_env!r}; give names in a list, such as ['HF_TOKEN']")
@@ -88,18 +118,18 @@ _LOG = logging.getLogger("sessiontree")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The run of a notebook's cell that opens a tree."""
+    """The run of a notebook cell that opens a tree."""
 
     identity: str
-    """The same for every run of the cell: the front end's name for it, else its text."""
+    """Id of the cell, the same for every run: the front end's id, else its text."""
     run: str
-    """Another for every run."""
+    """Id of the run, different for every run."""
     assigned: frozenset[str]
-    """Names that the cell gives to something else in the end."""
+    """Names that the cell assigns."""
 
     @classmethod
     def now(cls) -> Cell | None:
-        """Return the cell that runs in this thread; None in a script, and where cells have no text."""
+        """Return the cell that runs in this thread; None in a script, and if cells have no text."""
         names = vars(sys.modules["__main__"])
         if "__file__" in names:
             return None  # a script, or a program that was started as one
@@ -115,7 +145,7 @@ class Cell:
 
 
 def _front_end() -> tuple[str, str]:
-    """Return what JupyterLab or VS Code call the cell that runs, and which run it is; empty where unknown."""
+    """Return the ids that JupyterLab or VS Code give to the running cell and its run; empty if unknown."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     parent: Any = getattr(shell, "get_parent", dict)()
     said = parent.get("metadata", {}).get("cellId", "") if isinstance(parent, dict) else ""
@@ -132,8 +162,8 @@ def _assigned_in(text: str) -> frozenset[str]:
     )
 
 
-class Desk(Protocol):
-    """What serves an open tree beside the runtime."""
+class TreeService(Protocol):
+    """A service of an open tree in addition to the runtime."""
 
     async def close(self) -> None:
         """End."""
@@ -148,15 +178,15 @@ class Tenant:
     cell: Cell | None
     runtime: Runtime
     held: weakref.ref[Any]
-    """The object the program holds."""
+    """The object that the program holds."""
     closing: Callable[[], Awaitable[None]] | None
-    """How that object is closed, on the loop; None = by its own ``close``."""
-    desks: list[Desk] = field(default_factory=list)
-    """Closed in this order when the tree is let go."""
+    """Closes that object on the loop; None = its own ``close`` does."""
+    desks: list[TreeService] = field(default_factory=list)
+    """Services, closed in this order when the tree is released."""
     is_open: bool = False
 
     async def close(self) -> None:
-        """Close the tree by its object, where there is one yet."""
+        """Close the tree by its object, if it still exists."""
         tree = self.held()
         if tree is None:
             await self.let_go()
@@ -166,7 +196,7 @@ class Tenant:
             await tree.close()
 
     async def let_go(self) -> None:
-        """Close what serves the tree, and leave the runtime."""
+        """Close the tree's services and leave the runtime."""
         desks, self.desks = self.desks, []
         try:
             for desk in desks:
@@ -175,9 +205,9 @@ class Tenant:
             await self.runtime.sharing.leave(self)
 
     def is_abandoned(self, cell: Cell | None) -> bool:
-        """Whether nobody can use the tree any more: its object is gone, or its cell ran again.
+        """Return whether the tree can no longer be used: its object is gone, or its cell ran again.
 
-        A tree of a cell that ran again is kept where a variable still holds it that the cell does not assign.
+        If its cell ran again, the tree is kept as long as a variable holds it that the cell does not assign.
         """
         tree = self.held()
         if tree is None:
@@ -191,11 +221,13 @@ class Tenant:
 
 
 class Sharing:
-    """Who uses a runtime within one program: trees that are given none join the one that is open."""
+    """The trees that share a runtime in one program: a tree without a given runtime joins the open one."""
 
-    def __init__(self, runtime: Runtime, choices: tuple[Any, ...]) -> None:
-        """Begin with nobody; ``choices`` are what a tree may choose of its runtime."""
+    def __init__(
+        self, runtime: Runtime, choices: tuple[Any, ...], sharded: ShardedBackend | None = None
+    ) -> None:
         self._runtime = runtime
+        self._sharded = sharded
         self._choices = choices
         self._pid = os.getpid()
         self._loop = _running_loop()
@@ -212,17 +244,16 @@ class Sharing:
         memory: MemorySettings | None,
         tree_id: str | None = None,
     ) -> Runtime:
-        """Return the runtime of this program and loop over a state directory; opened where there is none.
+        """Return this program's runtime for a state directory and the current loop, or open one.
 
-        One that was opened with other settings is not shared: the tree gets another, with a journal of its
-        own.
+        A runtime with other settings is not shared: the tree gets another runtime with its own journal.
 
         Args:
             state_dir: The state directory, or the directory of one of its journals.
             backend: As for :class:`Runtime`, like ``slots`` and ``memory``.
-            slots: None = whatever the open one has.
-            memory: None = whatever the open one has.
-            tree_id: The tree that is to be taken up; None = a new one.
+            slots: None = as the open runtime.
+            memory: None = as the open runtime.
+            tree_id: The tree to resume; None = a new one.
         """
         wanted = None
         if tree_id is not None:
@@ -231,12 +262,26 @@ class Sharing:
         if wanted is None and root != state_dir:
             wanted = state_dir
         for runtime in OPEN:
-            is_there = runtime.state_dir == root and wanted in {None, runtime.journal_dir}
+            is_there = runtime.state_dir == root and (wanted is None or runtime.sharing.writes(wanted))
             if is_there and runtime.sharing._fits(backend, slots, memory):  # noqa: SLF001 - one of this class
                 return runtime
         runtime = Runtime(state_dir, backend=backend, slots=slots, memory=memory, tree_id=tree_id)
         runtime.sharing._is_private = True  # noqa: SLF001 - as above
         return runtime
+
+    def writes(self, journal_dir: Path) -> bool:
+        """Return whether the runtime writes a journal."""
+        if self._sharded is None:
+            return journal_dir == self._runtime.journal_dir
+        return any(not row.node and row.journal_dir == str(journal_dir) for row in self._sharded.rows())
+
+    def journal_of(self, tree_id: str) -> Path | None:
+        """Return the directory of an open tree's journal; None = it is on another node."""
+        return self._runtime.journal_dir if self._sharded is None else self._sharded.journal_of(tree_id)
+
+    def open_trees(self) -> list[str]:
+        """Return the ids of the trees that are open, in the order they were opened."""
+        return [each.tree_id for each in self._tenants if each.is_open]
 
     def _fits(self, *wanted: Any) -> bool:
         if self._pid != os.getpid() or self._loop not in {None, _running_loop()}:
@@ -244,7 +289,7 @@ class Sharing:
         return all(each is None or each == own for each, own in zip(wanted, self._choices, strict=True))
 
     async def enter(self, tenant: Tenant) -> None:
-        """Add a tree, and let go those that nobody can use any more."""
+        """Add a tree, and release the trees that can no longer be used."""
         self._loop = self._loop or _running_loop()
         left = [each for each in self._tenants if each.is_abandoned(tenant.cell)]
         self._tenants.append(tenant)  # before the others leave: the last one closes the runtime
@@ -257,7 +302,7 @@ class Sharing:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Keep the runtime open meanwhile; at the end it closes if it was opened for a tree that did not."""
+        """Keep the runtime open in this context; then close it if its first tree did not open."""
         self._keepers += 1
         try:
             yield
@@ -272,12 +317,12 @@ class Sharing:
         return True
 
     async def leave(self, tenant: Tenant) -> None:
-        """Take a tree off; the runtime closes with the last, unless the program made it itself."""
+        """Remove a tree; the runtime closes with the last one, unless the program created it."""
         if tenant in self._tenants:
             self._tenants.remove(tenant)
             if not await self._close_unused() and tenant.is_open:
-                with suppress(WrongLoop):  # it ends with the runtime's own close
-                    self._runtime.backend.release(tenant.tree_id)
+                with suppress(WrongLoop):  # it ends when the runtime closes
+                    await self._runtime.backend.release(tenant.tree_id)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -287,28 +332,59 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def _shard_count(shards: object, backend: str, memory: MemorySettings | None) -> int:
+    """Return the maximum number of shards on this node.
+
+    Raises:
+        ConfigError: it is out of bounds, or several shards can't use this backend or this memory.
+    """
+    if shards == "per-node":
+        if backend != "ray":
+            raise ConfigError(f"shards='per-node' needs backend 'ray'; {backend!r} is in this process alone")
+    elif not isinstance(shards, int) or isinstance(shards, bool) or not 1 <= shards <= MAX_SHARDS:
+        raise ConfigError(
+            f"shards is {shards!r}; give a whole number from 1 to {MAX_SHARDS}, or 'per-node' on a cluster"
+        )
+    if shards != 1 and memory is not None and memory.directory_in(Path("/")) is None:
+        raise ConfigError(
+            f"shards={shards!r} can't share memory at {memory.uri!r}, because each of them would write it; "
+            "give a directory, or shards=1"
+        )
+    return shards if isinstance(shards, int) else 1
+
+
 class Runtime:
     """Pools and supervisor over one state directory; serves many trees.
 
     Args:
-        state_dir: Where journal and memory lie. Each program at work writes a journal of its own there: the
+        state_dir: Directory of journal and memory. Each running program writes its own journal there: the
             first in the directory itself, the next in ``journals/2``, and so on.
-        backend: ``ray``: sessions are actors on the Ray the program has initialised, or on a private one that
-            ends with the runtime; ``local``: everything runs in this process.
-        slots: Most sessions embodied at a time (``ray``: of each pool); None = the backend's own number.
+        backend: ``ray``: sessions are actors on the Ray that the program has initialised, or on a private one
+            that ends with the runtime; ``local``: everything runs in this process.
+        slots: Maximum sessions in hosts at a time (``ray``: for each pool); None = the backend's default.
         address: Cluster to connect to, as ``host:port`` or ``auto``. Only ``ray``.
         num_cpus: CPUs of a private Ray; None counts the machine's. Only ``ray``.
-        insecure: Allow a private Ray without authentication where ``RAY_AUTH_MODE=disabled`` asks for it.
-        kernel_enforcement: ``required``: no Worker runs where the kernel can't make its process read-only;
-            ``best_effort``: it runs with what there is, and its status says what that was. Only ``ray``.
-        max_host_bytes: Most memory one session's host may hold of its own; what holds more ends, its session
-            with it. None = 2 GiB. Only ``ray``.
-        memory: Where memory lies, and what embeds its texts; None = in the state directory, texts compared
+        insecure: Allow a private Ray without authentication if ``RAY_AUTH_MODE=disabled`` is set.
+        kernel_enforcement: ``required``: no Worker runs if the kernel can't make its process read-only;
+            ``best_effort``: it runs with the available confinement, which its status reports. Only ``ray``.
+        max_host_bytes: Maximum private memory of one session's host, in bytes; a host that exceeds it ends
+            together with its session. None = 2 GiB. Only ``ray``.
+        memory: Place of memory and embedder of its texts; None = in the state directory, with texts compared
             by their words.
-        pass_env: Names of environment variables that tools get beside harmless ones such as ``PATH`` and
-            ``LANG``; keys of the program stay with it, and with its model. Only ``ray``.
-        tree_id: Write the journal that holds this tree, to resume it; None = the first that nobody writes.
+        pass_env: Names of environment variables that tools get in addition to harmless ones such as ``PATH``
+            and ``LANG``; only the program and its model get the program's keys. Only ``ray``.
+        tree_id: Write the journal that holds this tree, to resume it; None = the first unused journal.
+        shards: Maximum number of supervisors for new trees, each with a journal and hosts of its own; begun
+            as trees need them. A tree is wholly in one of them. ``per-node`` = one on each node of the
+            cluster, in the directory that is at ``state_dir`` there. Only ``ray``.
+        telemetry: How its trees are traced by OpenTelemetry. None = if the program has set a tracer provider,
+            or if the standard ``OTEL_*`` variables name a collector; True = in any case; False = never.
+        log: ``json``: write the package's log records, and a line for whatever ends in its trees, as JSON
+            lines to standard error. None = as the variable ``SESSIONTREE_LOG`` says.
     """
+
+    _sharded: ShardedBackend | None = None
+    """Its backend, if that has several shards."""
 
     def __init__(  # noqa: PLR0913 - keyword-only settings of the public API
         self,
@@ -324,27 +400,30 @@ class Runtime:
         memory: MemorySettings | None = None,
         pass_env: Sequence[str] = (),
         tree_id: str | None = None,
+        shards: Shards = 1,
+        telemetry: TelemetryLike = None,
+        log: Literal["json"] | None = None,
     ) -> None:
-        """Choose; ``local`` opens its journal at once, ``ray`` with the first tree.
+        """Prepare the backend; ``local`` opens its journal at once, ``ray`` with the first tree.
 
         Raises:
-            ConfigError: there is no such backend, a setting is out of bounds or of the other backend, or the
-                kernel can't confine Workers.
-            JournalError: the state directory can't be used, or another program writes the journal wanted.
+            ConfigError: the backend is unknown, a setting is out of bounds or is for the other backend, the
+                kernel can't confine Workers, or traces can't be exported.
+            JournalError: the state directory can't be used, or another program writes the journal.
             TreeNotFound: no journal there holds the tree.
         """
         if backend not in BACKENDS:
             raise ConfigError(
-                f"backend {backend!r} is none of {', '.join(BACKENDS)}{meant(backend, BACKENDS)}"
+                f"backend {backend!r} is not one of {', '.join(BACKENDS)}{meant(backend, BACKENDS)}"
             )
         for name, number in (("slots", slots), ("num_cpus", num_cpus), ("max_host_bytes", max_host_bytes)):
             if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
                 raise ConfigError(f"{name} is {number!r}; give a whole number, or None")
         if slots is not None and slots < 1:
-            raise ConfigError(f"slots is {slots}; at least 1 session must be embodied to go on")
+            raise ConfigError(f"slots is {slots}; give at least 1, or no session can go on")
         if kernel_enforcement not in ENFORCEMENTS:
             raise ConfigError(
-                f"kernel_enforcement {kernel_enforcement!r} is none of {', '.join(ENFORCEMENTS)}"
+                f"kernel_enforcement {kernel_enforcement!r} is not one of {', '.join(ENFORCEMENTS)}"
             )
         if max_host_bytes is not None and max_host_bytes < LEAST_HOST_BYTES:
             raise ConfigError(
@@ -366,22 +445,52 @@ class Runtime:
         if slots is not None:
             given["slots"] = slots
         given |= _remembering(memory)
+        most = _shard_count(shards, backend, memory)
+        self.traces = Traces(telemetry, log, late)
+        """The exports of its trees' traces."""
         place = absolute_path(state_dir, "state_dir")
         self._claim: JournalClaim = late("claim").take(place, tree_id)
         self.journal_dir: Path = self._claim.directory
-        """Where the journal lies: the state directory, or a directory beneath it."""
+        """Where the journal is: the state directory, or a directory beneath it."""
         self.state_dir: Path = late("state_dir_of_journal")(self.journal_dir)
         try:
-            self.backend: Backend = late(backend)(self.state_dir, journal_dir=self.journal_dir, **given)
+            self.backend: Backend = self._backend(backend, shards, most, given)
         except BaseException:
             self._claim.release()
             raise
-        self.sharing = Sharing(self, (backend, slots, memory))
-        """Which trees of this program use it."""
+        self.sharing = Sharing(self, (backend, slots, memory), self._sharded)
+        """The trees of this program that use it."""
         OPEN.append(self)
 
+    def _backend(self, name: BackendName, shards: Shards, most: int, given: dict[str, Any]) -> Backend:
+        if shards == 1:
+            one: Backend = late(name)(self.state_dir, journal_dir=self.journal_dir, **given)
+            return one
+        remote: Callable[[Any], Any] | None = None
+        if shards == "per-node":
+            remote = partial(late("cluster_shards"), self.state_dir, dict(given))
+        elif name == "ray":
+            given["sharing"] = most
+
+        def make(journal_dir: Path) -> Backend:
+            made: Backend = late(name)(self.state_dir, journal_dir=journal_dir, **given)
+            return made
+
+        first = late("shard")(make(self.journal_dir), self.journal_dir)
+        self._sharded = late("sharded")(self.state_dir, first, most, make, remote)
+        return self._sharded
+
+    def shards(self) -> list[ShardRow]:
+        """Return the shards that were begun, each with its open trees; a lost one says why it is lost."""
+        if self._sharded is not None:
+            return self._sharded.rows()
+        trees = tuple(each for each in self.sharing.open_trees() if self.backend.is_open(each))
+        return [late("shard_row")(str(self.journal_dir), trees)]
+
     async def trees(self, purpose: str | None = None) -> list[TreeSummary]:
-        """Return every tree of the state directory, oldest first, those of other programs among them.
+        """Return every tree of the state directory, oldest first, including those of other programs.
+
+        With ``shards="per-node"``, also those of the same directory on the other nodes that can be reached.
 
         Args:
             purpose: Only those opened with exactly this ``purpose``; None = all.
@@ -394,7 +503,11 @@ class Runtime:
                 f"purpose is {purpose!r}; give the text trees were opened with, or None for all"
             )
         found: list[TreeSummary] = await asyncio.to_thread(late("summaries_of"), self.state_dir, purpose)
-        return found
+        if self._sharded is None:
+            return found
+        own = {each.tree_id for each in found}  # nodes may share a file system
+        found += [each for each in await self._sharded.remote_trees(purpose) if each.tree_id not in own]
+        return sorted(found, key=lambda each: (each.created_at_ms, each.tree_id))
 
     async def close(self) -> None:
         """End hosts and supervisor; trees stay in the journal and can be resumed."""
@@ -404,6 +517,7 @@ class Runtime:
             await self.backend.close()
         finally:
             self._claim.release()
+            await self.traces.close()
 
     async def __aenter__(self) -> Self:
         """Return the runtime."""

@@ -1,141 +1,74 @@
 """A session as the creating program holds it.
 
-Long because ``spawn`` and ``map`` tell type checkers twice what they return.
+Long because ``spawn``, ``map`` and ``as_completed`` have two overloads each for type checkers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from operator import attrgetter
 from typing import (
     Any,
     Generic,
-    Literal,
-    NoReturn,
-    TypeAlias,
     TypeVar,
     cast,
     get_args,
     overload,
 )
 
-from sessiontree.api.backend import Backend, OwnerPort
+from sessiontree.api.backend import Backend
+from sessiontree.api.child_results import ON_ERROR, ChildResult, OnError, results_by_end
+from sessiontree.api.handle_arguments import (
+    check_count,
+    check_one_of,
+    checked_concurrency,
+    images_of,
+    labels_of,
+    lifetimes_of,
+    skill_names,
+    tasks_of,
+)
 from sessiontree.api.inbox import HumanInbox
-from sessiontree.api.options import ApproverLike, split_approver
+from sessiontree.api.options import ApproverLike, check_settings, kind_of, split_approver, text_of
+from sessiontree.api.pending_reply import PendingReply
 from sessiontree.api.program_hooks import ProgramHooks
 from sessiontree.contracts.errors import (
     ConfigError,
     EngineLost,
     SessionClosed,
     SessionError,
-    SessionFailed,
-    SessionInterrupted,
-    SessionTreeError,
 )
-from sessiontree.contracts.events import TextDelta
 from sessiontree.contracts.jsonable import JsonValue, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.limits import Budget
-from sessiontree.contracts.messages import Message
+from sessiontree.contracts.messages import ImageContent, Message, ToolReply
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import R, SessionResult
 from sessiontree.contracts.senders import Sender, sender_of
+from sessiontree.contracts.session_facts import ContextCompacted
 from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.suggestion import meant
-from sessiontree.contracts.tool_reply import ToolReply
-from sessiontree.runtime.replay import fact_of
-from sessiontree.runtime.replies import Reply, tool_reply
-from sessiontree.schema.result import result_schema_of, result_value
+from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.supervisor_api import Reply, SessionRecord, SupervisorApi, tool_reply
+from sessiontree.schema.result import result_json_schema, result_value
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
-from sessiontree.tree import stimuli as tree_stimuli
-from sessiontree.tree.receipt import ReceiptLine
+from sessiontree.tree import protocol as tree_stimuli
+from sessiontree.tree.report import ReceiptLine
 
-OnError: TypeAlias = Literal["return", "raise", "first"]
-ON_ERROR = get_args(OnError)
 SEND_MODES = get_args(SendMode)
-SHOWN_CHARS = 80
 FACTS_PER_PAGE = 512
-"""How many facts of a transcript are read at a time."""
+"""Number of facts of a transcript that are read at a time."""
 T = TypeVar("T")
 
 
-class PendingReply:
-    """The reply to a message on its way: await it for the text, or iterate over it for the text's pieces."""
-
-    def __init__(
-        self,
-        task: asyncio.Task[Reply | SessionClosed | EngineLost],
-        session: str,
-        backend: Backend,
-        tree_id: str,
-    ) -> None:
-        """Bind the reply's task."""
-        self._task = task
-        self._session = session
-        self._backend = backend
-        self._tree_id = tree_id
-
-    def __await__(self) -> Generator[Any, None, str]:
-        """Return the last word; may be awaited again, also after a time-out.
-
-        Raises:
-            SessionInterrupted: somebody interrupted the session.
-            SessionFailed: the run stopped short; says why.
-            SessionClosed: the session ended first.
-            EngineLost: the Ray that the tree runs on is gone.
-        """
-        return self._wait().__await__()
-
-    def __iter__(self) -> NoReturn:
-        """Say what to write: pieces come with ``async for``.
-
-        Raises:
-            ConfigError: always.
-        """
-        raise ConfigError(
-            "write `async for piece in session.send(…)`, or `text = await session.send(…)`; without await: "
-            "sessiontree.sync, `for piece in session.stream(…)`"
-        )
-
-    async def _wait(self) -> str:
-        reply = await asyncio.shield(self._task)
-        if isinstance(reply, SessionClosed | EngineLost):
-            raise reply
-        if reply.error is not None:
-            raise (SessionInterrupted if reply.interrupted else SessionFailed)(self._session, reply.error)
-        return reply.text
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        """Yield pieces of the replies' text as they come; ends when the last word is there.
-
-        What was said before the iteration began is not repeated.
-        """
-        watching = self._backend.watch(self._tree_id, self._session)
-        try:
-            while not self._task.done():
-                news = asyncio.ensure_future(watching.next())
-                try:
-                    await asyncio.wait((news, self._task), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    news.cancel()
-                if news.done():
-                    event = news.result().event
-                    if isinstance(event, TextDelta):
-                        yield event.delta
-            await watching.catch_up()
-            for progress in watching.drain():
-                if isinstance(progress.event, TextDelta):
-                    yield progress.event.delta
-        finally:
-            watching.close()
-        await self._wait()
-
-
 class SessionHandle(Generic[R]):
-    """One session of a tree, and the type of its result. Cheap; several may stand for the same session."""
+    """A handle of one session, with the type of its result. It is cheap; several may refer to one session."""
 
     def __init__(
         self,
@@ -147,7 +80,6 @@ class SessionHandle(Generic[R]):
         *,
         hooks: ProgramHooks | None = None,
     ) -> None:
-        """Bind a session."""
         self.session_id = session_id
         self._backend = backend
         self._desk = desk
@@ -169,6 +101,8 @@ class SessionHandle(Generic[R]):
         agent: str | None = ...,
         result_type: type[T],
         budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
         approver: ApproverLike = ...,
         ttl_s: float | None = ...,
         dedicated: bool = ...,
@@ -185,6 +119,8 @@ class SessionHandle(Generic[R]):
         agent: str | None = ...,
         result_type: Any = ...,
         budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
         approver: ApproverLike = ...,
         ttl_s: float | None = ...,
         dedicated: bool = ...,
@@ -200,6 +136,8 @@ class SessionHandle(Generic[R]):
         agent: str | None = None,
         result_type: Any = None,
         budget: Budget | None = None,
+        settings: ModelSettings | None = None,
+        skills: Sequence[str] | None = None,
         approver: ApproverLike = None,
         ttl_s: float | None = None,
         dedicated: bool = False,
@@ -207,38 +145,41 @@ class SessionHandle(Generic[R]):
     ) -> SessionHandle:
         """Start a child and return its handle.
 
-        A Branch stays open, to be spawned from, called and spoken to, until its :meth:`result` is asked for,
-        or that of a session above it: its reply to the task does not end it before. A Worker ends with its
-        reply.
+        A Branch stays open for spawns, calls and messages until its :meth:`result`, or that of a session
+        above it, is requested; its reply to the task does not end it before. A Worker ends with its reply.
 
         Args:
             kind: ``branch`` or ``worker``.
             task: Its first message.
             label: Name among its siblings.
             agent: Agent it runs as; None = this session's.
-            result_type: Type its final text must fit: a pydantic model, dataclass, TypedDict, plain type, or
-                a JSON Schema as a mapping.
-            budget: What is set aside for it; None = it draws on what this session has left.
-            approver: Who answers what climbs to it: rules, ``module:name`` of a function, or a callable here.
-            ttl_s: Time to live, from its first host on; None = its kind's.
-            dedicated: Whether it keeps a host of its own for life, never giving way to others.
-            stays_open: Whether it completes only once its result is asked for; None = a Branch does, a Worker
-                does not. One that nobody asks completes when its time to live is over or the tree ends.
+            result_type: Type of its final message: a pydantic model, dataclass, TypedDict, plain type, or a
+                JSON Schema as a mapping.
+            budget: Budget reserved for it; None = it uses the rest of this session's.
+            settings: Model settings that differ from its agent's.
+            skills: Names of the skills that it may read, of those this session holds; None = those that its
+                agent names.
+            approver: What answers requests that climb to it: rules, ``module:name`` of a function, or a
+                callable in this process.
+            ttl_s: Time to live in seconds, from its first adoption; None = the default of its kind.
+            dedicated: Whether it keeps its own host for life.
+            stays_open: Whether it completes only after its result is requested; None = True for a Branch,
+                False for a Worker. Without a request it completes when its time to live or the tree ends.
 
         Raises:
-            SpawnRefused, LimitExceeded: a rule or number forbids it; nothing was started.
+            SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
             ConfigError: an argument is wrong.
         """
-        _check_settings(budget, ttl_s)
+        check_settings(budget, ttl_s, settings)
         rules, function, channel = split_approver(approver)
         spawned = kind_of(kind)
         asked = tree_stimuli.SpawnAsked(
             0,
             self.session_id,
             spawned,
-            _text(task, "task"),
+            text_of(task, "task"),
             "handle",
-            label=None if label is None else _text(label, "label"),
+            label=None if label is None else text_of(label, "label"),
             agent=agent,
             result_schema=_schema_of(result_type),
             budget=budget,
@@ -249,10 +190,12 @@ class SessionHandle(Generic[R]):
             dedicated=dedicated,
             stays_open=spawned is SessionKind.BRANCH if stays_open is None else stays_open,
             key=secrets.token_hex(16),
+            settings=settings,
+            skills=skill_names(skills),
         )
         if self._hooks is not None:
             asked = await self._hooks.judged(asked)
-        session_id = await self._owner.spawn(self._tree_id, asked)
+        session_id = await self._supervisor.spawn(self._tree_id, asked)
         if channel is not None:
             self._desk.attach(session_id, channel)
         return SessionHandle(
@@ -271,7 +214,9 @@ class SessionHandle(Generic[R]):
         agent: str | None = ...,
         result_type: type[T],
         budget: Budget | None = ...,
-        ttl_s: float | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
     ) -> list[SessionResult[T]]: ...
 
     @overload
@@ -286,7 +231,9 @@ class SessionHandle(Generic[R]):
         agent: str | None = ...,
         result_type: Any = ...,
         budget: Budget | None = ...,
-        ttl_s: float | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
     ) -> list[SessionResult[Any]]: ...
 
     async def map(  # noqa: PLR0913 - keyword-only settings of the public API
@@ -300,159 +247,262 @@ class SessionHandle(Generic[R]):
         agent: str | None = None,
         result_type: Any = None,
         budget: Budget | None = None,
-        ttl_s: float | None = None,
+        settings: ModelSettings | None = None,
+        skills: Sequence[str] | None = None,
+        ttl_s: float | Sequence[float | None] | None = None,
     ) -> list[SessionResult[Any]]:
         """Run one child per task, some at a time, and return their results in the tasks' order.
 
         Args:
             kind: ``branch`` or ``worker``.
             tasks: First messages.
-            concurrency: Most children at a time; the tree's ``max_children`` bounds it too.
-            on_error: ``return`` gives failed results like others; ``raise`` raises the first failure once all
+            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
+            on_error: ``return`` keeps failed results like others; ``raise`` raises the first failure once all
                 have ended; ``first`` cancels the others at the first failure and raises it.
-            labels: Their names among their siblings, one for each task; None = they have none.
-            agent: Agent they run as.
-            result_type: Type each final text must fit.
-            budget: What is set aside for each.
-            ttl_s: Time to live of each, from its first host on; None = its kind's.
+            labels: Their names, one for each task; None = no names.
+            agent: Agent they run as; None = this session's.
+            result_type: Type of each final message.
+            budget: Budget reserved for each.
+            settings: Model settings that differ from their agent's.
+            skills: Names of the skills that each may read, as for :meth:`spawn`.
+            ttl_s: Time to live in seconds, from the first adoption: one for all, or one for each task; None =
+                the default of the kind.
 
         Raises:
             SessionFailed: a child did not complete (``raise``, ``first``).
-            SpawnRefused, LimitExceeded: a child was refused; those that live are cancelled first.
+            SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
             ConfigError: an argument is wrong; nothing was started.
         """
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise ConfigError(f"concurrency is {concurrency!r}; it must be a whole number, at least 1")
-        _one_of(on_error, ON_ERROR, "on_error")
-        if isinstance(tasks, str):
-            raise ConfigError(f"tasks must be texts in a list, not one text: {tasks[:SHOWN_CHARS]!r}")
-        words = [_text(task, "task") for task in tasks]
-        names = _labels_of(labels, len(words))
-        _check_settings(budget, ttl_s)
-        results: list[SessionResult[Any] | None] = [None] * len(words)
-        slots = asyncio.Semaphore(min(concurrency, self._room()))
+        ended = self._run_children(
+            kind,
+            tasks,
+            concurrency,
+            on_error,
+            labels,
+            ttl_s=ttl_s,
+            agent=agent,
+            result_type=result_type,
+            budget=budget,
+            settings=settings,
+            skills=skills,
+        )
+        async with aclosing(ended):
+            return sorted([result async for result in ended], key=attrgetter("index"))
 
-        async def run(index: int) -> None:
-            async with slots:
-                spawning = asyncio.ensure_future(
-                    self.spawn(
-                        kind,
-                        words[index],
-                        label=names[index],
-                        agent=agent,
-                        result_type=result_type,
-                        budget=budget,
-                        ttl_s=ttl_s,
-                        stays_open=False,
-                    )
-                )
-                try:
-                    child = await asyncio.shield(spawning)
-                    result = await child.result()
-                except asyncio.CancelledError:
-                    # Whether it lives already or is only on its way, nobody waits for it any more.
-                    await asyncio.shield(_take_back(spawning))
-                    raise
-                results[index] = result
-                if on_error == "first":
-                    _raise_failure(child.session_id, result)
+    @overload
+    def as_completed(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
+    ) -> AsyncGenerator[ChildResult[T], None]: ...
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for index in range(len(words)):
-                    group.create_task(run(index))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        finished = [result for result in results if result is not None]
-        if on_error == "raise":
-            for result in finished:
-                _raise_failure(f"{self.session_id}/…", result)
-        return finished
+    @overload
+    def as_completed(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
+    ) -> AsyncGenerator[ChildResult[Any], None]: ...
+
+    def as_completed(  # noqa: PLR0913 - keyword-only settings of the public API
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = 8,
+        on_error: OnError = "return",
+        labels: Sequence[str] | None = None,
+        agent: str | None = None,
+        result_type: Any = None,
+        budget: Budget | None = None,
+        settings: ModelSettings | None = None,
+        skills: Sequence[str] | None = None,
+        ttl_s: float | Sequence[float | None] | None = None,
+    ) -> AsyncGenerator[ChildResult[Any], None]:
+        """Run one child per task, some at a time, and yield each result as soon as its child has ended.
+
+        Each result has the number of its task (``index``), the child's path (``session_id``) and ``label``.
+        Children start even if results are not consumed. Leaving the loop cancels the live children;
+        ``contextlib.aclosing`` around the iterator waits for this.
+
+        Args:
+            kind: ``branch`` or ``worker``.
+            tasks: First messages; the first child starts with the first step of the iteration.
+            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
+            on_error: ``return`` yields failed results like others; ``raise`` does so too, and once all have
+                ended it raises the first failure in the order of the tasks; ``first`` cancels the others at
+                the first failure and raises it.
+            labels: As for :meth:`map`.
+            agent: Agent they run as.
+            result_type: Type of each final message.
+            budget: Budget reserved for each.
+            settings: Model settings that differ from their agent's.
+            skills: Names of the skills that each may read, as for :meth:`spawn`.
+            ttl_s: As for :meth:`map`.
+
+        Raises:
+            SessionFailed: a child did not complete (``raise``, ``first``).
+            SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
+            ConfigError: an argument is wrong; nothing was started.
+        """
+        return self._run_children(
+            kind,
+            tasks,
+            concurrency,
+            on_error,
+            labels,
+            ttl_s=ttl_s,
+            agent=agent,
+            result_type=result_type,
+            budget=budget,
+            settings=settings,
+            skills=skills,
+        )
+
+    def _run_children(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        concurrency: int,
+        on_error: OnError,
+        labels: Sequence[str] | None,
+        **given: Any,
+    ) -> AsyncGenerator[ChildResult[Any], None]:
+        """Check the arguments for several children; they start with the first step of the iteration."""
+        most = checked_concurrency(concurrency)
+        check_one_of(on_error, ON_ERROR, "on_error")
+        words = tasks_of(tasks)
+        names = labels_of(labels, len(words))
+        times = lifetimes_of(given.pop("ttl_s"), len(words))
+        check_settings(given["budget"], None, given["settings"])
+        skill_names(given["skills"])
+
+        async def spawn(index: int, label: str | None) -> SessionHandle[Any]:
+            return await self.spawn(
+                kind, words[index], label=label, ttl_s=times[index], stays_open=False, **given
+            )
+
+        return results_by_end(spawn, names, min(most, self._room()), on_error)
 
     @property
-    def _owner(self) -> OwnerPort:
-        """The way to the supervisor, for who is on the tree's event loop."""
+    def _supervisor(self) -> SupervisorApi:
+        """The supervisor, for callers on the tree's event loop."""
+        return self._on_loop.supervisor
+
+    @property
+    def _on_loop(self) -> Backend:
         self._desk.check_loop()
-        return self._backend.owner
+        return self._backend
 
     def _room(self) -> int:
-        """Return how many more children the session may have now, at least 1 so that a refusal is told."""
-        return max(1, self._owner.room(self._tree_id, self.session_id))
+        """Return how many more children the session may have; at least 1, so that an excess spawn fails."""
+        return max(
+            1, self._on_loop.ask_now(lambda supervisor: supervisor.room(self._tree_id, self.session_id))
+        )
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
-        """Make one tool call in the session, outside its transcript, by the same gates as a model's call.
+        """Make one tool call in the session, outside its transcript, with the same checks as a model's call.
 
         ReadOnly calls run at once; others wait for the end of the session's turn. Approvals climb from here.
 
         Raises:
-            ValidationError, PermissionDenied, Timeout, ExecutionError: as the call ended.
+            ValidationError, PermissionDenied, Timeout, ExecutionError: the call failed.
             SessionClosed, SessionNotFound: the session takes no calls.
         """
-        name = _text(tool, "tool")
+        if not isinstance(tool, str) or not tool.strip():
+            raise ConfigError(f"tool must be text with something in it, not {tool!r}")
         try:
             given = to_json_value({} if arguments is None else arguments)
         except RecursionError as error:
-            raise ConfigError(f"arguments of {name!r} are nested too deeply, or hold themselves") from error
+            raise ConfigError(f"arguments of {tool!r} are nested too deeply, or hold themselves") from error
         if not isinstance(given, dict):
-            raise ConfigError(f"arguments of {name!r} must be a mapping of names to values")
+            raise ConfigError(f"arguments of {tool!r} must be a mapping of names to values")
         call_id = secrets.token_hex(16)
-        reply = await self._owner.call(self._tree_id, self.session_id, call_id, name, given)
+        reply = await self._supervisor.call(self._tree_id, self.session_id, call_id, tool, given)
         return tool_reply(reply)
 
     def send(
-        self, text: str, mode: SendMode = "follow_up", *, sender: Sender | str | None = None
+        self,
+        text: str,
+        mode: SendMode = "follow_up",
+        *,
+        sender: Sender | str | None = None,
+        settings: ModelSettings | None = None,
+        images: Sequence[ImageContent] = (),
     ) -> PendingReply:
-        """Say something to the session.
+        """Send a message to the session; the reply is its next final message.
+
+        A session whose children still work may send an interim message, such as "waiting for my branches".
+        :meth:`SessionTree.run` returns the final answer, after all children.
 
         Args:
             text: The message.
             mode: ``follow_up`` waits for the end of the turn; ``steer`` stops running tools and forces the
                 next turn.
-            sender: Who says it, or their id, where the program hears several people; whether they own the
-                tree is looked up. None = the program itself, an owner.
+            sender: The sender or their id, if the program has several users; the runtime looks up whether
+                they own the tree. None = the program itself, an owner.
+            settings: Model settings from the turn that takes the message until the reply to it, if they
+                differ from those of session and agent.
+            images: Images that belong to the message; they must fit the model, nothing scales them down.
 
         Returns:
-            The reply to come: await it, or iterate over its pieces.
+            The pending reply: await it, or iterate over its pieces.
 
         Raises:
-            ConfigError: the text is empty, there is no such mode, or the sender is none.
+            ConfigError: the text is empty, the mode is unknown, or the sender or an image is not valid.
         """
-        _one_of(mode, SEND_MODES, "mode")
+        check_one_of(mode, SEND_MODES, "mode")
         message_id = secrets.token_hex(16)
-        words = _text(text, "text")
-        task = asyncio.create_task(self._deliver(words, mode, message_id, sender_of(sender)))
+        words = text_of(text, "text")
+        check_settings(None, None, settings)
+        message = (words, mode, message_id, sender_of(sender), settings, images_of(images))
+        task = asyncio.create_task(self._deliver(*message))
         return PendingReply(task, self.session_id, self._backend, self._tree_id)
 
-    async def _deliver(
-        self, text: str, mode: SendMode, message_id: str, sender: Sender | None
-    ) -> Reply | SessionClosed | EngineLost:
-        """Return the reply, or as a value that there will be none: not everybody who sends waits for one."""
-        place = (self._tree_id, self.session_id)
+    async def _deliver(self, *message: Any) -> Reply | SessionClosed | EngineLost:
+        """Return the reply, or its failure as a value: not every sender waits for the reply."""
         try:
-            return await self._owner.send(*place, text, mode, message_id, sender)
+            return await self._supervisor.send(self._tree_id, self.session_id, *message)
         except (SessionClosed, EngineLost) as closed:
             return closed
 
     async def result(self) -> SessionResult[R]:
-        """Return how the session ended, waiting for it; ``output`` is of the asked type.
+        """Wait until the session ends and return its result; ``output`` has the requested type.
 
         Raises:
-            SessionError: it is Main, which never completes by itself, and nobody ends it.
+            SessionError: it is Main, which never completes by itself, and nothing ends it.
         """
-        owner = self._owner
-        if self.session_id == MAIN and not owner.is_ending(self._tree_id):
+        supervisor = self._supervisor
+        if self.session_id == MAIN and not await supervisor.is_ending(self._tree_id):
             raise SessionError(
                 MAIN,
-                "main never completes by itself, so there is no result to wait for; ask with send(…), or end "
+                "main never completes by itself, so its result never comes; ask with send(…), or end "
                 "the tree with tree.finish(…) or tree.cancel() first",
             )
-        result = await owner.result(self._tree_id, self.session_id)
+        result = await supervisor.result(self._tree_id, self.session_id)
         if self._result_type is None or result.output is None or _is_schema(self._result_type):
             return result
         value = result_value(self._result_type, result.output)
-        return SessionResult(
-            result.status, result.summary, value, result.artifacts, result.memory_ids, result.usage
-        )
+        return replace(result, output=value)
 
     async def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
         """End the session and everything below it.
@@ -461,50 +511,51 @@ class SessionHandle(Generic[R]):
             The receipt: every session of the subtree and how it ended.
 
         Raises:
-            ConfigError: the reason is no text.
+            ConfigError: the reason is not text.
         """
         if not isinstance(reason, str):
             raise ConfigError(f"reason must be text, not {reason!r}")
-        return await self._owner.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
+        return await self._supervisor.stop(self._tree_id, self.session_id, reason, SessionStatus.CANCELLED)
 
     async def interrupt(self, reason: str = "interrupted by the program") -> tuple[ReceiptLine, ...]:
-        """Drop whatever the session does, and keep it: what is said to it next is heard at once.
+        """Stop the work of the session and keep the session open: it takes the next message at once.
 
-        Its running tools are told to stop, its model is waited for no more, and so it goes for everything
-        below it; what a model spawned there ends ``cancelled``, for its work is over. Whoever awaits a reply
-        or a call of theirs gets an error. Returns once all of it has stopped.
+        The running tools of the session and of everything below it are asked to stop, and the requests to
+        their models are withdrawn; sessions below that a model spawned end as ``cancelled``. Pending replies
+        and calls raise an error. The method returns once all work has stopped.
 
         Returns:
-            Every session of the subtree and how it stands.
+            Every session of the subtree and its state.
 
         Raises:
-            SessionClosed, SessionNotFound: there is no such live session.
-            ConfigError: the reason is no text.
+            SessionClosed, SessionNotFound: the session has ended or does not exist.
+            ConfigError: the reason is not text.
         """
         if not isinstance(reason, str):
             raise ConfigError(f"reason must be text, not {reason!r}")
-        await asyncio.sleep(0)  # messages sent just before are on their way first
-        return await self._owner.interrupt(self._tree_id, self.session_id, reason)
+        await asyncio.sleep(0)  # messages sent just before go first
+        return await self._supervisor.interrupt(self._tree_id, self.session_id, reason)
 
     def status(self) -> SessionReport:
-        """Return the session's standing now."""
-        return self._owner.report(self._tree_id, self.session_id)
+        """Return the session's current status."""
+        return self._on_loop.ask_now(lambda supervisor: supervisor.report(self._tree_id, self.session_id))
 
     def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
         """Return messages of the session's transcript, oldest first, as far as it is durable.
 
-        It is read from its beginning, whatever is returned; :meth:`transcript` is better for a long one.
+        It is the whole conversation. A compaction adds the summary at its time, as a notice, and removes
+        nothing. It is always read from the beginning; use :meth:`transcript` for a long one.
 
         Args:
             after: How many of the oldest messages to leave out.
-            limit: Most messages returned; None = all there are.
+            limit: Maximum messages to return; None = all.
 
         Raises:
-            ConfigError: a number is none, or below 0.
+            ConfigError: a number is not valid, or below 0.
         """
-        _check_count(after, "after")
+        check_count(after, "after")
         if limit is not None:
-            _check_count(limit, "limit")
+            check_count(limit, "limit")
         found: list[Message] = []
         for messages in self._pages():
             found += messages[after:]
@@ -516,15 +567,15 @@ class SessionHandle(Generic[R]):
     async def transcript(self, *, after: int = 0) -> AsyncIterator[Message]:
         """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
 
-        Read page by page, with others' turns in between, however long it is.
+        It is read page by page and yields to other tasks between pages.
 
         Args:
             after: How many of the oldest messages to leave out.
 
         Raises:
-            ConfigError: the number is none, or below 0.
+            ConfigError: the number is not valid, or below 0.
         """
-        _check_count(after, "after")
+        check_count(after, "after")
         for messages in self._pages():
             for message in messages[after:]:
                 yield message
@@ -532,74 +583,26 @@ class SessionHandle(Generic[R]):
             await asyncio.sleep(0)
 
     def _pages(self) -> Iterator[list[Message]]:
-        """Yield what joined the transcript with some facts, then with those after them."""
+        """Yield the messages of each page of facts in turn."""
         seq, state = 0, cast("SessionState | None", None)
         while state is None or seq:
-            record = self._owner.record_of(self._tree_id, self.session_id, seq, FACTS_PER_PAGE)
+            record = self._page(seq)
             state = state or initial(record.spec, record.limits)
             for text in record.facts:
-                evolve(state, fact_of(text))
+                fact = read_fact(text)
+                if isinstance(fact, ContextCompacted):
+                    # What the summary replaced stays; the summary follows it.
+                    state.transcript.append(fact.summary)
+                else:
+                    evolve(state, fact)
             yield state.transcript
             state.transcript = []
             seq = record.next_seq
 
-
-def _check_count(value: object, name: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigError(f"{name} is {value!r}; give a whole number, at least 0")
-
-
-def kind_of(kind: SessionKind | str) -> SessionKind:
-    """Return the kind of a name.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    try:
-        return SessionKind(kind)
-    except ValueError:
-        spawned = (SessionKind.BRANCH.value, SessionKind.WORKER.value)
-        raise ConfigError(
-            f"kind {kind!r} can't be spawned; give 'branch' or 'worker'{meant(kind, spawned)}"
-        ) from None
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigError(f"{name} must be text with something in it, not {value!r}")
-    return value
-
-
-def _check_settings(budget: object, ttl_s: object) -> None:
-    """Refuse what the tree would only stumble over; numbers out of bounds are its own to refuse."""
-    if budget is not None and not isinstance(budget, Budget):
-        raise ConfigError(f"budget: give a Budget, not {budget!r}")
-    if ttl_s is not None and (isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float)):
-        raise ConfigError(f"ttl_s is {ttl_s!r}; give seconds above 0, or None for the default")
-
-
-def _labels_of(labels: object, count: int) -> Sequence[str | None]:
-    """Return a label, or none, for each of so many tasks."""
-    if labels is None:
-        return [None] * count
-    if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) != count:
-        raise ConfigError(
-            f"labels must be a list with one text for each of the {count} tasks, not {labels!r}"
+    def _page(self, after: int) -> SessionRecord:
+        return self._on_loop.ask_now(
+            lambda supervisor: supervisor.record_of(self._tree_id, self.session_id, after, FACTS_PER_PAGE)
         )
-    return [_text(label, "label") for label in labels]
-
-
-def _one_of(value: object, known: tuple[str, ...], name: str) -> None:
-    if value not in known:
-        raise ConfigError(f"{name} {value!r} is none of {', '.join(known)}{meant(value, known)}")
-
-
-async def _take_back(spawning: asyncio.Future[SessionHandle]) -> None:
-    try:
-        child = await spawning
-    except SessionTreeError:
-        return
-    await child.cancel("a sibling failed")
 
 
 def _is_schema(result_type: Any) -> bool:
@@ -609,9 +612,4 @@ def _is_schema(result_type: Any) -> bool:
 def _schema_of(result_type: Any) -> Mapping[str, JsonValue] | None:
     if result_type is None or isinstance(result_type, Mapping):
         return result_type
-    return result_schema_of(result_type)
-
-
-def _raise_failure(session: str, result: SessionResult[Any]) -> None:
-    if result.status is not SessionStatus.COMPLETED:
-        raise SessionFailed(session, f"it ended {result.status}: {result.summary}")
+    return result_json_schema(result_type)

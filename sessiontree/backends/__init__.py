@@ -1,1 +1,1 @@
-"""What runs sessions: ``ray``, each live session an actor, and ``local``, everything in this process."""
+"""The two backends: ``ray`` runs each live session in an actor, ``local`` runs everything in this process."""

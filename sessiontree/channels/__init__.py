@@ -1,5 +1,5 @@
-"""Channels: where a tree meets a person: the terminal, a callback, a queue.
+"""Channels: where a tree meets a person: the terminal, a callback or a queue.
 
-Room: floor 3; shows text and approval requests, and brings back what was answered.
-Not here: deciding who is asked (the tree machine).
+Floor 3. A channel shows text and approval requests, and returns the answers.
+Not here: deciding who is asked (``tree``).
 """

@@ -1,4 +1,4 @@
-"""What a channel is to the runtime: a way to tell a person something, and to ask."""
+"""The channel protocol: how the runtime sends messages and approval requests to a person."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
 
 class HumanChannel(Protocol):
-    """A person, or a program that stands for one.
+    """A person, or a program in place of one.
 
-    A channel may bring tools along, such as one that links a device: a sequence of them in an attribute
-    ``tools``. They join the tree's own before any policy judges them, and are gone where the channel is not
-    given again. One with a ``name`` is called that towards plugins.
+    Optional attribute ``tools``: a sequence of tools, such as one that links a device. They join the tree's
+    own tools before any policy applies, and are removed if the tree is resumed without the channel. Optional
+    attribute ``name``: the channel's name for plugins.
 
-    Where several people speak on a channel, it lists the ids of those who own its trees in an attribute
-    ``owners``; the list that was there when a tree was made counts for the tree's whole life. Messages then
-    carry their sender, and so do answers: those of others than owners are dropped, and the request asked
-    again.
+    Optional attribute ``owners``, for a channel with several users: the ids of those who own its trees. The
+    list at the creation of a tree applies for the tree's whole life. Messages and answers then have a sender;
+    answers of other people are dropped, and the request is asked again.
 
-    One with a ``system_tier`` says what becomes of System calls in the trees whose Main's it is: they are
-    asked about (``ask``) or refused (``deny``), whatever agents say; ``allow`` leaves it to those. It counts
-    as it was when a tree was made.
+    Optional attribute ``system_tier``: whether System calls of the trees whose Main has this channel need an
+    approval (``ask``) or are refused (``deny``), regardless of their agents; ``allow`` leaves it to the
+    agents. The value at the creation of a tree applies.
 
-    One with a ``message_policy``, a MessagePolicy, says which Branches of those trees may send messages, how
-    often, and how long one may be. It counts as it was when a tree was made.
+    Optional attribute ``message_policy``, a MessagePolicy: which Branches of those trees may send messages,
+    how often, and how long one may be. The value at the creation of a tree applies.
 
-    One with a function ``show(tool, display)`` is told the line for people that each tool of the session it
-    belongs to gave with its result. It may be async; while it is not done, the next line waits.
+    Optional function ``show(tool, display)``: receives the display line that each tool of the channel's
+    session gave with its result. It may be async; the next line waits until it returns.
     """
 
     async def send(self, text: str) -> None:
@@ -35,9 +34,9 @@ class HumanChannel(Protocol):
         ...
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """Show a request and return the answer; None = answered elsewhere, or not here.
+        """Show a request and return the answer; None = it is not answered here.
 
-        Contract: cancelled when the request is decided by other means; must then leave nothing on the screen
-        that asks for an answer.
+        Contract: the call is cancelled when the request is decided elsewhere; it must then leave no question
+        on the screen.
         """
         ...

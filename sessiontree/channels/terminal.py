@@ -1,4 +1,4 @@
-"""The terminal as a channel: messages are printed, requests are asked and answered by a key."""
+"""The terminal as a channel: it prints messages, and asks for requests to be answered by a key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TextIO
 
-from sessiontree.channels.shown import prompt_of, visible
+from sessiontree.channels.safe_text import approval_text, visible
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
 QUESTION = "allow? [y]es once, [a]lways this tool, [n]o: "
@@ -36,22 +36,22 @@ class TerminalChannel:
         self._withdrawn = False
 
     async def send(self, text: str) -> None:
-        """Print a message, its invisible characters made visible line by line."""
+        """Print a message line by line, with its invisible characters made visible."""
         for line in text.splitlines() or [""]:
             self._writes.write(visible(line) + "\n")
         self._writes.flush()
 
     async def show(self, tool: str, display: str) -> None:
-        """Print what a tool of the session says to people."""
+        """Print the display line of a tool of the session."""
         await self.send(f"({tool}: {display})")
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
         """Show a request and wait for a key; anything but a known answer asks again.
 
-        A line typed for a question that was withdrawn meanwhile never answers the next one.
+        A line typed for a withdrawn question never answers the next one.
         """
         async with self._turn:
-            self._writes.write(prompt_of(request) + "\n")
+            self._writes.write(approval_text(request) + "\n")
             while True:
                 self._writes.write(QUESTION)
                 self._writes.flush()
@@ -74,9 +74,9 @@ class TerminalChannel:
                     return answer
 
     async def _read_line(self) -> str:
-        """Read in a daemon thread, so that a person who never answers keeps no process alive.
+        """Read in a daemon thread, so that an unanswered question does not keep the process alive.
 
-        A question withdrawn while the thread waits leaves it waiting; its line is taken, and dropped, later.
+        If the question is withdrawn, the thread continues to wait, and its line is dropped later.
         """
         if self._line is None or self._line.done():
             loop = asyncio.get_running_loop()

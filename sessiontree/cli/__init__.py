@@ -1,5 +1,5 @@
-"""The command line: every command a person types.
+"""The command line: every command that a person types.
 
-Room: floor 7; parses arguments, calls the runtime, prints text or JSON.
-Not here: anything another program would want to call (runtime).
+Floor 7. It parses arguments, calls the API, and prints text or JSON.
+Not here: anything that another program would call (``api``).
 """

@@ -1,6 +1,6 @@
-"""The command line's first step: it begins again where nothing of a workspace can be imported.
+"""The first step of the command line: it restarts itself so that nothing is imported from a workspace.
 
-Installers start a command by an interpreter that obeys ``PYTHONPATH`` and that adds what ``.pth`` files name.
+Installers start a command with an interpreter that obeys ``PYTHONPATH`` and ``.pth`` files.
 """
 
 from __future__ import annotations

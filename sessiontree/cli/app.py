@@ -1,38 +1,35 @@
-"""The commands and their options. Each body is loaded when it is asked for, so that help is quick."""
+"""The commands and their options.
+
+The body of a command is loaded when the command runs, so that help is quick.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
-from sessiontree.cli import memory_app
-from sessiontree.cli.options import AsJson, StateDir
+from sessiontree.cli import journal_commands, memory_commands
+from sessiontree.cli.options import (
+    BODIES,
+    AsJson,
+    Backend,
+    ConfigFile,
+    MainAgent,
+    ModelName,
+    OpenTree,
+    Session,
+    StateDir,
+    Workspace,
+    WorkspaceOption,
+    load,
+    run_body,
+)
 from sessiontree.version import VERSION
-
-BODIES = {
-    "survey": "sessiontree.survey.command:survey",
-    "resume": "sessiontree.survey.command:resume",
-    "ask": "sessiontree.survey.ask:ask",
-    "tree": "sessiontree.cli.tree:show",
-    "trees": "sessiontree.cli.tree:show_list",
-    "follow": "sessiontree.cli.follow:follow",
-    "approvals": "sessiontree.cli.approvals:approvals",
-    "cancel": "sessiontree.cli.cancel:cancel",
-    "interrupt": "sessiontree.cli.cancel:interrupt",
-    "chat": "sessiontree.cli.chat:chat",
-    "doctor": "sessiontree.cli.doctor:doctor",
-    "tools": "sessiontree.cli.tools:tools",
-    **memory_app.BODIES,
-}
-"""What each command does: a function of a screen and its options that returns the exit code."""
-
-_RUNNER = "sessiontree.cli.run_loop:run"
 
 app = typer.Typer(
     name="sessiontree",
@@ -43,35 +40,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Backend = Annotated[str, typer.Option(help="What runs the sessions: ray (actors) or local (this process).")]
-Workspace = Annotated[
-    Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
-]
-OpenTree = Annotated[
-    str | None, typer.Option("--tree", help="An open tree's id [default: the only one that is open].")
-]
-Session = Annotated[str, typer.Option(help="A session's path, such as main/b1.")]
-
 
 def main() -> None:
-    """Run the command line; what a terminal or pipe has no letters for is shown as escapes."""
+    """Run the command line; characters that a terminal or pipe can't encode are shown as escapes."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
-        if stream is None:  # whoever started it closed it: the next file opened would take its place
+        if stream is None:  # the parent closed it: the next file opened would take its place
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for good
         elif mode == "w" and isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app()
-
-
-def _run(name: str, **options: Any) -> NoReturn:
-    code = _load(_RUNNER)(lambda: _load(BODIES[name]), options)
-    raise typer.Exit(code)
-
-
-def _load(target: str) -> Any:
-    module, _, name = target.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def _print_version(asked: bool) -> None:
@@ -107,49 +85,123 @@ def survey(
 
     Exit codes: 0 written, 1 failed, 2 can't begin, 3 an earlier report was kept, 130 after Ctrl-C.
     """
-    _run("survey", path=path, approve=approve, state_dir=state_dir, backend=backend, out=out)
+    run_body("survey", **locals())
+
+
+@app.command()
+def run(  # noqa: PLR0913 - each option is a parameter
+    task: Annotated[str, typer.Argument(help="What is to be done: the first message to Main.")],
+    model: ModelName = None,
+    agent: MainAgent = None,
+    workspace: WorkspaceOption = None,
+    approve: Annotated[
+        str | None,
+        typer.Option(
+            help="Who allows what needs approval: auto, smart, always (you are asked, "
+            "also before commands) or never [default: as configured, else always at a terminal, else never]."
+        ),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(help="Most US dollars that the tree may spend on models whose price is known."),
+    ] = None,
+    tools: Annotated[
+        str | None,
+        typer.Option(
+            help="Names of the only tools that sessions may hold, with commas, or none for no tools."
+        ),
+    ] = None,
+    result_schema: Annotated[
+        Path | None,
+        typer.Option(help="A file of a JSON Schema; the answer is JSON that fits it.", readable=False),
+    ] = None,
+    attach: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A text or an image that goes along with the task; may be repeated.", readable=False
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    state_dir: StateDir = None,
+    backend: Backend = "ray",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object per line; the last one is the result.")
+    ] = False,
+) -> None:
+    """Give a task to a tree of sessions, show the tree and print the answer.
+
+    Ctrl-C leaves a tree that `sessiontree resume` continues.
+
+    Exit codes: 0 answered, 1 failed, 2 can't begin, 130 after Ctrl-C.
+    """
+    run_body("run", **locals())
 
 
 @app.command()
 def resume(
-    tree: Annotated[
-        str | None, typer.Argument(help="A tree's id [default: the newest unfinished survey].")
+    tree_or_path: Annotated[
+        str | None,
+        typer.Argument(metavar="[TREE]", help="A tree's id [default: the newest unfinished survey]."),
     ] = None,
     path: Annotated[
         Path | None, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model that answers from now on [default: the tree's].")
+    ] = None,
+    config: ConfigFile = None,
     state_dir: StateDir = None,
     backend: Backend = "ray",
 ) -> None:
-    """Finish a survey that was interrupted or killed."""
-    _run("resume", tree_or_path=tree, path=path, state_dir=state_dir, backend=backend)
+    """Finish a survey, or a tree of `sessiontree run`, that was interrupted or killed."""
+    run_body("resume", **locals(), survey=lambda: load(BODIES["resume survey"]))
 
 
 @app.command()
-def ask(
-    question: Annotated[str, typer.Argument(help="What is asked: plain words, or names.")],
+def ask(  # noqa: PLR0913 - each option is a parameter
+    question: Annotated[str, typer.Argument(help="The question, or names to look for.")],
     path: Annotated[
         Path, typer.Argument(help="The surveyed directory [default: this one].", readable=False)
     ] = Path(),
-    limit: Annotated[int, typer.Option(help="Most places shown, 1 to 20.")] = 3,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Most places shown or, with --model, read, 1 to 20 [default: 3, with --model 6]."),
+    ] = None,
+    model: ModelName = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="With --model: most US dollars that the answer may cost.")
+    ] = None,
+    config: ConfigFile = None,
     as_json: AsJson = False,
     state_dir: StateDir = None,
     backend: Annotated[
-        str, typer.Option(help="What runs the one session: local (this process) or ray (an actor).")
+        str, typer.Option(help="What runs the sessions: local (this process) or ray (actors).")
     ] = "local",
 ) -> None:
-    """Say where in a surveyed directory something is: the best places, and what stands there now.
+    """Say where in a surveyed directory something is: the best places, and what is there now.
 
-    Exit codes: 0 found, 1 nothing fits, 2 can't begin, such as before the first survey.
+    With --model, a model answers in prose from what Workers read, and each citation is checked.
+
+    Exit codes: 0 found, 1 nothing fits, no citation holds or the model failed, 2 can't begin, such as before
+    the first survey, 130 after Ctrl-C.
     """
-    _run(
-        "ask",
-        question=question,
-        path=path,
+    options = {"question": question, "path": path, "as_json": as_json, "state_dir": state_dir}
+    if model is None:
+        if max_cost is not None:
+            raise typer.BadParameter("--max-cost bounds what a model costs; name one with --model")
+        if config is not None:
+            raise typer.BadParameter("--config is for the sessions of a model; name one with --model")
+        run_body("ask", **options, limit=3 if limit is None else limit, backend=backend)
+    run_body(
+        "ask model",
+        **options,
         limit=limit,
-        as_json=as_json,
-        state_dir=state_dir,
+        model=model,
+        max_cost=max_cost,
+        configuration=lambda place: load("sessiontree.cli.configured_tree:load_configuration")(config, place),
         backend=backend,
+        check_models=lambda options: load("sessiontree.cli.configured_tree:check_models")(options),
+        progress=lambda: load("sessiontree.cli.screen:RichScreen")(sys.stderr),
     )
 
 
@@ -163,17 +215,57 @@ def tree(
     as_json: AsJson = False,
     listed: Annotated[bool, typer.Option("--list", help="List all trees instead.")] = False,
     followed: Annotated[
-        bool, typer.Option("--follow", help="Go on showing it until it ends; --json: an object per change.")
+        bool, typer.Option("--follow", help="Update until it ends; with --json, one object per change.")
     ] = False,
 ) -> None:
     """Show a tree from its journal: sessions, approvals, totals. Never writes."""
     if listed and followed:
         raise typer.BadParameter("--list shows all trees, --follow goes on showing one; leave one out")
     if followed:
-        _run("follow", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+        run_body("follow", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
     if listed:
-        _run("trees", path=path, state_dir=state_dir, as_json=as_json)
-    _run("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+        run_body("trees", path=path, state_dir=state_dir, as_json=as_json)
+    run_body("tree", path=path, state_dir=state_dir, tree_id=tree_id, as_json=as_json)
+
+
+@app.command()
+def replay(
+    tree_id: Annotated[str, typer.Argument(metavar="TREE", help="A tree's id.")],
+    path: Annotated[
+        Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
+    ] = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Apply the rules again to what a tree recorded, and compare every fact. Never calls or writes anything.
+
+    A tree of another release is only read. The tree may be open.
+
+    Exit codes: 0 the same, or only read, 1 a difference, or a damaged journal, 2 can't begin.
+    """
+    run_body("replay", **locals())
+
+
+@app.command()
+def fork(
+    tree_id: Annotated[str, typer.Argument(metavar="TREE", help="A tree's id.")],
+    path: Annotated[
+        Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
+    ] = None,
+    at: Annotated[
+        int | None, typer.Option(help="Number of the last fact that both trees share [default: the newest].")
+    ] = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a new tree of the first facts of another one, which does not change; print its id.
+
+    No effect is repeated there: calls that had begun have an unknown result, and requests are made again once
+    the new tree is resumed. The other tree may be open.
+
+    Exit codes: 0 made, 2 can't begin.
+    """
+    run_body("fork", **locals())
 
 
 @app.command()
@@ -184,32 +276,17 @@ def approvals(  # noqa: PLR0913 - each option is a parameter
         str | None, typer.Option("--tree", help="A tree's id [default: all that are open, else the newest].")
     ] = None,
     as_json: AsJson = False,
-    approve: Annotated[str | None, typer.Option(help="Say yes to the request of this id.")] = None,
-    deny: Annotated[str | None, typer.Option(help="Say no to the request of this id.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why; the model reads it with a no.")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="List every request there ever was, decided ones too.")
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Stay, and ask about requests as they come.")
-    ] = False,
+    approve: Annotated[str | None, typer.Option(help="Approve the request with this id.")] = None,
+    deny: Annotated[str | None, typer.Option(help="Deny the request with this id.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; a denial shows it to the model.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List all requests, decided ones too.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep running and ask about new requests.")] = False,
 ) -> None:
-    """List the requests that wait for a person; at a terminal you are asked about each.
+    """List pending approval requests; at a terminal, answer them one by one.
 
-    Answers go to the live runtime of the workspace; without one the journal is read and nobody is answered.
+    Answers go to the live runtime of the workspace; without one the journal is only read.
     """
-    _run(
-        "approvals",
-        path=path,
-        state_dir=state_dir,
-        tree_id=tree_id,
-        as_json=as_json,
-        approve=approve,
-        deny=deny,
-        reason=reason,
-        everything=everything,
-        watch=watch,
-    )
+    run_body("approvals", **locals())
 
 
 @app.command()
@@ -218,19 +295,11 @@ def cancel(
     state_dir: StateDir = None,
     tree_id: OpenTree = None,
     session: Session = "main",
-    reason: Annotated[str | None, typer.Option(help="Why; stands in the journal.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; written to the journal.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a session of a live tree and everything below it, and print how each of them ended."""
-    _run(
-        "cancel",
-        path=path,
-        state_dir=state_dir,
-        tree_id=tree_id,
-        session=session,
-        reason=reason,
-        as_json=as_json,
-    )
+    """End a session of a live tree and all sessions below it; print how each ended."""
+    run_body("cancel", **locals())
 
 
 @app.command()
@@ -239,54 +308,66 @@ def interrupt(
     state_dir: StateDir = None,
     tree_id: OpenTree = None,
     session: Session = "main",
-    reason: Annotated[str | None, typer.Option(help="Why; whoever waits for a reply reads it.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; sent to callers that wait for a reply.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a session of a live tree, and everything below it, drop what it does; the session lives on."""
-    _run(
-        "interrupt",
-        path=path,
-        state_dir=state_dir,
-        tree_id=tree_id,
-        session=session,
-        reason=reason,
-        as_json=as_json,
-    )
+    """Stop the work of a session of a live tree and of all sessions below it; the sessions stay open."""
+    run_body("interrupt", **locals())
 
 
 @app.command()
-def chat(
+def chat(  # noqa: PLR0913 - each option is a parameter
     path: Workspace = None,
     state_dir: StateDir = None,
     tree_id: OpenTree = None,
     session: Session = "main",
+    model: ModelName = None,
+    agent: MainAgent = None,
+    config: ConfigFile = None,
+    backend: Backend = "ray",
 ) -> None:
-    """Talk to a session of a live tree; requests that wait for a person are asked in between."""
-    _run("chat", path=path, state_dir=state_dir, tree_id=tree_id, session=session)
+    """Chat with a session of a live tree; approval requests are shown in between.
+
+    With --model, --agent or --config a tree of its own is opened, or the tree of --tree is resumed.
+
+    Exit codes: 0 left or replied, 1 the input ended and its last message has no reply, 2 can't begin, 130
+    after Ctrl-C.
+    """
+    run_body("chat", **locals())
 
 
 @app.command()
-def doctor(path: Workspace = None, state_dir: StateDir = None, as_json: AsJson = False) -> None:
+def doctor(
+    path: Workspace = None,
+    state_dir: StateDir = None,
+    address: Annotated[
+        str | None, typer.Option(help="Look at each node of this Ray cluster too: auto, or host:port.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Check this installation, its kernel and state; show which session each actor embodies.
 
-    Starts nothing but one short confined process. Exit codes: 0 sessions can run, 1 something keeps them from
+    Starts nothing but one short confined process, and with --address one short task on each node. A node
+    that does not answer within 30 s is named. Exit codes: 0 sessions can run, 1 something keeps them from
     it, 2 can't begin.
     """
-    _run("doctor", path=path, state_dir=state_dir, as_json=as_json)
+    run_body("doctor", **locals())
 
 
 @app.command()
 def tools(  # noqa: PLR0913 - each option is a parameter
-    explain: Annotated[str | None, typer.Option(help="Say what becomes of this one tool, and why.")] = None,
+    explain: Annotated[
+        str | None, typer.Option(help="Explain whether a session holds this tool, and why.")
+    ] = None,
     dialect: Annotated[
         str | None, typer.Option(help="Show each tool's schema as models of this dialect get it.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option(help="The owner's lists, a .json or .toml file.", readable=False)
+        Path | None, typer.Option(help="The policy, a .json or .toml file.", readable=False)
     ] = None,
     plugins: Annotated[
         Path | None,
-        typer.Option(help="What the owner says about plugins, a .json or .toml file.", readable=False),
+        typer.Option(help="Settings of plugins, a .json or .toml file.", readable=False),
     ] = None,
     kind: Annotated[str, typer.Option(help="Of a session of this kind: main, branch or worker.")] = "main",
     agent: Annotated[str, typer.Option(help="Of a session of this agent.")] = "default",
@@ -298,21 +379,18 @@ def tools(  # noqa: PLR0913 - each option is a parameter
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List all tools, which of them a session holds, and why it does not hold the others."""
-    _run(
-        "tools",
-        explain=explain,
-        dialect=dialect,
-        policy=policy,
-        plugins=plugins,
-        kind=kind,
-        agent=agent,
-        model=model,
-        group=group,
-        channel=channel,
-        tainted=tainted,
-        as_json=as_json,
-    )
+    """List all tools, those that a session holds, and why it does not hold the others."""
+    run_body("tools", **locals())
 
 
-app.add_typer(memory_app.memory_commands(_run), name="memory")
+@app.command()
+def models(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """List the providers of models, what is installed, which keys are set, and the configured models.
+
+    Never shows a key.
+    """
+    run_body("models", **locals())
+
+
+app.add_typer(journal_commands.commands, name="journal")
+app.add_typer(memory_commands.commands, name="memory")

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from sessiontree.cli.changes import shortened
 from sessiontree.cli.connect import live_journal, open_tree
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import state_dir_of
-from sessiontree.cli.tree_report import shortened
+from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.control.client import ControlClient
-from sessiontree.tree.receipt import ReceiptLine
+from sessiontree.tree.report import ReceiptLine
 
 REASON = "cancelled from the command line"
 INTERRUPTED = "interrupted from the command line"
@@ -37,7 +37,7 @@ def cancel(
     Args:
         screen: Where it is shown.
         path: The workspace; None = this directory.
-        state_dir: Where the journal lies; None = the workspace's own place.
+        state_dir: Where the journal is; None = the workspace's own place.
         tree_id: The tree; None = the only one that is open.
         session: The session's path, such as ``main/b1``.
         reason: Why; None = that it came from here.
@@ -46,10 +46,10 @@ def cancel(
     Raises:
         TreeNotFound, SessionClosed: nobody has the tree open, or it has ended.
         SessionNotFound: it has no such session.
-        JournalError: there is no journal, or it can't be read.
+        JournalError: the journal does not exist or can't be read.
         ConfigError: several trees are open and none is named.
     """
-    place = state_dir_of(path, state_dir)
+    place = find_state_dir(path, state_dir)
     tree, lines = asyncio.run(_stop(place, tree_id, session, reason or REASON, for_good=True))
     _tell(screen, place, tree, lines, as_json=as_json)
     return 0
@@ -65,11 +65,11 @@ def interrupt(
     reason: str | None,
     as_json: bool,
 ) -> int:
-    """Have a session and everything below it drop what it does, show how each stands, return the exit code.
+    """Have a session and everything below it drop what it does, show the state of each, return the exit code.
 
     Arguments, output and errors are those of :func:`cancel`; the session lives on.
     """
-    place = state_dir_of(path, state_dir)
+    place = find_state_dir(path, state_dir)
     tree, lines = asyncio.run(_stop(place, tree_id, session, reason or INTERRUPTED, for_good=False))
     _tell(screen, place, tree, lines, as_json=as_json)
     return 0
@@ -93,8 +93,8 @@ async def _stop(
     async with client:
         tree = await open_tree(client, place, tree_id)
         if for_good:
-            return tree, await client.stop(tree, session, reason, SessionStatus.CANCELLED)
-        return tree, await client.interrupt(tree, session, reason)
+            return tree, await client.supervisor.stop(tree, session, reason, SessionStatus.CANCELLED)
+        return tree, await client.supervisor.interrupt(tree, session, reason)
 
 
 def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> None:
@@ -109,7 +109,7 @@ def _show(screen: RichScreen, tree_id: str, lines: Sequence[ReceiptLine]) -> Non
         )
         for line in lines
     ]
-    screen.table(("session", "kind", "status", "forced", "left behind", "last words"), rows)
+    screen.table(("session", "kind", "status", "forced", "left behind", "final message"), rows)
     cancelled = sum(line.status is SessionStatus.CANCELLED for line in lines)
     screen.line(f"tree {tree_id}: {len(lines):,} sessions, {cancelled:,} of them cancelled")
 

@@ -5,72 +5,147 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import shlex
 import sys
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli.approval_prompt import Answering
-from sessiontree.cli.connect import live_journal, news_of, open_tree
-from sessiontree.cli.jobs import run_jobs
-from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import state_dir_of
-from sessiontree.cli.tree_report import portrait_of
-from sessiontree.cli.typed_lines import TypedLines
+from sessiontree import ConfigError, SessionTree
+from sessiontree.api.runtime import BackendName
+from sessiontree.cli.approvals import ApprovalPrompt
+from sessiontree.cli.configured_tree import (
+    checked_workspace,
+    load_configuration,
+    resume_options,
+    tree_options,
+)
+from sessiontree.cli.connect import follow_facts, live_journal, open_tree
+from sessiontree.cli.screen import FAILED, RichScreen
+from sessiontree.cli.tree import find_journal, find_state_dir, read_tree
+from sessiontree.cli.typed_lines import TypedLines, run_jobs
+from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError
-from sessiontree.contracts.event_display import display_of
+from sessiontree.contracts.events import display_of
 from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import ChannelSaid, SessionEnded
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import kind_in
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
 
-MOST_SENT = 16
-"""Messages that wait for their replies; later ones are held back here until one has its own."""
-HELP = "lines are sent; /steer TEXT stops what runs and is heard at once, /stop stops it, /quit leaves"
+MAX_SENT = 16
+"""Maximum messages that wait for replies; later messages are held back until a reply arrives."""
+PURPOSE = "chat"
+HELP = "lines are sent; /steer TEXT stops what runs and is read at once, /stop stops it, /quit leaves"
 STOPPED = "stopped in the chat"
 
 
-def chat(
-    screen: RichScreen, *, path: Path | None, state_dir: Path | None, tree_id: str | None, session: str
+def chat(  # noqa: PLR0913 - each option is a parameter
+    screen: RichScreen,
+    *,
+    path: Path | None,
+    state_dir: Path | None,
+    tree_id: str | None,
+    session: str,
+    model: str | None,
+    agent: str | None,
+    config: Path | None,
+    backend: BackendName,
 ) -> int:
     """Send lines to a session and show its replies; return the exit code.
 
     What is said on the session's channel is shown too, and every request of the tree that waits for a person
     is asked; a line then answers it. Ends with the input once every reply is there, with ``/quit``, or when
-    the session ends or its tree is let go.
+    the session ends or its tree is let go. With a model, an agent or a configuration a tree is opened here,
+    or resumed if one is named.
 
     Args:
         screen: Where it is shown.
         path: The workspace; None = this directory.
-        state_dir: Where the journal lies; None = the workspace's own place.
+        state_dir: Where the journal is; None = the workspace's own place.
         tree_id: The tree; None = the only one that is open.
         session: The session's path.
+        model: Name of the model of an own tree; None = the configured one, or the resumed tree's.
+        agent: Name of the agent that Main of a new tree runs as.
+        config: The configuration's file; None = the owner's own.
+        backend: What runs the sessions of an own tree.
 
     Raises:
         TreeNotFound, SessionClosed: nobody has the tree open, or tree or session have ended.
         SessionNotFound: it has no such session.
-        JournalError: there is no journal, or it can't be read.
+        JournalError: the journal does not exist or can't be read.
         ConfigError: several trees are open and none is named.
     """
-    place = state_dir_of(path, state_dir)
-    asyncio.run(_talk(screen, place, tree_id, session))
-    return 0
+    if model is None and agent is None and config is None:
+        return asyncio.run(_talk(screen, find_state_dir(path, state_dir), tree_id, session))
+    if tree_id is not None and agent is not None:
+        raise ConfigError("--agent is for a new tree; leave out --agent or --tree")
+    if tree_id is None and session != "main":
+        raise ConfigError(
+            f"a new tree has no session {session!r}; leave out --session, or name a tree by --tree"
+        )
+    root = checked_workspace(path)
+    opened = _opened(root, state_dir, tree_id, model=model, agent=agent, config=config, backend=backend)
+    again = [("--config", None if config is None else str(config.absolute())), ("--model", model)]
+    options = "".join(f" {name} {shlex.quote(value)}" for name, value in again if value is not None)
+    return asyncio.run(_talk_in(screen, opened, session, options))
 
 
-async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> None:
+def _opened(
+    root: Path,
+    state_dir: Path | None,
+    tree_id: str | None,
+    *,
+    model: str | None,
+    agent: str | None,
+    config: Path | None,
+    backend: BackendName,
+) -> Callable[[], Awaitable[SessionTree]]:
+    """Return what opens a tree of the command's own: a new one, or the one that is named."""
+    configured = load_configuration(config, root)
+    if tree_id is None:
+        options = tree_options(configured, model=model, agent=agent, approve=configured.approvals or "always")
+        tree = SessionTree(root, **options, state_dir=state_dir, backend=backend, purpose=PURPOSE)
+        return tree.start
+    place = find_state_dir(root, state_dir)
+    with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
+        was: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+    given = resume_options(configured, was.model, model)
+
+    async def resumed() -> SessionTree:
+        return await SessionTree.resume(tree_id, **given, state_dir=place, backend=backend)
+
+    return resumed
+
+
+async def _talk_in(
+    screen: RichScreen, opened: Callable[[], Awaitable[SessionTree]], session: str, options: str
+) -> int:
+    async with await opened() as tree:
+        try:
+            return await _talk(screen, tree.state_dir, tree.tree_id, session)
+        finally:
+            if not tree.main.status().status.is_final:
+                place = shlex.quote(str(tree.state_dir))
+                model = options or f" --model {tree.main.status().model}"
+                again = f"sessiontree chat --tree {tree.tree_id} --state-dir {place}{model}"
+                screen.line(f"(go on with: {again})")
+
+
+async def _talk(screen: RichScreen, place: Path, tree_id: str | None, session: str) -> int:
     place = await live_journal(place, tree_id)
     client = await ControlClient.find(place)
     if client is None:
-        await open_tree(None, place, tree_id)
-        return
+        await open_tree(None, place, tree_id)  # says what is wrong
+        return FAILED
     async with client:
         tree = await open_tree(client, place, tree_id)
-        report = await client.report(tree, session)
+        report = await client.supervisor.report(tree, session)
         if report.status.is_final:
-            raise SessionClosed(session, f"it ended {report.status}; there is nobody to talk to")
-        await _Talk(client, screen, place, tree, session).run()
+            raise SessionClosed(session, f"it ended as {report.status} and takes no more messages")
+        return await _Talk(client, screen, place, tree, session).run()
 
 
 class _Talk:
@@ -84,26 +159,33 @@ class _Talk:
         self._place = place
         self._tree_id = tree_id
         self._session = session
-        self._answering = Answering(client, screen)
+        self._prompt = ApprovalPrompt(client, screen)
         self._sending: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(MOST_SENT)
+        self._slots = asyncio.Semaphore(MAX_SENT)
         self._showing = asyncio.Lock()
         self._shown_seq = 0
         self._shown_keys: set[str] = set()
+        self._sent = 0
+        """Number of messages."""
+        self._is_answered = True
+        """Whether the last of them has a reply."""
+        self._has_ended = False
+        """Whether the input has ended."""
 
-    async def run(self) -> None:
-        """Talk until there is nobody to talk to, or nothing more to say."""
+    async def run(self) -> int:
+        """Run until the session ends or the input is used up; return the exit code."""
         self._screen.line(f"tree {self._tree_id}, {self._session}: {HELP}")
         try:
             with TypedLines(sys.stdin) as typed:
-                after_seq = await self._answering.begin(self._tree_id)
-                self._shown_seq = await self._client.last_seq(self._tree_id)
+                after_seq = await self._prompt.begin(self._tree_id)
+                self._shown_seq = await self._client.supervisor.last_seq(self._tree_id)
                 await run_jobs(self._hear(typed), self._heed(after_seq))
         finally:
             for task in self._sending:
                 task.cancel()
             if self._sending:
                 await asyncio.wait(self._sending)
+        return FAILED if self._has_ended and not self._is_answered else 0
 
     async def _hear(self, typed: TypedLines) -> bool:
         while (line := await typed.next()) is not None:
@@ -111,28 +193,31 @@ class _Talk:
             if word == "/stop":  # whatever is asked just now
                 self._beside(self._stop(rest.strip() or STOPPED))
                 continue
-            if await self._answering.take(line) or not line.strip():
+            if await self._prompt.take(line) or not line.strip():
                 continue
             if word == "/quit":
                 return True
             if word == "/steer" and rest.strip():
                 self._send(rest.strip(), "steer")
             elif word.startswith("/"):
-                self._screen.line(f"({word} is no command: {HELP})")
+                self._screen.line(f"({word} is not a command: {HELP})")
             else:
                 self._send(line, "follow_up")
-        if not self._answering.is_done:
+        if not self._prompt.is_done:
             self._screen.line("(the input ended: what is asked stays open)")
+        self._has_ended = True
         await self._replied()
         return True
 
     async def _replied(self) -> None:
-        """Wait until every message has its reply, or the reason why there is none."""
+        """Wait until every message has its reply or failed."""
         if self._sending:
             await asyncio.wait(self._sending)
 
     def _send(self, text: str, mode: SendMode) -> None:
-        self._beside(self._say(text, mode))
+        self._sent += 1
+        self._is_answered = False
+        self._beside(self._say(text, mode, self._sent))
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -141,22 +226,23 @@ class _Talk:
 
     async def _stop(self, reason: str) -> None:
         try:
-            await self._client.interrupt(self._tree_id, self._session, reason)
+            await self._client.supervisor.interrupt(self._tree_id, self._session, reason)
         except SessionTreeError as error:
             self._screen.line(f"(not stopped: {type(error).__name__}: {error})")
             return
-        self._screen.line(f"({self._session} has stopped; it hears what you say next)")
+        self._screen.line(f"({self._session} has stopped; it continues with your next message)")
 
-    async def _say(self, text: str, mode: SendMode) -> None:
+    async def _say(self, text: str, mode: SendMode, number: int) -> None:
         async with self._slots:
             try:
-                reply = await self._client.send(
+                reply = await self._client.supervisor.send(
                     self._tree_id, self._session, text, mode, secrets.token_hex(16)
                 )
             except SessionTreeError as error:
                 self._screen.line(f"(no reply: {type(error).__name__}: {error})")
                 return
         if reply.error is None:
+            self._is_answered = self._is_answered or number == self._sent
             await self._show_calls()
         for line in reply.text.splitlines():
             self._screen.line(line)
@@ -164,25 +250,27 @@ class _Talk:
             self._screen.line(f"(no reply: {reply.error})")
 
     async def _show_calls(self) -> None:
-        """Show what tools of the session said to people since this was done last."""
+        """Show the display lines of the session's tools since the last call."""
         async with self._showing:
             try:
-                newest = await self._client.last_seq(self._tree_id)
-                record = await self._client.record_of(self._tree_id, self._session, self._shown_seq)
+                newest = await self._client.supervisor.last_seq(self._tree_id)
+                record = await self._client.supervisor.record_of(
+                    self._tree_id, self._session, self._shown_seq
+                )
             except SessionTreeError:
-                return  # the tree was let go: its end is told elsewhere
-            told = [fact_of(text) for text in record.facts if kind_in(text) == "call_resolved"]
+                return  # the tree was let go: its end is reported elsewhere
+            told = [read_fact(text) for text in record.facts if kind_in(text) == "call_resolved"]
             for fact in told:
                 display = display_of(fact.message)
                 if display is not None and fact.key not in self._shown_keys:
                     self._screen.line(f"({fact.message.tool_name}: {display})")
-            # What became durable between both questions comes again with the next.
+            # A fact that became durable between both questions is read again with the next.
             self._shown_seq, self._shown_keys = newest, {fact.key for fact in told}
 
     async def _heed(self, after_seq: int) -> bool:
         last_words = ""
-        async for fact in news_of(self._client, self._tree_id, after_seq):
-            await self._answering.heed(self._tree_id, fact)
+        async for fact in follow_facts(self._client, self._tree_id, after_seq):
+            await self._prompt.take_fact(self._tree_id, fact)
             if isinstance(fact, ChannelSaid) and fact.channel == self._session:
                 for line in fact.text.splitlines():
                     self._screen.line(f"{fact.session}: {line}")
@@ -194,9 +282,9 @@ class _Talk:
         return True
 
     def _last_words(self) -> str:
-        """Return how the session stands in the journal: its runtime may end before its last news is heard."""
+        """Return the session's state from the journal: its runtime may end before its last news arrives."""
         with contextlib.suppress(JournalError), Journal.open(self._place, read_only=True) as journal:
-            status = portrait_of(journal, self._tree_id).state.sessions[self._session].status
+            status = read_tree(journal, self._tree_id).state.sessions[self._session].status
             if status.is_final:
                 return f"({self._session} ended {status})"
         return f"(tree {self._tree_id} was let go; resume it to go on)"

@@ -1,4 +1,8 @@
-"""Checkup: what ``sessiontree doctor`` looks at. Nothing is judged here, nothing is started."""
+"""What ``sessiontree doctor`` looks at: installation, limits, confinement, state and runtimes.
+
+Nothing is judged here. One short confined process is started, to try how far this machine can confine a
+Worker.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,96 @@ import resource
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sessiontree.contracts.errors import JournalCorrupt, JournalError, SessionTreeError
+from sessiontree.contracts.errors import ConfigError, JournalCorrupt, JournalError, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.tables import check_header, log_of
-from sessiontree.runtime.session_reports import ActorRow
+from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.sandbox import Jail, Level, available_level, probe
+from sessiontree.sandbox.py_executable import Enforcement
 from sessiontree.version import VERSION
+
+_TRUNCATES = 3
+_SCOPES = 6
+"""Landlock's first ABIs under which no file can be shortened; under which signals and abstract sockets of
+processes outside are out of reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """The kernel's confinement, and the outcome of a trial."""
+
+    offered: Level
+    tried: Level | None
+    """The level of a process that was started as a Worker's would be; None: it did not start."""
+    failure: ConfigError | None
+    """Why not."""
+    trial_ms: int
+
+    def holds(self) -> list[str]:
+        """Return what the process of a Worker on Ray can't do, whatever runs in it."""
+        level = self.tried or self.offered
+        held = []
+        if level.landlock:
+            held += ["make, change, rename or delete a file outside Ray's logs", "read the state directory"]
+        if level.landlock >= _TRUNCATES:
+            held.append("shorten a file")
+        if level.landlock >= _SCOPES:
+            held.append("signal a process outside")
+        if level.seccomp:
+            held.append("change modes, owners, times or attributes of files, mount, or trace a process")
+        return held
+
+    def leaves(self) -> list[str]:
+        """Return what the kernel does not keep it from."""
+        level = self.tried or self.offered
+        if not level.landlock:
+            return ["anything its user may do: only what its context leaves out protects files"]
+        left = ["connect by TCP and by socket files", "read other files its user may read"]
+        if level.landlock < _TRUNCATES:
+            left.append("shorten files")
+        if level.landlock < _SCOPES:
+            left.append("signal its user's processes")
+        if not level.seccomp:
+            left.append("change modes, owners and times of files")
+        return left
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "offered": str(self.offered),
+            "full": self.offered.is_full,
+            "tried": None if self.tried is None else str(self.tried),
+            "trial_ms": self.trial_ms,
+            "failure": None if self.failure is None else str(self.failure),
+            "holds": self.holds(),
+            "leaves": self.leaves(),
+        }
+
+
+def try_confinement(state_dir: Path) -> Confinement:
+    """Start one short process confined as a Worker's is, with the state directory hidden from it.
+
+    Nothing is written, and the state directory need not exist. Blocks for some 0.1 s.
+    """
+    offered = available_level()
+    began = time.monotonic()
+    tried, failure = None, None
+    try:
+        enforcement: Enforcement = "required" if offered.is_full else "best_effort"
+        tried = probe(Jail(hidden=(state_dir,), enforcement=enforcement))
+    except ConfigError as error:
+        failure = error
+    return Confinement(offered, tried, failure, round((time.monotonic() - began) * 1000))
+
 
 ANSWER_S = 3.0
 """How long a live runtime may take to answer everything it is asked."""
@@ -47,18 +128,18 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What the system leaves this user."""
+class SystemLimits:
+    """The system's limits for this user."""
 
     shared_memory_bytes: int | None
-    """Free in shared memory; None where there is none."""
+    """Free in shared memory; None where the system has none."""
     descriptors: int | None
     """Most open files of one process, as far as a program may raise it; None = no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A state directory, as far as a quick look tells."""
+    """A state directory, as a quick check sees it."""
 
     directory: Path
     mode: int | None
@@ -70,7 +151,7 @@ class State:
     journal_bytes: int
     """Size of the database, its log and its blobs."""
     trees: int | None
-    """None where there is no journal, or it can't be read."""
+    """None where the journal does not exist or can't be read."""
     damaged_trees: tuple[str, ...]
     """Ids of trees whose first row is altered; the rest of a tree is not looked at."""
     failure: SessionTreeError | None
@@ -94,8 +175,8 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """A runtime at work."""
+class LiveRuntime:
+    """A live runtime."""
 
     release: str
     trees: tuple[str, ...]
@@ -127,25 +208,25 @@ def look_at_installation() -> Installation:
     )
 
 
-def look_at_room() -> Room:
-    """Return what the system leaves this user."""
+def look_at_limits() -> SystemLimits:
+    """Return the system's limits for this user."""
     try:
         shared = shutil.disk_usage(SHARED_MEMORY).free
     except OSError:
         shared = None
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Room(shared, None if most == resource.RLIM_INFINITY else most)
+    return SystemLimits(shared, None if most == resource.RLIM_INFINITY else most)
 
 
 def look_at_state(directory: Path) -> State:
-    """Return what stands in a state directory; its journal is opened to read, and no tree is checked."""
+    """Return what is in a state directory; its journal is opened to read, and no tree is checked."""
     place = JournalPlace(directory)
     mode, journal_mode, trees, size = None, None, None, 0
     damaged: tuple[str, ...] = ()
     failure: SessionTreeError | None = None
     try:
         if directory.exists() and not directory.is_dir():
-            raise JournalError(str(directory), f"it is no directory; {_ANOTHER}")
+            raise JournalError(str(directory), f"it is not a directory; {_ANOTHER}")
         mode, journal_mode = _mode_of(directory), _mode_of(place.database)
         size = _size_of(place)
         if place.database.exists():
@@ -174,13 +255,13 @@ def look_at_state(directory: Path) -> State:
     )
 
 
-async def look_at_runtime(directory: Path) -> Live | None:
-    """Return what a runtime tells of itself, None where none is at work there.
+async def look_at_runtime(directory: Path) -> LiveRuntime | None:
+    """Return the report of a directory's live runtime; None if none is live.
 
     Raises:
-        JournalError: it does not answer, or not in time.
+        JournalError: it does not answer in time.
         PermissionDenied: this process may not ask.
-        SessionTreeError: it is of another release and can't tell.
+        SessionTreeError: it is of another release and can't report.
     """
     client = await ControlClient.find(directory, timeout_s=ANSWER_S)
     if client is None:
@@ -188,11 +269,11 @@ async def look_at_runtime(directory: Path) -> Live | None:
     async with client:
         try:
             async with asyncio.timeout(ANSWER_S):
-                return Live(
+                return LiveRuntime(
                     client.release,
-                    tuple(await client.open_trees()),
-                    tuple(await client.actors()),
-                    await client.security(),
+                    tuple(await client.supervisor.open_trees()),
+                    tuple(await client.supervisor.actors()),
+                    await client.supervisor.security(),
                 )
         except TimeoutError as error:
             reason = f"its runtime does not answer within {ANSWER_S:g} s: it is stopped, or very busy"
@@ -200,7 +281,7 @@ async def look_at_runtime(directory: Path) -> Live | None:
         except JournalError:
             if client.is_connected:
                 raise
-            return None  # it ended meanwhile
+            return None  # it ended in the meantime
 
 
 def _mode_of(path: Path) -> int | None:
@@ -230,7 +311,7 @@ def _is_usable(directory: Path) -> bool:
 
 
 def _writer_of(lock: Path) -> int | None:
-    """Return who holds a lock file locked, without touching the lock: who starts just now may want it."""
+    """Return the process that holds a file lock, without taking the lock: a starting program may need it."""
     try:
         inode = lock.stat().st_ino
         for line in _LOCKS.read_text("ascii", "replace").splitlines():

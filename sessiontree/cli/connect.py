@@ -1,4 +1,4 @@
-"""Reaching: the runtime that has a tree open, and what to say where none has."""
+"""Connection to the runtime that has a tree open, and the error if no runtime has."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli.tree import journal_of, newest_tree
-from sessiontree.cli.tree_report import portrait_of
+from sessiontree.cli.tree import find_journal, newest_tree, read_tree
 from sessiontree.contracts.errors import (
     ConfigError,
     JournalError,
@@ -18,17 +17,17 @@ from sessiontree.contracts.errors import (
 from sessiontree.control.client import ControlClient
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
 
 HOW_TO_RESUME = "take it up first: with `sessiontree resume` a survey, with SessionTree.resume any other"
 WAIT_S = 20.0
-"""How long one question for news may wait."""
+"""Seconds that one request for new facts may wait."""
 
 
 async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
-    """Return the directory of the journal that a program at work writes: the one that holds a tree.
+    """Return the directory of the journal, written by a live program, that holds a tree.
 
-    Where no tree is named it is the only one with open trees, or that of the newest tree.
+    If no tree is named, it is the only journal with open trees, or that of the newest tree.
 
     Raises:
         TreeNotFound: no journal holds the tree.
@@ -37,36 +36,36 @@ async def live_journal(state_dir: Path, tree_id: str | None) -> Path:
     """
     dirs = journal_dirs(state_dir)
     if tree_id is not None or len(dirs) <= 1:
-        return journal_of(state_dir, tree_id)
+        return find_journal(state_dir, tree_id)
     open_trees: dict[Path, list[str]] = {}
     for each in dirs:
         client = await ControlClient.find(each)
         if client is not None:
             async with client:
-                trees = await client.open_trees()
+                trees = await client.supervisor.open_trees()
             if trees:
                 open_trees[each] = list(trees)
     if len(open_trees) > 1:
         named = ", ".join(tree for trees in open_trees.values() for tree in trees)
         raise ConfigError(f"trees of {len(open_trees)} programs are open, name one with --tree: {named}")
-    return next(iter(open_trees), None) or journal_of(state_dir, None)
+    return next(iter(open_trees), None) or find_journal(state_dir, None)
 
 
 async def open_tree(client: ControlClient | None, place: Path, tree_id: str | None) -> str:
     """Return the id of a tree that a runtime has open: the one named, else the only one.
 
     Args:
-        client: The runtime of the state directory; None = there is none.
+        client: The runtime of the state directory; None = none is live.
         place: The state directory.
         tree_id: The tree's id; None = not named.
 
     Raises:
-        TreeNotFound: nobody has it open, or there is no such tree.
+        TreeNotFound: nobody has it open, or it does not exist.
         SessionClosed: it has ended.
-        JournalError: there is no journal, or it can't be read.
-        ConfigError: several trees are open and none is named, or there is no tree yet.
+        JournalError: the journal does not exist or can't be read.
+        ConfigError: several trees are open and none is named, or no tree was made yet.
     """
-    trees = [] if client is None else await client.open_trees()
+    trees = [] if client is None else await client.supervisor.open_trees()
     if tree_id is None and len(trees) > 1:
         raise ConfigError(f"{len(trees)} trees are open, name one with --tree: {', '.join(trees)}")
     if tree_id is None and trees:
@@ -83,14 +82,14 @@ def _absent(place: Path, tree_id: str | None) -> SessionTreeError:
         JournalError, ConfigError: as its journal can't tell.
     """
     with Journal.open(place, read_only=True) as journal:
-        portrait = portrait_of(journal, newest_tree(journal, place) if tree_id is None else tree_id)
+        portrait = read_tree(journal, newest_tree(journal, place) if tree_id is None else tree_id)
     named, main = portrait.config.tree_id, portrait.state.sessions["main"]
     if portrait.is_finished:
-        return SessionClosed("main", f"tree {named} ended {main.status}; there is nobody to reach")
+        return SessionClosed("main", f"tree {named} ended as {main.status}; none of its sessions is live")
     return TreeNotFound(named, f"no runtime has it open; {HOW_TO_RESUME}")
 
 
-async def news_of(client: ControlClient, tree_id: str, after_seq: int) -> AsyncIterator[Any]:
+async def follow_facts(client: ControlClient, tree_id: str, after_seq: int) -> AsyncIterator[Any]:
     """Yield a tree's own facts after a number as they become durable; ends when the tree is let go.
 
     Raises:
@@ -98,7 +97,7 @@ async def news_of(client: ControlClient, tree_id: str, after_seq: int) -> AsyncI
     """
     while True:
         try:
-            records = await client.read_tree(tree_id, after_seq, WAIT_S)
+            records = await client.supervisor.read_tree(tree_id, after_seq, WAIT_S)
         except TreeNotFound:
             return
         except JournalError:
@@ -107,4 +106,4 @@ async def news_of(client: ControlClient, tree_id: str, after_seq: int) -> AsyncI
             return
         for record in records:
             after_seq = record.seq
-            yield fact_of(record.text)
+            yield read_fact(record.text)

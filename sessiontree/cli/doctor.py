@@ -1,4 +1,4 @@
-"""Doctor: what ``sessiontree doctor`` shows: the installation, its confinement, and who embodies whom."""
+"""The command ``sessiontree doctor``: what the checkup saw, what is wrong with it, and what to do."""
 
 from __future__ import annotations
 
@@ -8,33 +8,49 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sessiontree.cli import findings
+from sessiontree.backends.ray.cluster_report import ClusterReport
+from sessiontree.backends.ray.engine_settings import RayOptions
 from sessiontree.cli.checkup import (
     SHARED_MEMORY,
+    Confinement,
     Installation,
-    Live,
-    Room,
+    LiveRuntime,
     State,
+    SystemLimits,
     look_at_installation,
-    look_at_room,
+    look_at_limits,
     look_at_runtime,
     look_at_state,
+    try_confinement,
 )
-from sessiontree.cli.confinement import Confinement, try_confinement
-from sessiontree.cli.findings import Finding
-from sessiontree.cli.plural import counted
-from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import state_dir_of
+from sessiontree.cli.findings import (
+    Finding,
+    judge_absence,
+    judge_cluster,
+    judge_commands,
+    judge_confinement,
+    judge_installation,
+    judge_limits,
+    judge_runtime,
+    judge_state,
+)
+from sessiontree.cli.options import load
+from sessiontree.cli.screen import RichScreen, counted
+from sessiontree.cli.tree import find_state_dir
 from sessiontree.contracts.errors import SessionTreeError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.claim import journal_dirs
 from sessiontree.sandbox import CommandConfinement, command_confinement
 
+_PROBE = "sessiontree.backends.ray.cluster_probe:look_at_cluster"
+
 FINE, ILL = 0, 1
 """Exit codes: sessions can run here; something keeps them from it."""
 
 
-def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_json: bool) -> int:
+def doctor(
+    screen: RichScreen, *, path: Path | None, state_dir: Path | None, address: str | None, as_json: bool
+) -> int:
     """Look at everything sessions need, show it with what is wrong, and return the exit code.
 
     With ``as_json`` one object is printed: ``installation`` (``version``, ``python``, ``executable``,
@@ -45,27 +61,31 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
     ``failure``, ``writer``), ``runtime`` (null where none is at work; else
     ``release``, ``backend``, ``trees``, ``actors``: each ``name``, ``role``, ``pid``, ``confinement``,
     ``tree_id``, ``session``, ``epoch``; ``ray``: its security settings, null on the local backend),
+    ``cluster`` (null without ``address``, and where none answers; else ``address``, ``ray`` as above, and
+    ``nodes``: the fields of ``NodeReport``),
     ``others`` (``state`` and ``runtime`` of each further program's journal),
     ``findings`` (each ``mark``: ``wrong`` or ``beware``, ``what``, ``do``), and ``fine``.
 
     Args:
         screen: Where it is shown.
         path: The workspace; None = this directory.
-        state_dir: Where the journal lies; None = the workspace's own place.
+        state_dir: Where the journal is; None = the workspace's own place.
+        address: A cluster whose nodes are looked at too, as ``host:port`` or ``auto``; None = not.
         as_json: Whether a program reads it.
 
     Raises:
-        ConfigError: the workspace is none.
+        ConfigError: the workspace is not a directory, or the address is not one.
     """
-    directory = state_dir_of(path, state_dir)
-    installation, room = look_at_installation(), look_at_room()
+    directory = find_state_dir(path, state_dir)
+    RayOptions(address).check()
+    installation, room = look_at_installation(), look_at_limits()
     confinement, state = try_confinement(directory), look_at_state(directory)
     commands = command_confinement()
     found = [
-        *findings.of_installation(installation),
-        *findings.of_room(room),
-        *findings.of_confinement(confinement),
-        *findings.of_commands(commands),
+        *judge_installation(installation),
+        *judge_limits(room),
+        *judge_confinement(confinement),
+        *judge_commands(commands),
     ]
     live = _look_at_live(state, found)
     others = []
@@ -73,6 +93,7 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
         if place != directory:
             other = look_at_state(place)
             others.append((other, _look_at_live(other, found)))
+    cluster = None if address is None else _look_at_cluster(address, installation, found)
     is_fine = all(finding.mark != "wrong" for finding in found)
     if as_json:
         told = {
@@ -82,6 +103,7 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
             "commands": commands.to_json(),
             "state": state.to_json(),
             "runtime": None if live is None else live.to_json(),
+            "cluster": None if cluster is None else cluster.to_json(),
             "others": [
                 {"state": other.to_json(), "runtime": None if its is None else its.to_json()}
                 for other, its in others
@@ -98,25 +120,38 @@ def doctor(screen: RichScreen, *, path: Path | None, state_dir: Path | None, as_
         for other, its in others:
             _show_state(screen, other)
             _show_live(screen, its, other.writer)
+        if cluster is not None:
+            _show_cluster(screen, cluster)
         _show_findings(screen, found)
     return FINE if is_fine else ILL
 
 
-def _look_at_live(state: State, found: list[Finding]) -> Live | None:
+def _look_at_live(state: State, found: list[Finding]) -> LiveRuntime | None:
     """Return the runtime at work over a journal, and add what is wrong with either."""
-    found += findings.of_state(state)
-    live: Live | None = None
+    found += judge_state(state)
+    live: LiveRuntime | None = None
     try:
         live = asyncio.run(look_at_runtime(state.directory))
     except SessionTreeError as error:
         found.append(Finding.of("wrong", error))
     else:
-        found += findings.of_absence(state) if live is None else findings.of_live(live)
+        found += judge_absence(state) if live is None else judge_runtime(live)
     return live
 
 
+def _look_at_cluster(address: str, installation: Installation, found: list[Finding]) -> ClusterReport | None:
+    """Return the cluster at an address, and add what is wrong with it."""
+    try:
+        cluster: ClusterReport = asyncio.run(load(_PROBE)(address))
+    except SessionTreeError as error:
+        found.append(Finding.of("wrong", error))
+        return None
+    found += judge_cluster(cluster, installation)
+    return cluster
+
+
 def _show_machine(
-    screen: RichScreen, installation: Installation, room: Room, confinement: Confinement
+    screen: RichScreen, installation: Installation, room: SystemLimits, confinement: Confinement
 ) -> None:
     ray = "no Ray" if installation.ray is None else f"Ray {installation.ray}"
     screen.line(
@@ -162,7 +197,7 @@ def _show_state(screen: RichScreen, state: State) -> None:
         screen.line(f"  mode {state.mode:04o}, journal of {size}, {counted(state.trees, 'tree')}, {whole}")
 
 
-def _show_live(screen: RichScreen, live: Live | None, writer: int | None) -> None:
+def _show_live(screen: RichScreen, live: LiveRuntime | None, writer: int | None) -> None:
     if live is None:
         holds = f"none answers; process {writer} holds the journal"
         screen.line(f"runtime: {'none is at work here' if writer is None else holds}")
@@ -208,6 +243,43 @@ def _show_ray(screen: RichScreen, security: Mapping[str, Any]) -> None:
         [
             (f"  {each['address']}", str(each["port"]), str(each["process"]), str(each["pid"]))
             for each in listening
+        ],
+    )
+
+
+def _show_cluster(screen: RichScreen, cluster: ClusterReport) -> None:
+    screen.line(
+        f"cluster: {cluster.address}, {counted(len(cluster.nodes), 'node')}, "
+        f"dashboard {cluster.security['dashboard']}"
+    )
+    screen.line(f"  authentication: {_authentication(cluster.security)}")
+    screen.table(
+        (
+            "  node",
+            "supervisors",
+            "hosts",
+            "sessiontree",
+            "Python",
+            "Ray",
+            "confinement",
+            "bubblewrap",
+            "open sockets",
+        ),
+        [
+            (f"  {each.node}", str(each.supervisors), str(each.hosts), each.failure, *[""] * 5)
+            if each.failure is not None
+            else (
+                f"  {each.node}",
+                str(each.supervisors),
+                str(each.hosts),
+                each.sessiontree or "",
+                each.python or "",
+                each.ray or "",
+                each.confinement if each.is_confined and each.confinement else "incomplete",
+                each.bubblewrap or "missing",
+                str(len(each.listening)),
+            )
+            for each in cluster.nodes
         ],
     )
 

@@ -1,15 +1,26 @@
-"""Findings: what is wrong with what a checkup saw, and what to do. Reads nothing but the environment."""
+"""What is wrong with a machine, its Ray and its runtimes, and what to do about it.
+
+The functions ``judge_…`` judge what the checkup saw; they read nothing but the environment.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Literal, Self, TypeAlias
 
-from sessiontree.backends.ray.engine_settings import OBJECT_STORE_BYTES, OLDEST, Wishes, check_version
-from sessiontree.cli.checkup import SHARED_MEMORY, Installation, Live, Room, State
-from sessiontree.cli.confinement import Confinement
+from sessiontree.backends.ray.cluster_report import ClusterReport, NodeReport
+from sessiontree.backends.ray.engine_settings import OBJECT_STORE_BYTES, OLDEST, RayOptions, check_version
+from sessiontree.cli.checkup import (
+    SHARED_MEMORY,
+    Confinement,
+    Installation,
+    LiveRuntime,
+    State,
+    SystemLimits,
+)
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.runtime.settings import OBSERVING
 from sessiontree.sandbox import CommandConfinement, Level
@@ -18,9 +29,9 @@ Mark: TypeAlias = Literal["wrong", "beware"]
 """``wrong`` keeps sessions from running; ``beware`` does not."""
 
 LEAST_DESCRIPTORS = 64
-"""With fewer no session of Ray 2.60 gets to work: each of its servers opens some 60 before the first one."""
+"""With fewer, no session of Ray 2.60 starts: each of its servers opens about 60 before the first one."""
 ENOUGH_DESCRIPTORS = 4096
-"""Below this Ray itself warns; its raylet opens three more for each host."""
+"""Below this number Ray itself warns; its raylet opens three more for each host."""
 MIB = 2**20
 _OTHERS, _OTHERS_WRITE = 0o077, 0o022
 _LOCAL = "or run with backend='local'"
@@ -28,7 +39,7 @@ _LOCAL = "or run with backend='local'"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, and what to do."""
+    """One problem, and what to do about it."""
 
     mark: Mark
     what: str
@@ -36,7 +47,7 @@ class Finding:
 
     @classmethod
     def of(cls, mark: Mark, error: Exception, also: str = "") -> Self:
-        """Return what an error tells; ours say what to do behind a semicolon."""
+        """Return the finding of an error; this library's errors say what to do after a semicolon."""
         what, _, do = str(error).partition("; ")
         return cls(mark, what, ", ".join(part for part in (do, also) if part))
 
@@ -45,7 +56,7 @@ class Finding:
         return f"{self.mark}: {self.what}" + (f"; {self.do}" if self.do else "")
 
 
-def of_installation(installation: Installation) -> Iterator[Finding]:
+def judge_installation(installation: Installation) -> Iterator[Finding]:
     """Yield what is wrong with Ray, and with how it would be started here."""
     if installation.ray is None:
         oldest = ".".join(map(str, OLDEST))
@@ -56,12 +67,12 @@ def of_installation(installation: Installation) -> Iterator[Finding]:
         except ConfigError as error:
             yield Finding.of("wrong", error, _LOCAL)
     try:
-        Wishes().for_private_ray()
+        RayOptions().for_private_ray()
     except ConfigError as error:
         yield Finding.of("wrong", error)
 
 
-def of_room(room: Room) -> Iterator[Finding]:
+def judge_limits(room: SystemLimits) -> Iterator[Finding]:
     """Yield what is too small for Ray."""
     shared, most = room.shared_memory_bytes, room.descriptors
     if shared is not None and shared < OBJECT_STORE_BYTES:
@@ -81,7 +92,7 @@ def of_room(room: Room) -> Iterator[Finding]:
         )
 
 
-def of_confinement(confinement: Confinement) -> Iterator[Finding]:
+def judge_confinement(confinement: Confinement) -> Iterator[Finding]:
     """Yield what keeps Workers from being confined."""
     if not confinement.offered.is_full:
         yield Finding(
@@ -95,7 +106,7 @@ def of_confinement(confinement: Confinement) -> Iterator[Finding]:
         yield Finding.of("wrong", confinement.failure)
 
 
-def of_commands(commands: CommandConfinement) -> Iterator[Finding]:
+def judge_commands(commands: CommandConfinement) -> Iterator[Finding]:
     """Yield what keeps commands from being run."""
     if commands.failure is not None:
         yield Finding(
@@ -103,7 +114,7 @@ def of_commands(commands: CommandConfinement) -> Iterator[Finding]:
         )
 
 
-def of_state(state: State) -> Iterator[Finding]:
+def judge_state(state: State) -> Iterator[Finding]:
     """Yield what is wrong with a state directory."""
     place = repr(str(state.directory))
     if not state.is_usable and state.failure is None:
@@ -114,9 +125,9 @@ def of_state(state: State) -> Iterator[Finding]:
         )
     mode, journal_mode = state.mode or 0, state.journal_mode or 0
     if mode & _OTHERS:
-        may = "see what lies"
+        may = "see what is"
         if mode & _OTHERS_WRITE:
-            may = "replace or remove what lies"
+            may = "replace or remove what is"
         elif journal_mode & _OTHERS:
             may = "read the journal"
         yield Finding(
@@ -134,8 +145,8 @@ def of_state(state: State) -> Iterator[Finding]:
         )
 
 
-def of_absence(state: State) -> Iterator[Finding]:
-    """Yield what keeps a runtime from being started where none is at work."""
+def judge_absence(state: State) -> Iterator[Finding]:
+    """Yield what keeps a runtime from being started if none is live."""
     if state.writer is not None:
         yield Finding(
             "wrong",
@@ -145,8 +156,8 @@ def of_absence(state: State) -> Iterator[Finding]:
         )
 
 
-def of_live(live: Live) -> Iterator[Finding]:
-    """Yield what a runtime at work should not be left with."""
+def judge_runtime(live: LiveRuntime) -> Iterator[Finding]:
+    """Yield what is wrong with a live runtime."""
     for actor in live.actors:
         if actor.role == OBSERVING and actor.pid and not _is_full(actor.confinement):
             yield Finding(
@@ -156,15 +167,88 @@ def of_live(live: Live) -> Iterator[Finding]:
                 "leave kernel_enforcement at 'required' to run none so",
             )
     if live.security is not None:
-        yield from _of_ray(live.security)
+        yield from _judge_ray(live.security)
 
 
-def _of_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
+def judge_cluster(cluster: ClusterReport, installation: Installation) -> Iterator[Finding]:
+    """Yield what is wrong with a cluster, as this program would use it."""
+    gone = [each.node for each in cluster.nodes if not each.alive]
+    if gone:
+        yield Finding(
+            "beware",
+            f"nodes that left the cluster: {_some(gone)}",
+            "start them again to resume the trees on their disks, or ignore it if you ended them",
+        )
+    here = {
+        "sessiontree": installation.version,
+        "Python": installation.python,
+        "Ray": installation.ray or "no release",
+    }
+    open_sockets: list[Mapping[str, Any]] = []
+    for node in cluster.nodes:
+        if node.alive:
+            yield from _judge_node(node, here)
+            open_sockets += [
+                {**each, "process": f"{each['process']} of {node.node}"} for each in node.listening
+            ]
+    yield from _judge_ray({**cluster.security, "key_variables": [], "listening": open_sockets})
+    dashboard = str(cluster.security["dashboard"])
+    if dashboard != "off" and not _is_loopback(dashboard):
+        yield Finding(
+            "beware",
+            f"other machines may reach this Ray's dashboard at {dashboard}",
+            "start the head with --include-dashboard=false or --dashboard-host=127.0.0.1",
+        )
+
+
+def _judge_node(node: NodeReport, here: Mapping[str, str]) -> Iterator[Finding]:
+    what = f"node {node.node}"
+    if node.failure is not None:
+        yield Finding(
+            "wrong",
+            f"{what} tells nothing: {node.failure}",
+            "look at its raylet and install the same there as here, or take it out of the cluster",
+        )
+        return
+    there = {"sessiontree": node.sessiontree, "Python": node.python, "Ray": node.ray}
+    others = [
+        f"{name} {there[name]} instead of {wanted}" for name, wanted in here.items() if there[name] != wanted
+    ]
+    if others:
+        yield Finding("wrong", f"{what} has {'; '.join(others)}", "install the same on every node")
+    if not node.is_confined:
+        why = node.confinement_failure or f"its kernel offers {node.confinement}"
+        yield Finding(
+            "wrong",
+            f"{what} can't confine Workers: {why}",
+            "boot Linux 6.2 or later with lsm=landlock,… there, or keep Workers off it",
+        )
+    if node.command_failure is not None:
+        yield Finding(
+            "beware", f"exec runs nothing on {what}: {node.command_failure}", "install bubblewrap there"
+        )
+    if node.key_variables:
+        yield Finding(
+            "beware",
+            f"Ray's processes on {what} have variables that may hold keys: {_some(node.key_variables, 3)}",
+            "start Ray there without them",
+        )
+
+
+def _is_loopback(socket: str) -> bool:
+    host = socket.rpartition("//")[2].rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _judge_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
     is_private, mode = security.get("private"), security.get("token_mode")
     if security.get("auth_mode") != "token":
         yield Finding(
             "beware",
-            "this Ray asks nobody for a token: whoever reaches it runs code as its user",
+            "this Ray asks for no token: anyone who reaches it can run code as its user",
             "unset RAY_AUTH_MODE and leave out insecure=True"
             if is_private
             else "start it with RAY_AUTH_MODE=token",
@@ -173,8 +257,15 @@ def _of_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
         path = security.get("token_path")
         yield Finding(
             "beware",
-            f"the file {path} of Ray's token has mode {mode}: whoever reads it gets into this Ray",
+            f"the file {path} of Ray's token has mode {mode}: anyone who reads it can use this Ray",
             f"chmod 600 {shlex.quote(str(path))}",
+        )
+    names = security.get("key_variables") or []
+    if names:
+        yield Finding(
+            "beware",
+            f"this Ray's processes have variables that may hold keys: {_some(names, 3)}",
+            "start it without them, or leave out ray.init() and address: a private Ray gets none",
         )
     failed = security.get("failed_starts") or []
     if failed:
@@ -185,10 +276,10 @@ def _of_ray(security: Mapping[str, Any]) -> Iterator[Finding]:
         )
     listening = security.get("listening") or []
     if listening:
-        yield _of_listening(listening, int(security.get("nodes") or 1))
+        yield _judge_listening(listening, int(security.get("nodes") or 1))
 
 
-def _of_listening(listening: list[Mapping[str, Any]], nodes: int) -> Finding:
+def _judge_listening(listening: list[Mapping[str, Any]], nodes: int) -> Finding:
     """Return one finding for all that other machines may reach, with the rule of a firewall against it."""
     told = [f"{each['process']} (pid {each['pid']}) on {_socket(each)}" for each in listening]
     ports = ", ".join(str(port) for port in sorted({int(each["port"]) for each in listening}))

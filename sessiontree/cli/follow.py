@@ -1,4 +1,8 @@
-"""Follow: what ``sessiontree tree --follow`` shows: a tree as it goes on, read beside its writer."""
+"""The command ``sessiontree tree --follow``: a tree as it changes, read alongside its writer.
+
+A person sees the tree drawn, or plain lines; a program reads one JSON object per change, see
+:mod:`sessiontree.cli.changes`.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,20 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from sessiontree.cli.live_changes import LiveChanges, line_of
+from sessiontree.cli.changes import LiveChanges, change_text, count_files
 from sessiontree.cli.live_tree import LiveTree
 from sessiontree.cli.live_view import LiveView
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree import journal_of, newest_tree, state_dir_of
+from sessiontree.cli.tree import find_journal, find_state_dir, newest_tree
 from sessiontree.contracts.codec import from_wire
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import fact_of
+from sessiontree.journal.record import Record
 
 READ_AT_ONCE = 512
-SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.1, 1.0
+MIN_WAIT_S, MAX_WAIT_S = 0.1, 1.0
 """How long to wait before looking again: the shortest after something new, then twice as long each time."""
 
 
@@ -30,14 +32,14 @@ def follow(
 ) -> int:
     """Show one tree, the newest where none is named, until its Main has ended; return the exit code.
 
-    At a terminal it is drawn as it stands, elsewhere said in lines, with ``as_json`` told as one JSON object
-    per line and change; see :mod:`sessiontree.cli.live_changes` for their members.
+    At a terminal it is drawn as it is, elsewhere said in lines, with ``as_json`` reported as one JSON object
+    per line and change; see :mod:`sessiontree.cli.changes` for their members.
 
     Raises:
-        JournalError: there is no journal, no such tree, or it is damaged.
-        ConfigError: the workspace is none, or there is no tree yet.
+        JournalError: the journal or the tree does not exist or is damaged.
+        ConfigError: the workspace is not a directory, or no tree was made yet.
     """
-    place = journal_of(state_dir_of(path, state_dir), tree_id)
+    place = find_journal(find_state_dir(path, state_dir), tree_id)
     with Journal.open(place, read_only=True) as journal:
         named = newest_tree(journal, place) if tree_id is None else tree_id
         config: TreeConfig = from_wire(dict(journal.row0(named)))
@@ -49,7 +51,7 @@ def follow(
     return 0
 
 
-async def facts_of(journal: Journal, tree_id: str) -> AsyncIterator[Record]:
+async def read_facts(journal: Journal, tree_id: str) -> AsyncIterator[Record]:
     """Yield a tree's facts in order, then wait for more, for ever.
 
     Raises:
@@ -57,7 +59,7 @@ async def facts_of(journal: Journal, tree_id: str) -> AsyncIterator[Record]:
         TreeNotFound: it was erased.
     """
     seq = 0
-    wait_s = SHORTEST_WAIT_S
+    wait_s = MIN_WAIT_S
     while True:
         known = next((row.last_seq for row in journal.trees() if row.tree_id == tree_id), seq)
         if known < seq:
@@ -67,17 +69,17 @@ async def facts_of(journal: Journal, tree_id: str) -> AsyncIterator[Record]:
             yield record
         if records:
             seq = records[-1].seq
-            wait_s = SHORTEST_WAIT_S
-            await asyncio.sleep(0)  # what there is already comes without a pause: let others have their turn
+            wait_s = MIN_WAIT_S
+            await asyncio.sleep(0)  # existing facts are read without a pause: let other tasks run
         elif known > seq:
             _explain(journal, tree_id)
         if seq >= known:
             await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+            wait_s = min(2 * wait_s, MAX_WAIT_S)
 
 
 def _explain(journal: Journal, tree_id: str) -> None:
-    """Raise what is wrong with a tree that has facts nobody can read."""
+    """Raise the error of a tree with unreadable facts."""
     verdict = journal.verify(tree_id)
     if verdict.bad_segment is not None:
         reason = f"readable up to fact {verdict.last_good_seq:,}: {verdict.reason}; restore it from a backup"
@@ -86,7 +88,7 @@ def _explain(journal: Journal, tree_id: str) -> None:
 
 async def _tell(journal: Journal, tree_id: str, tell: Callable[[dict[str, object]], None]) -> None:
     tree, changes = LiveTree(), LiveChanges()
-    async for record in facts_of(journal, tree_id):
+    async for record in read_facts(journal, tree_id):
         tree.take(record)
         for change in changes.of(record):
             tell(change)
@@ -101,7 +103,7 @@ async def _show(screen: RichScreen, journal: Journal, config: TreeConfig) -> Non
             return
 
     def say(change: dict[str, object]) -> None:
-        line = line_of(change)
+        line = change_text(change)
         if line is not None:
             screen.line(line)
 
@@ -109,20 +111,8 @@ async def _show(screen: RichScreen, journal: Journal, config: TreeConfig) -> Non
 
 
 async def _draw(view: LiveView, journal: Journal, tree_id: str) -> None:
-    async for record in facts_of(journal, tree_id):
+    async for record in read_facts(journal, tree_id):
         view.take(record)
-        if kind_in(record.text) == "session_ended" and not record.session:
-            _count(view, record)
+        count_files(view.tree, record)
         if view.tree.is_over:
             return
-
-
-def _count(view: LiveView, record: Record) -> None:
-    """Count the files a Worker's result says it has done, where it says so, as those of a survey do."""
-    fact = fact_of(record.text)
-    session = view.tree.sessions.get(fact.session)
-    output = fact.result.output
-    if session is not None and session.kind is SessionKind.WORKER and isinstance(output, dict):
-        files = output.get("files")
-        if isinstance(files, int) and not isinstance(files, bool) and files > 0:
-            view.count(fact.session, files)

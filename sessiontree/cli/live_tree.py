@@ -1,4 +1,4 @@
-"""Live tree: how a tree stands, kept from its facts as they come, and from events where there are any.
+"""A live tree: its sessions and approvals, kept up to date from its facts and events.
 
 It is pure: nothing here waits, reads a clock or draws. A fact costs O(depth of its session), never the size
 of the tree or of the fact; choosing what is shown costs O(what is shown).
@@ -6,22 +6,242 @@ of the tree or of the fact; choosing what is shown costs O(what is shown).
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
-from sessiontree.cli.live_facts import first_members
-from sessiontree.cli.live_session import SessionPanel, call_text
-from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
-from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.channels.safe_text import visible
+from sessiontree.contracts.codec import current_versions
+from sessiontree.contracts.events import (
+    Event,
+    ToolExecutionEnd,
+    ToolExecutionRetry,
+    ToolExecutionStart,
+    display_of,
+)
+from sessiontree.contracts.jsonable import dump_readable, to_json_value
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import Usage
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
+
+MAX_NAME_CHARS = 80
+"""Longest step and label, before invisible characters are made visible."""
+MAX_CALL_CHARS = 160
+"""Longest description of a call, before invisible characters are made visible."""
+
+
+@dataclass(slots=True)
+class SessionPanel:
+    """One session, living or ended, and the counts of all below it."""
+
+    session_id: str
+    kind: SessionKind
+    label: str
+    parent: str | None
+    status: SessionStatus = SessionStatus.ACTIVE
+    is_ended: bool = False
+    is_stopping: bool = False
+    live_children: dict[str, SessionPanel] = field(default_factory=dict, repr=False)
+    """In the order they were spawned."""
+    live_below: int = 0
+    ended_below: int = 0
+    done: int = 0
+    """Count of finished work here and below."""
+    turns: int = 0
+    usage: Usage = Usage()
+    """What it used itself; not what sessions below it used."""
+    is_asking: bool = False
+    """Whether the model was asked and has not replied."""
+    pending: dict[str, str] = field(default_factory=dict)
+    """Open approval requests: what each wants to call."""
+    running: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Calls that events say are running: tool and arguments by the provider's id."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """Facts of calls the program asked for, by key, without a result."""
+    reply: str = field(default="", repr=False)
+    """The fact of the last reply; looked into when it is shown."""
+    result: str = field(default="", repr=False)
+    """The fact of the last call that has a result; looked into when it is shown."""
+    settled: set[str] = field(default_factory=set)
+    """Keys of its calls that have a result or no longer wait for one."""
+    _calls: list[tuple[str, str]] | None = None
+    """Calls of the reply, key and description, once they were looked at."""
+    _running_texts: dict[str, str] = field(default_factory=dict)
+    """Descriptions of running calls that were looked at."""
+    _name: str = ""
+
+    @property
+    def name(self) -> str:
+        """The last step of its path and its label, safe to be shown."""
+        if not self._name:
+            step = self.session_id.rpartition("/")[2]
+            self._name = visible(f"{step[:MAX_NAME_CHARS]} {self.label[:MAX_NAME_CHARS]}".rstrip())
+        return self._name
+
+    def began(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Note that a call is running; O(1)."""
+        self.running[call_id] = (tool, arguments)
+        self._running_texts.pop(call_id, None)
+
+    def tried(self, call_id: str, attempt: int, attempts: int) -> None:
+        """Note that an attempt at a running call failed, and the next follows."""
+        if call_id in self.running:
+            text = call_text(*self.running[call_id])
+            self._running_texts[call_id] = f"attempt {attempt + 1} of {attempts}: {text}"
+
+    def call_over(self, call_id: str) -> None:
+        """Note that a call no longer runs."""
+        self.running.pop(call_id, None)
+        self._running_texts.pop(call_id, None)
+
+    def replied(self, text: str) -> None:
+        """Process the fact of a reply; O(1)."""
+        self.is_asking = False
+        self.reply = text
+        self.settled.clear()
+        self._calls = None
+
+    def end(self, status: SessionStatus) -> None:
+        """Set the final state and drop data that only a live session needs."""
+        self.status = status
+        self.is_ended = True
+        self.is_asking = False
+        self.replied("")
+        self.result = ""
+        self.pending.clear()
+        self.running.clear()
+        self._running_texts.clear()
+        self.asked.clear()
+
+    def calls(self) -> list[str]:
+        """Return what calls are under way, as short descriptions, those that wait for an approval first."""
+        found = list(self.pending.values())
+        found += [self._running_text(call_id) for call_id in self.running]
+        if not found:
+            found += [_asked_text(text) for text in self.asked.values()]
+            found += [shown for key, shown in self._reply_calls() if key not in self.settled]
+        return found
+
+    def last_display(self) -> str:
+        """Return what the tool whose call ended last said to people, safe to be shown; empty for nothing."""
+        if not self.result:
+            return ""
+        message = read_fact(self.result).message
+        display = display_of(message)
+        return "" if display is None else visible(f"{message.tool_name}: {display}"[:MAX_CALL_CHARS])
+
+    def state(self) -> str:
+        """Return its state, in words: a final status, or what it is waiting for."""
+        if self.is_ended:
+            return self.status.value
+        if self.pending:
+            return "waiting for approval"
+        if self.is_stopping:
+            return "stopping"
+        if self.running or self.asked:
+            return "calling"
+        if self.is_asking:
+            return "waiting for model"
+        if self.status is SessionStatus.SUSPENDED:
+            return "waiting for children" if self.live_children else "suspended"
+        return "calling" if self.calls() else "active"
+
+    def _running_text(self, call_id: str) -> str:
+        text = self._running_texts.get(call_id)
+        if text is None:
+            text = self._running_texts[call_id] = call_text(*self.running[call_id])
+        return text
+
+    def _reply_calls(self) -> list[tuple[str, str]]:
+        if self._calls is None:
+            self._calls = []
+            if self.reply:
+                fact = read_fact(self.reply)
+                for index, call in enumerate(fact.message.tool_calls):
+                    self._calls.append((f"{fact.turn}.{index}", call_text(call.name, call.arguments)))
+        return self._calls
+
+
+def call_text(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call in few words, safe to be shown: its name and the beginning of its arguments."""
+    try:
+        given = dump_readable(to_json_value(arguments))
+    except (ValueError, TypeError, RecursionError):
+        given = "(arguments that have no JSON form)"
+    text = f"{tool} {given}"
+    return visible(text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…")
+
+
+def _asked_text(text: str) -> str:
+    fact = read_fact(text)
+    return call_text(fact.tool, fact.arguments)
+
+
+_VALUE = r'("[^"\\]*(?:\\.[^"\\]*)*"|-?\d+)'
+_DEEPER = {"message.tool_call_id": '"message":{"role":"toolResult","toolCallId":'}
+"""What is before a value that is deeper than the fact's own members."""
+
+_MEMBERS: Mapping[str, tuple[str, ...]] = {
+    "session_reactivated": ("session",),
+    "result_held": ("session",),
+    "session_ended": ("session", "status"),
+    "approval_decided": ("request_id",),
+    "turn_started": ("turn",),
+    "compaction_begun": ("turn",),
+    "turn_replied": ("turn",),
+    "call_parked": ("key",),
+    "call_resolved": ("key", "outcome", "message.tool_call_id"),
+}
+"""By kind, its first members in order; those of other kinds are not reported from the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    pattern: re.Pattern[str]
+    members: Callable[[Any], Any]
+    """Gives the same of the whole fact."""
+    count: int
+
+
+def _head(kind: str, members: tuple[str, ...]) -> _Head:
+    before = [_DEEPER.get(name, f'"{name}":') for name in members]
+    values = "".join(f",{re.escape(text)}{_VALUE}" for text in before)
+    pattern = rf'\{{"kind":"{kind}","v":{current_versions()[kind]}{values}[,}}]'
+    return _Head(re.compile(pattern), attrgetter(*members), len(members))
+
+
+_HEADS = {kind: _head(kind, members) for kind, members in _MEMBERS.items()}
+
+
+def first_members(kind: str, text: str) -> tuple[Any, ...]:
+    """Return the first members of a fact; O(their length) where this release wrote it.
+
+    Args:
+        kind: Its kind, one this room tells the beginning of.
+        text: The fact as journaled.
+
+    Raises:
+        KeyError: nothing is known of the kind.
+        JournalTooNew, JournalCorrupt: the text is not a fact of this release.
+    """
+    head = _HEADS[kind]
+    found = head.pattern.match(text)
+    if found is not None:
+        return tuple(json.loads(group) for group in found.groups())
+    members = head.members(read_fact(text))
+    return members if head.count > 1 else (members,)
+
 
 _MAIN = "main"
 
 
 class LiveTree:
-    """Takes facts in, in order, and events in any; tells counts, and which sessions to show."""
+    """Processes facts in order and events in any order; provides counts and the sessions to show."""
 
     def __init__(self) -> None:
         self.sessions: dict[str, SessionPanel] = {}
@@ -29,11 +249,13 @@ class LiveTree:
         self.total = 0
         self.live = 0
         self.ended: Counter[SessionStatus] = Counter()
-        """How many ended how."""
+        """Number of ended sessions by final status."""
         self.done = 0
         """What was counted."""
         self.expected: int | None = None
         """How much there is to count; None where that is not known."""
+        self.usage = Usage()
+        """What all sessions used."""
         self.last_seq = 0
         self.last_at_ms = 0
         """When the newest fact was made."""
@@ -43,9 +265,10 @@ class LiveTree:
         """Live sessions below no session that is known."""
         self._books: Mapping[str, Callable[[str], None]] = {
             "session_spawned": self._spawned,
-            "session_stirred": self._stirred,
+            "session_reactivated": self._stirred,
             "result_held": self._held,
             "session_ended": self._ended,
+            "usage_charged": self._charged,
             "cancel_begun": self._stopping,
             "approval_requested": self._requested,
             "approval_decided": self._decided,
@@ -66,7 +289,7 @@ class LiveTree:
         """Take a fact in.
 
         Raises:
-            JournalTooNew, JournalCorrupt: it is no fact of this release.
+            JournalTooNew, JournalCorrupt: it is not a fact of this release.
         """
         self.last_seq = record.seq
         self.last_at_ms = max(self.last_at_ms, record.at_ms)
@@ -81,7 +304,7 @@ class LiveTree:
                 _OF_SESSION[kind](session, record.text)
 
     def see(self, session_id: str, event: Event) -> None:
-        """Take an event in: calls that begin are told by events before facts tell them."""
+        """Take an event in: calls that begin are reported by events before facts tell them."""
         session = self.sessions.get(session_id)
         if session is None or session.is_ended:
             return
@@ -103,8 +326,8 @@ class LiveTree:
     def chosen(self, most: int) -> dict[str, list[SessionPanel]]:
         """Choose at most so many live sessions to show; an ended Main is shown too.
 
-        Main comes first. Then every session chosen brings its next child in turn, so that a view of few
-        lines tells of many places and looks deep into some.
+        Main comes first. Then each chosen session adds its next child in turn, so that a view of few lines
+        covers many parts of the tree, some of them deeply.
 
         Returns:
             By parent (empty = below none) its children to show, in spawn order.
@@ -144,7 +367,7 @@ class LiveTree:
             above = self._parent_of(above)
 
     def _spawned(self, text: str) -> None:
-        spec = fact_of(text).spec
+        spec = read_fact(text).spec
         session = SessionPanel(spec.session_id, spec.kind, spec.label or "", spec.parent)
         self.sessions[spec.session_id] = session
         self.total += 1
@@ -153,7 +376,7 @@ class LiveTree:
         self._count_below(session, 1, 0)
 
     def _stirred(self, text: str) -> None:
-        (session_id,) = first_members("session_stirred", text)
+        (session_id,) = first_members("session_reactivated", text)
         self._stand(session_id, SessionStatus.ACTIVE)
 
     def _held(self, text: str) -> None:
@@ -176,18 +399,25 @@ class LiveTree:
         self._siblings_of(session).pop(session_id, None)
         self._count_below(session, -1, 1)
 
+    def _charged(self, text: str) -> None:
+        fact = read_fact(text)
+        self.usage += fact.usage
+        session = self.sessions.get(fact.session)
+        if session is not None:
+            session.usage += fact.usage
+
     def _stopping(self, text: str) -> None:
-        for session_id in fact_of(text).sessions:
+        for session_id in read_fact(text).sessions:
             session = self.sessions.get(session_id)
             if session is not None:
                 session.is_stopping = True
 
     def _requested(self, text: str) -> None:
-        fact = fact_of(text)
-        self._asked_by[fact.request_id] = fact.session
-        session = self.sessions.get(fact.session)
+        question = read_fact(text).question
+        self._asked_by[question.request_id] = question.session
+        session = self.sessions.get(question.session)
         if session is not None:
-            session.pending[fact.request_id] = call_text(fact.tool, fact.arguments)
+            session.pending[question.request_id] = call_text(question.call.tool, question.call.arguments)
 
     def _decided(self, text: str) -> None:
         (request_id,) = first_members("approval_decided", text)
@@ -202,12 +432,17 @@ def _turn_started(session: SessionPanel, text: str) -> None:
     session.is_asking = True
 
 
-def _turn_failed(session: SessionPanel, text: str) -> None:
+def _compaction_begun(session: SessionPanel, text: str) -> None:
+    (session.turns,) = first_members("compaction_begun", text)
+    session.is_asking = True
+
+
+def _no_longer_asking(session: SessionPanel, text: str) -> None:
     session.is_asking = False
 
 
 def _call_asked(session: SessionPanel, text: str) -> None:
-    session.asked[fact_of(text).key] = text
+    session.asked[read_fact(text).key] = text
 
 
 def _call_parked(session: SessionPanel, text: str) -> None:
@@ -230,8 +465,11 @@ def _told_to_stop(session: SessionPanel, text: str) -> None:
 _OF_SESSION: Mapping[str, Callable[[SessionPanel, str], Any]] = {
     "turn_started": _turn_started,
     "turn_replied": SessionPanel.replied,
-    "turn_failed": _turn_failed,
-    "call_asked": _call_asked,
+    "turn_failed": _no_longer_asking,
+    "compaction_begun": _compaction_begun,
+    "context_compacted": _no_longer_asking,
+    "compaction_failed": _no_longer_asking,
+    "call_opened": _call_asked,
     "call_parked": _call_parked,
     "call_resolved": _call_resolved,
     "stopping": _told_to_stop,

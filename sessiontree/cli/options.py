@@ -1,16 +1,94 @@
-"""Options that several commands share, told in the same words everywhere."""
+"""Options that several commands have, and how the body of a command is run."""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
+
+BODIES = {
+    "survey": "sessiontree.survey.command:survey",
+    "run": "sessiontree.cli.run:run",
+    "resume": "sessiontree.cli.run:resume",
+    "resume survey": "sessiontree.survey.command:resume",
+    "ask": "sessiontree.survey.ask:ask",
+    "ask model": "sessiontree.survey.investigation:ask_model",
+    "tree": "sessiontree.cli.tree:show",
+    "trees": "sessiontree.cli.tree:show_list",
+    "follow": "sessiontree.cli.follow:follow",
+    "approvals": "sessiontree.cli.approvals:approvals",
+    "cancel": "sessiontree.cli.cancel:cancel",
+    "interrupt": "sessiontree.cli.cancel:interrupt",
+    "chat": "sessiontree.cli.chat:chat",
+    "fork": "sessiontree.cli.fork:fork",
+    "replay": "sessiontree.cli.replay:replay",
+    "doctor": "sessiontree.cli.doctor:doctor",
+    "tools": "sessiontree.cli.tools:tools",
+    "models": "sessiontree.cli.models:models",
+    "journal export": "sessiontree.cli.journal:export",
+    "journal import": "sessiontree.cli.journal:import_",
+    "journal prune": "sessiontree.cli.journal:prune",
+    "journal erase": "sessiontree.cli.journal:erase",
+    "memory search": "sessiontree.cli.memory:search",
+    "memory list": "sessiontree.cli.memory:show_list",
+    "memory export": "sessiontree.cli.memory:export",
+    "memory import": "sessiontree.cli.memory:import_",
+    "memory reindex": "sessiontree.cli.memory:reindex",
+    "memory forget": "sessiontree.cli.memory:forget",
+}
+"""The body of each command: a function of a screen and its options that returns the exit code."""
+
+_RUNNER = "sessiontree.cli.screen:run"
 
 StateDir = Annotated[
     Path | None,
     typer.Option(
-        "--state-dir", help="Where the journal lies [default: the platform's state folder].", readable=False
+        "--state-dir", help="Where the journal is [default: the platform's state folder].", readable=False
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+WorkspaceOption = Annotated[
+    Path | None, typer.Option(help="The workspace [default: this directory].", readable=False)
+]
+Workspace = Annotated[
+    Path | None, typer.Argument(help="The workspace [default: this directory].", readable=False)
+]
+Backend = Annotated[str, typer.Option(help="What runs the sessions: ray (actors) or local (this process).")]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        help="The model: a configured name, or provider:model, such as openai:gpt-5 or local:smollm2."
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="The configuration [default: sessiontree.toml in the platform's configuration folder].",
+        readable=False,
+    ),
+]
+MainAgent = Annotated[
+    str | None, typer.Option("--agent", help="The agent that Main runs as, from the configuration.")
+]
+OpenTree = Annotated[
+    str | None, typer.Option("--tree", help="An open tree's id [default: the only one that is open].")
+]
+Session = Annotated[str, typer.Option(help="A session's path, such as main/b1.")]
+Uri = Annotated[
+    str | None,
+    typer.Option(help="Where the memory is, if elsewhere: a directory, or an address such as s3://…"),
+]
+
+
+def run_body(name: str, **options: Any) -> NoReturn:
+    """Run the body of a command with its options, and exit with its code."""
+    raise typer.Exit(load(_RUNNER)(lambda: load(BODIES[name]), options))
+
+
+def load(target: str) -> Any:
+    """Return what ``module:name`` names; it is loaded now, so that help is quick."""
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)

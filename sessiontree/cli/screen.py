@@ -1,29 +1,64 @@
-"""Screen: lines, tables and a live tree on a stream; nothing in them could deceive an eye or a terminal."""
+"""The screen of a command: lines, tables and a live tree, and the exit code of each way to end.
+
+Nothing that is shown can deceive an eye or a terminal.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from typing import TextIO
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from sessiontree.channels.port import HumanChannel
-from sessiontree.channels.shown import visible
-from sessiontree.cli.live_channel import YieldingChannel
+from sessiontree.channels.safe_text import visible
+from sessiontree.cli.changes import TreeWatch
 from sessiontree.cli.live_view import LiveView, is_live_terminal
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.errors import SessionFailed, SessionTreeError
 from sessiontree.runtime.progress import ProgressReader
 
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with what it counts: ``1 tree``, ``1,200 trees``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class YieldingChannel:
+    """Uses the terminal exclusively while it shows a message or asks a person.
+
+    Args:
+        channel: Shows messages and asks.
+        lent: Frees the terminal while its context is open.
+    """
+
+    def __init__(self, channel: HumanChannel, lent: Callable[[], AbstractContextManager[None]]) -> None:
+        self._channel = channel
+        self._lent = lent
+
+    async def send(self, text: str) -> None:
+        """Deliver a message."""
+        with self._lent():
+            await self._channel.send(text)
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Show a request and return the answer."""
+        with self._lent():
+            return await self._channel.ask(request)
+
+
 _WIDE = 200
-"""Width of tables where nobody looks: no cell is folded in a file or pipe."""
+"""Width of tables in a file or pipe, where no cell is folded."""
 
 
 class RichScreen:
-    """Shows lines as they are, tables in columns, and on a terminal a tree as it goes on.
+    """Shows lines unchanged, tables in columns, and on a terminal a live tree.
 
     Args:
         writes: Where everything goes.
@@ -47,9 +82,9 @@ class RichScreen:
         self._wait = wait
         self._view: LiveView | None = None
         self._lent = 0
-        """How many others need the terminal for themselves."""
+        """Number of writers that need the terminal exclusively."""
         self._held: list[str] = []
-        """Lines that wait until they don't."""
+        """Lines that wait until these writers are done."""
 
     def line(self, text: str) -> None:
         """Show one line at once; above a live tree, and after what others write in its place."""
@@ -62,7 +97,7 @@ class RichScreen:
             self._view.line(text)
 
     def raw(self, text: str) -> None:
-        """Show text that a program reads, as it stands."""
+        """Show text that a program reads, as it is."""
         self._writes.write(f"{text}\n")
         self._writes.flush()
 
@@ -78,12 +113,12 @@ class RichScreen:
         self._writes.flush()
 
     def shared_with(self, channel: HumanChannel) -> HumanChannel:
-        """Return a channel that has the terminal for itself while it writes there."""
+        """Return a channel that uses the terminal exclusively while it writes there."""
         return YieldingChannel(channel, self.lent) if self.is_live else channel
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Take a live tree off the terminal for as long as somebody else writes there."""
+        """Remove a live tree from the terminal while another writer uses it."""
         self._lent += 1
         if self._view is not None:
             self._view.take_off()
@@ -98,11 +133,11 @@ class RichScreen:
     async def live(
         self, events: Callable[[], ProgressReader] | None = None, started_ms: int | None = None
     ) -> AsyncIterator[LiveView | None]:
-        """Show a tree as it goes on; None where the stream is no terminal for that: then say it in lines.
+        """Show a tree as it goes on; None where the stream is not a terminal for that: then say it in lines.
 
         Args:
-            events: Opens a reader of the tree's events; None = there are none.
-            started_ms: When the tree began, where time is told from then on; None = now.
+            events: Opens a reader of the tree's events; None = events are not shown.
+            started_ms: When the tree began, where time is counted from then on; None = now.
         """
         if not self.is_live:
             yield None
@@ -116,6 +151,17 @@ class RichScreen:
                 yield view
         finally:
             self._view = None
+
+    @asynccontextmanager
+    async def watch(self, events: Callable[[], ProgressReader], known_seq: int) -> AsyncIterator[TreeWatch]:
+        """Show the progress of a tree from its facts: drawn, or in lines.
+
+        Args:
+            events: Opens a reader of the tree's events.
+            known_seq: Number of the last fact that an earlier process made.
+        """
+        async with self.live(events) as view:
+            yield TreeWatch(self.line, view, known_seq)
 
     def _go_on(self) -> None:
         held, self._held = self._held, []
@@ -131,3 +177,38 @@ def _is_number(value: str | int) -> bool:
 
 def _cell(value: str | int) -> str:
     return f"{value:,}" if isinstance(value, int) else visible(value)
+
+
+FAILED, UNUSABLE, INTERRUPTED = 1, 2, 130
+"""Exit codes: it began and failed, or nobody reads on; usage, configuration or state is wrong; Ctrl-C."""
+_OF_THE_SURVEY = ("tree_sitter", "pathspec")
+"""How modules of the extra ``survey`` begin."""
+
+
+def run(load: Callable[[], Callable[..., int]], options: Mapping[str, Any]) -> int:
+    """Run a command and return its exit code; what it can't do is said in one line on stderr.
+
+    Args:
+        load: Brings the command's body: a function of a screen and the options.
+        options: The body's options.
+    """
+    try:
+        return load()(RichScreen(sys.stdout), **options)
+    except BrokenPipeError:
+        # what is still buffered must not be written when the interpreter ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(_OF_THE_SURVEY):
+            raise
+        sys.stderr.write(
+            f"sessiontree: {error.name} is not installed; this command needs the extra 'survey': "
+            "pip install 'sessiontree[survey]'\n"
+        )
+        return UNUSABLE
+    except (SessionTreeError, OSError) as error:
+        sys.stderr.write(f"sessiontree: {type(error).__name__}: {visible(str(error))}\n")
+        return FAILED if isinstance(error, SessionFailed) else UNUSABLE
+    except KeyboardInterrupt:
+        sys.stderr.write("sessiontree: interrupted\n")
+        return INTERRUPTED

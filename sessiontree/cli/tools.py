@@ -1,8 +1,8 @@
-"""Tools: what ``sessiontree tools`` shows: the table of all tools, and what a policy leaves of it."""
+"""The command ``sessiontree tools``: every tool, what a policy leaves of them, and schemas by dialect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,56 @@ from typing import Any
 from sessiontree.api.options import plugin_context, plugins_of, policy_of
 from sessiontree.api.paths import default_state_dir, workspace_root
 from sessiontree.api.plugins import InstalledTool, installed_tools
-from sessiontree.cli.dialects import show_dialect
 from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.policy.catalog import CATALOG
-from sessiontree.policy.compiled import CompiledPolicy, compiled
-from sessiontree.policy.explanation import Explanation
-from sessiontree.policy.row import CatalogRow
+from sessiontree.policy.catalog import CATALOG, CatalogRow
+from sessiontree.policy.compiled import CompiledPolicy, Explanation, compiled
 from sessiontree.policy.steps import Standing
-from sessiontree.runtime.session_policy import standing_of
+from sessiontree.runtime.session_rights import tool_standing
+from sessiontree.schema.compiled import compile_tool
+from sessiontree.schema.dialect import Cleaned, dialect_named
+
+
+def show_dialect(screen: RichScreen, name: str, installed: Iterable[InstalledTool], *, as_json: bool) -> None:
+    """Show every installed tool's schema in a dialect, and what that lost.
+
+    With ``as_json`` one object is printed: ``dialect``, and ``tools``: each ``name``, ``schema``,
+    ``is_lossy``, and ``losses``, each ``pointer`` (into the tool's own schema), ``keyword``, ``effect``
+    (``same``, ``wider`` or ``narrower``) and ``done``.
+
+    Raises:
+        ConfigError: the dialect is unknown.
+    """
+    dialect = dialect_named(name)
+    shown = {each.tool.name: compile_tool(each.tool).shown_in(dialect) for each in installed}
+    if as_json:
+        tools = [
+            {
+                "name": tool,
+                "schema": cleaned.schema,
+                "is_lossy": cleaned.is_lossy,
+                "losses": [loss.to_wire() for loss in cleaned.losses],
+            }
+            for tool, cleaned in sorted(shown.items())
+        ]
+        screen.raw(dump_json({"dialect": dialect.name, "tools": tools}))
+        return
+    rows = [row for tool, cleaned in sorted(shown.items()) for row in _rows(tool, cleaned)]
+    screen.table(("tool", "place", "keyword", "takes", "what was done"), rows)
+    lossy = sum(cleaned.is_lossy for cleaned in shown.values())
+    screen.line(
+        f"{lossy} of {len(shown)} tools are shown otherwise; calls are checked against their own schemas"
+    )
+
+
+def _rows(tool: str, cleaned: Cleaned) -> list[tuple[str, str, str, str, str]]:
+    told = [loss for loss in cleaned.losses if loss.effect != "same"]
+    if not told:
+        return [(tool, "", "", "the same", "")]
+    return [(tool, loss.pointer or "the root", loss.keyword, loss.effect, loss.done) for loss in told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +113,13 @@ def tools(  # noqa: PLR0913 - each is an option of the command
     ``is_tainted``, ``policy`` (its file or null), ``warnings``, and either ``tools`` (each ``name``,
     ``label``, ``section``, ``tier``, ``kinds``, ``capabilities``, ``optional_capabilities``, ``profiles``,
     ``flags``, ``aliases``, ``plugin``, ``in_openclaw``, ``is_ready``, ``distribution``, ``source``, ``held``)
-    or what :meth:`~sessiontree.policy.explanation.Explanation.to_json` says of one tool, with ``is_ready``.
+    or what :meth:`~sessiontree.policy.compiled.Explanation.to_json` says of one tool, with ``is_ready``.
 
     Args:
         screen: Where it is shown.
         explain: Name of the one tool that is asked about; None = all.
         dialect: Show what models of this dialect are given of each tool instead
-            (:func:`~sessiontree.cli.dialects.show_dialect`).
+            (:func:`~sessiontree.cli.tools.show_dialect`).
         policy: File of the owner's lists, JSON or TOML; None = no lists.
         plugins: File of what the owner says about plugins, JSON or TOML; None = nothing.
         channel: Whether the session, or one above it, has a channel.
@@ -90,8 +128,8 @@ def tools(  # noqa: PLR0913 - each is an option of the command
         who: The session: ``kind``, ``agent``, ``model``, and the ``group`` of its channel.
 
     Raises:
-        ConfigError: the policy, the file about plugins or a plugin can't be used, there is no such kind or
-            dialect, or two tools claim one name.
+        ConfigError: the policy, the file about plugins or a plugin can't be used, the kind or the dialect is
+            unknown, or two tools claim one name.
     """
     if dialect is not None:
         if explain is not None:
@@ -99,9 +137,9 @@ def tools(  # noqa: PLR0913 - each is an option of the command
         show_dialect(screen, dialect, _installed("default", "", plugins), as_json=as_json)
         return 0
     if who["kind"] not in set(SessionKind):
-        raise ConfigError(f"--kind {who['kind']!r} is none of {', '.join(SessionKind)}")
+        raise ConfigError(f"--kind {who['kind']!r} is not one of {', '.join(SessionKind)}")
     kind = SessionKind(who["kind"])
-    standing = standing_of(kind, who["agent"], who["model"], who["group"], has_channel=channel)
+    standing = tool_standing(kind, who["agent"], who["model"], who["group"], has_channel=channel)
     standing = replace(standing, is_tainted=tainted)
     asked = _ask(standing, policy, _installed(standing.agent, standing.group, plugins))
     if explain is not None:

@@ -1,22 +1,180 @@
-"""Tree: what ``sessiontree tree`` shows, read from the journal alone, beside a writer or without one."""
+"""The command ``sessiontree tree``: one tree, or the list of trees, read from the journal alone.
+
+It works with or without a live writer.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from sessiontree.api.paths import absolute_path, default_state_dir, workspace_root
+from sessiontree.cli.changes import shortened
 from sessiontree.cli.screen import RichScreen
-from sessiontree.cli.tree_report import ApprovalLine, Portrait, portrait_of
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.codec import from_wire
+from sessiontree.contracts.errors import ConfigError, JournalCorrupt
 from sessiontree.contracts.jsonable import dump_json, dump_readable
-from sessiontree.contracts.tree_summary import TreeSummary
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
 from sessiontree.journal.claim import journal_dirs, journal_holding
 from sessiontree.journal.journal import Journal
-from sessiontree.runtime.tree_summaries import summaries_of
-from sessiontree.tree.state import Session
+from sessiontree.journal.record import Verification
+from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.tree.evolve import evolve
+from sessiontree.tree.report import receipt
+from sessiontree.tree.state import Session, TreeState, initial_tree
+
+_MAIN = "main"
+
+
+@dataclass(slots=True)
+class ApprovalLine:
+    """One approval request and what became of it."""
+
+    asked: ApprovalRequested
+    decided: ApprovalDecided | None = None
+
+    @property
+    def decision(self) -> str:
+        """How it was decided, ``open`` where it is not."""
+        return "open" if self.decided is None else self.decided.decision
+
+    @property
+    def by(self) -> str:
+        """Who decided."""
+        return "" if self.decided is None else self.decided.by
+
+
+@dataclass(frozen=True, slots=True)
+class TreeReport:
+    """A tree, as far as its journal can be read."""
+
+    config: TreeConfig
+    state: TreeState
+    approvals: tuple[ApprovalLine, ...]
+    """In the order they were asked."""
+    last_seq: int
+    """Number of the last good fact."""
+    verdict: Verification
+
+    def sessions(self) -> Iterator[Session]:
+        """Yield all sessions in path order, parents before their children."""
+        for line in receipt(self.state, _MAIN):
+            yield self.state.sessions[line.session_id]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether Main has ended."""
+        return not self.state.sessions[_MAIN].is_live
+
+    @property
+    def usage(self) -> Usage:
+        """What all sessions used."""
+        return sum((session.usage for session in self.state.sessions.values()), Usage())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as one JSON object."""
+        usage, verdict, config = self.usage, self.verdict, self.config
+        damage = None
+        if not verdict.ok:
+            damage = {
+                "last_good_seq": verdict.last_good_seq,
+                "bad_segment": verdict.bad_segment,
+                "reason": verdict.reason or "the index of sessions differs from the facts",
+            }
+        return {
+            "tree": config.tree_id,
+            "purpose": config.purpose,
+            "workspace": config.workspace,
+            "version": config.package_version,
+            "model": config.model,
+            "mode": config.mode,
+            "created_at_ms": config.created_at_ms,
+            "forks": [{"tree": fork.tree_id, "at": fork.seq} for fork in config.forks],
+            "finished": self.is_finished,
+            "last_seq": self.last_seq,
+            "damage": damage,
+            "sessions": [_session(session) for session in self.sessions()],
+            "approvals": [_approval(line) for line in self.approvals],
+            "totals": {
+                "sessions": self.state.total,
+                "live": self.state.live,
+                "turns": usage.turns,
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "cost_usd": usage.cost_usd,
+                "tool_calls": usage.tool_calls,
+                "approvals": len(self.approvals),
+            },
+        }
+
+
+def read_tree(journal: Journal, tree_id: str) -> TreeReport:
+    """Return a tree as far as it is good.
+
+    Raises:
+        TreeNotFound, JournalCorrupt, JournalTooNew: nothing of it can be shown.
+    """
+    config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+    state = initial_tree()
+    approvals: dict[str, ApprovalLine] = {}
+    for record in journal.read_session(tree_id, ""):
+        fact = read_fact(record.text)
+        evolve(state, fact)
+        if isinstance(fact, ApprovalRequested):
+            approvals[fact.question.request_id] = ApprovalLine(fact)
+        elif isinstance(fact, ApprovalDecided):
+            approvals[fact.request_id].decided = fact
+    if _MAIN not in state.sessions:
+        raise JournalCorrupt(tree_id, "its first facts are missing or damaged, so no tree can be shown")
+    # facts another process commits meanwhile may be counted here and not yet shown above
+    last_seq = journal.last_seq(tree_id)
+    return TreeReport(config, state, tuple(approvals.values()), last_seq, journal.verify(tree_id))
+
+
+def _session(session: Session) -> dict[str, Any]:
+    spec, usage = session.spec, session.usage
+    return {
+        "session": spec.session_id,
+        "kind": spec.kind,
+        "status": session.status,
+        "label": spec.label,
+        "parent": spec.parent,
+        "depth": spec.depth,
+        "agent": spec.agent,
+        "system_tier": spec.system_tier,
+        "exec_security": spec.commands,
+        "turns": usage.turns,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost_usd": usage.cost_usd,
+        "tool_calls": usage.tool_calls,
+        "started_at_ms": session.spawned_at_ms,
+        "ended_at_ms": session.ended_at_ms,
+        "summary": "" if session.result is None else shortened(session.result.summary),
+    }
+
+
+def _approval(line: ApprovalLine) -> dict[str, Any]:
+    question, call, decided = line.asked.question, line.asked.question.call, line.decided
+    return {
+        "request_id": question.request_id,
+        "session": question.session,
+        "tool": call.tool,
+        "arguments": dict(call.arguments),
+        "tier": PermissionTier(call.tier).label,
+        "asked_by": [asdict(asker) for asker in question.asked_by],
+        "asked_at_ms": line.asked.at_ms,
+        "decision": line.decision,
+        "by": line.by,
+        "reason": "" if decided is None else decided.reason,
+    }
 
 
 def show(
@@ -25,12 +183,12 @@ def show(
     """Show one tree, the newest where none is named, and return the exit code.
 
     Raises:
-        JournalError: there is no journal, no such tree, or nothing of it can be read.
-        ConfigError: the workspace is none, or there is no tree yet.
+        JournalError: the journal or the tree does not exist, or nothing of it can be read.
+        ConfigError: the workspace is not a directory, or no tree was made yet.
     """
-    place = journal_of(state_dir_of(path, state_dir), tree_id)
+    place = find_journal(find_state_dir(path, state_dir), tree_id)
     with Journal.open(place, read_only=True) as journal:
-        portrait = portrait_of(journal, newest_tree(journal, place) if tree_id is None else tree_id)
+        portrait = read_tree(journal, newest_tree(journal, place) if tree_id is None else tree_id)
     if as_json:
         screen.raw(dump_json({**portrait.to_json(), "state_dir": str(place)}))
     else:
@@ -42,10 +200,10 @@ def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, 
     """Show all trees of all journals, oldest first, and return the exit code.
 
     Raises:
-        JournalError: there is no journal, or it can't be read.
-        ConfigError: the workspace is none.
+        JournalError: the journal does not exist or can't be read.
+        ConfigError: the workspace is not a directory.
     """
-    place = state_dir_of(path, state_dir)
+    place = find_state_dir(path, state_dir)
     if not journal_dirs(place):
         with Journal.open(place, read_only=True):
             pass  # it says what is wrong
@@ -60,7 +218,7 @@ def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, 
             _time(tree.written_at_ms),
             tree.last_seq,
             tree.outcome or "damaged",
-            "(its first row is damaged)" if tree.purpose is None else tree.purpose,
+            _purpose(tree),
         )
         for tree in trees
     ]
@@ -69,18 +227,25 @@ def show_list(screen: RichScreen, *, path: Path | None, state_dir: Path | None, 
     return 0
 
 
-def state_dir_of(path: Path | None, given: Path | None) -> Path:
-    """Return where the journal lies: the place given, else that of the workspace.
+def _purpose(tree: TreeSummary) -> str:
+    if tree.purpose is None:
+        return "(its first row is damaged)"
+    fork = "" if tree.forked_from is None else f"(forked from {tree.forked_from} at fact {tree.forked_at})"
+    return " ".join(part for part in (tree.purpose, fork) if part)
+
+
+def find_state_dir(path: Path | None, given: Path | None) -> Path:
+    """Return where the journal is: the place given, else that of the workspace.
 
     Raises:
-        ConfigError: the workspace is none.
+        ConfigError: the workspace is not a directory.
     """
     if given is not None:
         return absolute_path(given, "--state-dir")
     return default_state_dir(workspace_root(path or Path()))
 
 
-def journal_of(state_dir: Path, tree_id: str | None) -> Path:
+def find_journal(state_dir: Path, tree_id: str | None) -> Path:
     """Return the directory of the journal that holds a tree, or the newest tree where none is named.
 
     Raises:
@@ -111,10 +276,12 @@ def newest_tree(journal: Journal, place: Path) -> str:
     return trees[-1].tree_id
 
 
-def _show(screen: RichScreen, portrait: Portrait, place: Path) -> None:
+def _show(screen: RichScreen, portrait: TreeReport, place: Path) -> None:
     config, usage = portrait.config, portrait.usage
     screen.line(f"tree {config.tree_id}: {config.purpose or 'no purpose given'}")
     screen.line(f"workspace: {config.workspace}")
+    for fork in reversed(config.forks):
+        screen.line(f"forked from: {fork.tree_id} at fact {fork.seq:,}")
     commands = dict.fromkeys(each.spec.commands for each in portrait.sessions() if each.spec.commands)
     screen.line(f"created: {_time(config.created_at_ms)}, model {config.model}")
     screen.line(f"approvals: {config.mode}, commands: {', '.join(commands)}")
@@ -146,8 +313,9 @@ def _row(session: Session) -> tuple[str | int, ...]:
 
 
 def _approval_row(line: ApprovalLine) -> tuple[str, ...]:
-    asked = line.asked
-    return (asked.tool, asked.session, line.decision, line.by, dump_readable(asked.arguments))
+    call = line.asked.question.call
+    session = line.asked.question.session
+    return (call.tool, session, line.decision, line.by, dump_readable(call.arguments))
 
 
 def _listed(tree: TreeSummary) -> dict[str, Any]:

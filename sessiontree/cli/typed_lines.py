@@ -1,4 +1,4 @@
-"""Typed lines: what a person types, or a program pipes in, line by line, without a thread."""
+"""Input that a person types or a program pipes in, line by line without a thread; and concurrent jobs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import codecs
 import io
 import os
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 READ_BYTES = 64 * 1024
 
@@ -16,7 +17,7 @@ class TypedLines:
     """Reads lines as they are typed. Use it as a context manager on a running loop.
 
     Args:
-        reads: Where lines come from; None = nobody types anything.
+        reads: Source of lines; None = no input.
     """
 
     def __init__(self, reads: TextIO | None) -> None:
@@ -42,11 +43,11 @@ class TypedLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._stop()
 
     async def next(self) -> str | None:
-        """Return the next line without its end, None where no more will come."""
+        """Return the next line without its end; None at the end of input."""
         line = await self._lines.get()
         if line is None:
             self._lines.put_nowait(None)
@@ -54,7 +55,7 @@ class TypedLines:
 
     def _read(self, descriptor: int) -> None:
         data = b""
-        with suppress(OSError):  # the terminal is gone: nothing more is typed there
+        with suppress(OSError):  # the terminal is gone: input ends here
             data = os.read(descriptor, READ_BYTES)
         self._take(self._decoder.decode(data, final=not data))
         if not data:
@@ -75,3 +76,26 @@ class TypedLines:
         if self._watched is not None:
             asyncio.get_running_loop().remove_reader(self._watched)
             self._watched = None
+
+
+async def run_jobs(*jobs: Coroutine[Any, Any, bool]) -> bool:
+    """Run jobs concurrently until one returns True or all have ended.
+
+    Returns:
+        Whether one returned True. The remaining jobs are cancelled and have ended.
+
+    Raises:
+        Exception: what the first job that failed raised.
+    """
+    running = {asyncio.create_task(job) for job in jobs}
+    try:
+        while running:
+            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.result() for task in ended):
+                return True
+        return False
+    finally:
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)

@@ -1,5 +1,5 @@
-"""The words of the house: values, errors, facts and ports that every floor above may use.
+"""The shared vocabulary: values, errors, facts and ports that every other package may use.
 
-Room: floor 0; stands on the standard library and pydantic alone.
+Floor 0. Imports the standard library and pydantic only.
 Not here: anything that decides, reads a file, or waits.
 """

@@ -1,4 +1,4 @@
-"""Approvals: requests that climb, rules that answer them, and what a person may answer."""
+"""A checked call and its approval: the request, the rules and the answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,46 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from sessiontree.contracts.codec import recorded
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.senders import Principal, Sender
 from sessiontree.contracts.settings import StrictSettings
+
+
+@recorded("checked_call")
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """A call with valid arguments that the policy allows, possibly after an approval."""
+
+    key: str
+    """``<turn>.<index>``, or ``call.<id>`` outside the transcript; unique in the session."""
+    tool: str
+    """Canonical name."""
+    arguments: Mapping[str, JsonValue]
+    """Final arguments, as approvers see them."""
+    digest: str
+    """Identifies tool, arguments and place; empty for a ReadOnly call that needs no approval."""
+    tier: int
+    repeatable: bool
+    """Whether running it twice has the same effect as running it once."""
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class RejectedCall:
+    """A call with invalid arguments."""
+
+    key: str
+    tool: str
+    """Canonical name."""
+    message: str
+    field: str | None
+    """JSON pointer to the invalid value, if known."""
+    digest: str
+    """Digest of the arguments as the model sent them."""
+    schema: Mapping[str, JsonValue]
+    """JSON Schema of the tool's parameters."""
+
 
 Answer: TypeAlias = Literal["approve", "deny", "escalate"]
 Decision: TypeAlias = Literal["approved", "denied", "expired", "cancelled"]
@@ -29,14 +66,14 @@ class Rule(StrictSettings):
     answer: Answer = "escalate"
 
     def matches(self, tool: str, arguments: JsonValue) -> bool:
-        """Whether tool and every named argument fit; a pointer to nothing does not fit."""
+        """Return whether the tool and every named argument match; a pointer to a missing value does not."""
         if not fnmatchcase(tool, self.tool):
             return False
         return all(_fits(arguments, pointer, glob) for pointer, glob in self.where.items())
 
 
 def answer_by_rules(rules: tuple[Rule, ...], tool: str, arguments: JsonValue) -> Answer:
-    """Return the first matching rule's answer, ``escalate`` where none matches."""
+    """Return the answer of the first matching rule; ``escalate`` if no rule matches."""
     for rule in rules:
         if rule.matches(tool, arguments):
             return rule.answer
@@ -59,20 +96,33 @@ def _fits(arguments: JsonValue, pointer: str, glob: str) -> bool:
 @recorded("precedent")
 @dataclass(frozen=True, slots=True)
 class Precedent:
-    """What is known of a call that runs a command: how far an answer to it reaches beyond this one call."""
+    """What is known about a call that runs a command; it decides which later calls an answer covers."""
 
     is_harmless: bool
-    """Whether all it runs is known to change nothing; mode ``smart`` says yes to it."""
+    """Whether everything it runs is known to change nothing; mode ``smart`` approves it."""
     shapes: tuple[str, ...]
-    """Each program it runs with the shape of its arguments; an owner's *always* covers these. Empty: it can't
-    be judged, and *always* is a plain yes."""
+    """Each program it runs with the shape of its arguments; an owner's *always* covers these. Empty = it
+    can't be judged, and *always* approves only this call."""
     doubt: str
-    """Why it can't be judged; empty = it can."""
+    """Why it can't be judged; empty if it can."""
+
+
+@recorded("approval_question")
+@dataclass(frozen=True, slots=True)
+class ApprovalQuestion:
+    """A call that needs an approval, as the runtime passes it between its parts."""
+
+    request_id: str
+    session: str
+    """The session that wants to make the call."""
+    call: CheckedCall
+    asked_by: tuple[Principal, ...] = ()
+    """On whose behalf the call is made; empty = the creating program's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What somebody is asked to allow."""
+    """A call that a person is asked to allow."""
 
     request_id: str
     session_id: str
@@ -81,21 +131,21 @@ class ApprovalRequest:
     arguments: Mapping[str, JsonValue]
     """The final arguments, complete."""
     digest: str
-    """Names tool, arguments and place; checked again before the call runs."""
+    """Identifies tool, arguments and place; checked again before the call runs."""
     tier: str
     """Label of the call's tier."""
     expires_at_ms: int
     asked: str
     """The session whose channel shows it."""
     covers: tuple[str, ...] | None = None
-    """What an *always* would cover, for a call that runs a command: programs with the shape of their
-    arguments; empty: this call alone. None = every later call of the tool."""
+    """What an *always* would cover. For a call that runs a command: programs with the shape of their
+    arguments; empty = only this call. None = every later call of the tool."""
     asked_by: tuple[Principal, ...] = ()
-    """Whom the call is for: everybody whose words it follows from; empty = the creating program."""
+    """On whose behalf the call is made: everyone whose messages led to it; empty = the creating program."""
 
 
 APPROVER_ERROR = "approver error"
-"""Recorded as who said no where an approver failed: nobody did, so that it binds nothing."""
+"""Recorded as the decider if an approver failed; such a denial binds no later call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +155,8 @@ class ApprovalAnswer:
     approve: bool
     reason: str = ""
     always: bool = False
-    """Approve every later call of the same tool in this tree too; of a tool that runs commands, those alone
+    """Also approve every later call of the same tool in this tree. For a tool that runs commands: only calls
     that run the same programs with arguments of the same shape."""
     sender: Sender | None = None
-    """Who answered, where several people can; counts only if the channel lists them as an owner. None = the
-    channel itself, such as a terminal, vouches for whoever answers."""
+    """Who answered, if several people can; the answer counts only if the channel lists them as an owner.
+    None = the channel itself vouches for the person, as a terminal does."""

@@ -1,29 +1,123 @@
-"""Tools that are declared here and run by the creating program, wherever the session is.
+"""Client tools, which the creating program runs: the tools, their calls and the answers.
 
-A call takes every gate another tool's call takes. Then it is owed to the program, which answers it by its id;
-the host of the session is free meanwhile. Not here: how the program hears of calls (api/client_calls.py).
-Source: seed 000, section 8.3.
+A call passes the same checks as a call of any other tool. Then it waits for the program, which answers it by
+its id; the session's host is free in the meantime. ``api/client_calls.py`` reports the calls to the program.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
 from pydantic import BaseModel
 
+from sessiontree.contracts.codec import recorded
 from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.errors import ConfigError, ExecutionError
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.results import ToolResult, Untrusted
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, Tool, check_tool
+from sessiontree.contracts.decorator import without_classes
+from sessiontree.contracts.errors import ClientAnswerRefused, ConfigError, ExecutionError
+from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.results import Artifact, ToolResult, Untrusted, json_result
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, Tool, ToolFlag, check_tool
+
+MAX_ANSWER_CHARS: Final = 32 * 2**20
+"""Maximum length of an answer as JSON, including base64 images."""
+
+
+@recorded("client_call")
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A call that waits for the creating program."""
+
+    call_id: str
+    """Unguessable; the answer refers to it."""
+    session_id: str
+    """The session that makes the call."""
+    tool: str
+    arguments: Mapping[str, JsonValue]
+    """The final arguments, after every check."""
+    expires_at_ms: int
+    """When an unanswered call times out, in milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAnswer:
+    """The program's answer: a result or a failure."""
+
+    result: ToolResult | None
+    failure: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return ``{failure}``, or ``{output, display, artifacts, details, images, untrusted}``."""
+        result = self.result
+        if result is None:
+            return {"failure": self.failure}
+        return {
+            "output": result.output,
+            "display": result.display,
+            "artifacts": [artifact.to_wire() for artifact in result.artifacts],
+            "details": result.details,
+            "images": [[image.data, image.mime_type] for image in result.images],
+            "untrusted": result.untrusted,
+        }
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> ClientAnswer:
+        """Return the answer that a wire object describes.
+
+        Raises:
+            KeyError, TypeError, ValueError: the object is not valid.
+        """
+        if "failure" in wire:
+            return cls(None, str(wire["failure"]))
+        artifacts = tuple(Artifact.from_wire(each) for each in wire["artifacts"])
+        images = tuple(ImageContent(data, mime_type) for data, mime_type in wire["images"])
+        untrusted: Untrusted = wire.get("untrusted", False)
+        return cls(ToolResult(wire["output"], wire["display"], artifacts, wire["details"], images, untrusted))
+
+
+def answer_of(call_id: str, value: object) -> ClientAnswer:
+    """Return a program's answer ready to send: a ToolResult is kept, anything else becomes JSON.
+
+    Raises:
+        ClientAnswerRefused: the value has no JSON form or is too long.
+    """
+    try:
+        result = value if isinstance(value, ToolResult) else json_result(without_classes(value))
+        answer = ClientAnswer(
+            ToolResult(
+                to_json_value(result.output),
+                result.display,
+                tuple(result.artifacts),
+                to_json_value(result.details),
+                tuple(result.images),
+                result.untrusted,
+            )
+        )
+        chars = len(dump_json(answer.to_wire()))
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise ClientAnswerRefused(call_id, f"it has no JSON form: {error}") from error
+    if chars > MAX_ANSWER_CHARS:
+        raise ClientAnswerRefused(call_id, f"it has {chars:,} characters, at most {MAX_ANSWER_CHARS:,} fit")
+    return answer
+
+
+def failure_of(call_id: str, message: object) -> ClientAnswer:
+    """Return the answer that reports a failed call.
+
+    Raises:
+        ClientAnswerRefused: the message is not text.
+    """
+    if not isinstance(message, str) or not message.strip():
+        raise ClientAnswerRefused(call_id, "say why it failed, as text")
+    return ClientAnswer(None, message)
+
 
 DELEGATED: Final = "Tool execution delegated to client"
-"""What the pending envelope of such a call says."""
+"""Message in the pending envelope of such a call."""
 
 
 class ClientTool(Tool[Any]):
@@ -34,24 +128,24 @@ class ClientTool(Tool[Any]):
         description: What it does, for the model.
         Params: The parameters' model, or a JSON Schema of an object as a mapping; the program gets arguments
             that fit it.
-        tier: Tier every call needs at least; a tool that says nothing is Elevated.
+        tier: Minimum tier of every call; Elevated by default.
         kinds: Kinds of session that may hold it.
-        timeout_s: How long the program has for one answer; None = the tree's ``tool_timeout_s``.
-        result_type: What an answer must fit: a pydantic model, dataclass, TypedDict, plain type, or a JSON
+        timeout_s: Time limit of one answer, in seconds; None = the tree's ``tool_timeout_s``.
+        result_type: Type of an answer: a pydantic model, dataclass, TypedDict, plain type, or a JSON
             Schema as a mapping; None = anything.
         aliases: Other names a model may call it by.
-        flags: What else is to be known of it, such as ``owner_only``.
-        untrusted: Whether answers are text from outside, such as mail: they are put between marks.
+        flags: Other properties, such as ``owner_only``.
+        untrusted: Whether answers are text from outside, such as mail; they are put between marks.
 
     Raises:
-        ConfigError: a setting is wrong; says which. Whether a schema is one is checked when a tree opens.
+        ConfigError: a setting is wrong; the error names it. A JSON Schema is checked when a tree opens.
     """
 
     result_type: Any
-    """What an answer must fit; None = anything."""
+    """Type of an answer; None = anything."""
 
     def __new__(cls, *given: Any, Params: object = None, **settings: Any) -> Self:  # noqa: N803 - as below
-        """Make a tool of the sort its parameters are."""
+        """Create the subclass that suits the form of the parameters."""
         declared = given[2] if len(given) > 2 else Params
         is_schema = cls is ClientTool and isinstance(declared, Mapping)
         return super().__new__(cast("type[Self]", _ClientSchemaTool) if is_schema else cls)
@@ -81,7 +175,7 @@ class ClientTool(Tool[Any]):
             "aliases": tuple(aliases),
             "flags": frozenset(flags),
             "untrusted": untrusted,
-            # To hand a call over twice is to hand it over once: nobody heard of it before it was durable.
+            # Handing a call over again is safe: it is reported only once it is durable.
             "idempotent": True,
         }
         vars(self).update(declared)
@@ -93,7 +187,7 @@ class ClientTool(Tool[Any]):
         check_tool(self)
 
     async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
-        """Refuse: a runtime hands the call over instead.
+        """Raise an error: a runtime hands the call to the program instead.
 
         Raises:
             ExecutionError: always.

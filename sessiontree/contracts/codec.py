@@ -1,10 +1,13 @@
-"""One codec for everything that is journaled: facts, and the stimuli facts carry.
+"""The codec for everything that is journaled: facts, and the stimuli that facts contain.
 
-A value class is registered with :func:`recorded` under a kind and a version. ``pack`` gives its compact
-JSON text, ``unpack`` the value again; each field is converted once, by a table made from the class's
-annotations. A field that came later and says so with :func:`added` takes its default where an older journal
-lacks it; whatever else a later version changes is given by upcasters, never guessed here. A wire object keeps
-``kind`` and ``v`` for itself: a field of that name is written with an underscore behind it.
+:func:`recorded` registers a value class under a kind and a version. ``pack`` returns its compact JSON text,
+and ``unpack`` returns the value again. A table built from the class's annotations converts each field once.
+A field declared with :func:`added` takes its default if an older journal lacks it. Upcasters handle every
+other change between versions; the codec never guesses. The members ``kind`` and ``v`` of a wire object are
+reserved: a field of that name is written with a trailing underscore.
+
+A kind is the name of its class in snake case. A renamed kind is still read by its former name
+(:data:`FORMER_KINDS`), wherever it is nested.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from operator import attrgetter, methodcaller
-from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
@@ -27,12 +30,12 @@ from sessiontree.contracts.messages import (
     TextContent,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
     call_from_wire,
     message_from_wire,
 )
 from sessiontree.contracts.results import Artifact, SessionResult
-from sessiontree.contracts.usage import Usage
 
 C = TypeVar("C", bound=type[Any])
 Convert: TypeAlias = Callable[[Any], Any]
@@ -44,51 +47,79 @@ class _Shape:
     cls: type[Any]
     version: int
     members: tuple[str, ...] = ()
-    """Names of the wire's members, in the fields' order."""
+    """Member names of the wire object, in field order."""
     values: Callable[[Any], tuple[Any, ...]] | None = None
-    """Gives the fields' values in order; None until the annotations were read."""
+    """Returns the field values in order; None until the annotations are read."""
     encode: list[tuple[str, Convert]] = field(default_factory=list)
-    """Members that need converting, and how."""
+    """Members that need conversion, each with its converter."""
     decode: list[tuple[str, Convert | None]] = field(default_factory=list)
-    """All members, and how they are converted back."""
+    """All members, each with the converter that reads it back."""
     added: dict[str, Any] = field(default_factory=dict)
-    """Members that older journals lack, as those meant them."""
+    """Members that older journals lack, each with the value that its absence means."""
+    sparse: dict[str, Any] = field(default_factory=dict)
+    """Members that are omitted if they have that value."""
 
 
 _SHAPES: dict[str, _Shape] = {}
 _KIND_OF: dict[type[Any], str] = {}
 _WRITERS: dict[type[Any], Write] = {}
-"""What writes values, by class; made with the first of each."""
+"""The function that writes values, by class; created on first use."""
+FORMER_KINDS: Final[Mapping[str, str]] = {
+    "approval_hopped": "approval_step_recorded",
+    "approver_answered": "approver_replied",
+    "asker": "principal",
+    "call_asked": "call_opened",
+    "client_call_closed": "client_call_ended",
+    "heard": "message_received",
+    "rested": "run_finished",
+    "session_stirred": "session_reactivated",
+}
+"""Maps each kind that only older journals contain to its current kind."""
 _OWN_MEMBERS = {"kind", "v"}
 _MESSAGES = (UserMessage, AssistantMessage, ToolResultMessage)
 
 
 def recorded(kind: str, version: int = 1) -> Callable[[C], C]:
-    """Register a frozen dataclass under a kind (unique, stable for ever) and its current version."""
+    """Register a frozen dataclass under a kind (unique and permanent) and its current version."""
 
     def register(cls: C) -> C:
         if kind in _SHAPES:
             raise ValueError(f"two classes are recorded as {kind!r}")
         quickly_made(cls)
-        _SHAPES[kind] = _Shape(cls, version)
+        shape = _Shape(cls, version)
+        for name in (kind, *(former for former, now in FORMER_KINDS.items() if now == kind)):
+            _SHAPES[name] = shape
         _KIND_OF[cls] = kind
         return cls
 
     return register
 
 
-def added(default: Any) -> Any:
-    """Return the declaration of a field that older journals lack, and what they meant."""
-    return field(default=default, metadata={"added": True})
+def added(default: Any, *, sparse: bool = False) -> Any:
+    """Return the declaration of a field that older journals lack, with the value that its absence means.
+
+    A sparse field must not be a collection; it is not written if it has its default.
+    """
+    return field(default=default, metadata={"added": True, "sparse": sparse})
 
 
 def kind_of(value: object) -> str:
-    """Return the kind a value is recorded as."""
+    """Return the kind under which a value is recorded."""
     return _KIND_OF[type(value)]
 
 
+def recorded_classes() -> dict[type[Any], str]:
+    """Return every recorded class with its kind."""
+    return dict(_KIND_OF)
+
+
+def current_kind(kind: str) -> str:
+    """Return the current name of a kind."""
+    return FORMER_KINDS.get(kind, kind)
+
+
 def current_versions() -> dict[str, int]:
-    """Return every kind's current version."""
+    """Return the current version of every kind, including former kinds."""
     return {kind: shape.version for kind, shape in _SHAPES.items()}
 
 
@@ -101,21 +132,27 @@ def to_wire(value: object) -> dict[str, Any]:
         values = _plan(shape)
     wire: dict[str, Any] = {"kind": kind, "v": shape.version}
     wire.update(zip(shape.members, values(value), strict=True))
+    for member, default in shape.sparse.items():
+        if wire[member] == default:
+            del wire[member]
     for member, convert in shape.encode:
-        wire[member] = convert(wire[member])
+        if member in wire:
+            wire[member] = convert(wire[member])
     return wire
 
 
 def from_wire(wire: Mapping[str, Any]) -> Any:
-    """Return the value of a wire object of the current version.
+    """Return the value that a wire object of the current version describes.
 
     Raises:
-        ValueError: the kind or version is not known here.
+        ValueError: the kind or version is unknown.
         KeyError: a member is missing.
     """
     shape = _SHAPES.get(wire["kind"])
     if shape is None or wire["v"] != shape.version:
-        raise ValueError(f"this release knows no {wire['kind']!r} of version {wire['v']}")
+        raise ValueError(
+            f"this release can't read {wire['kind']!r} of version {wire['v']}; use a newer release"
+        )
     if shape.values is None:
         _plan(shape)
     if shape.added and not shape.added.keys() <= wire.keys():
@@ -151,6 +188,11 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
         for member in fields(shape.cls)
         if member.metadata.get("added") is True
     }
+    shape.sparse = {
+        _member(member.name): member.default
+        for member in fields(shape.cls)
+        if member.metadata.get("sparse") is True
+    }
     writers = [_writer(hints[name], encode) for name, (_, encode, _) in zip(names, pairs, strict=True)]
     _WRITERS[shape.cls] = _composed(shape, names, writers)
     if len(names) == 1:
@@ -162,26 +204,34 @@ def _plan(shape: _Shape) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _composed(shape: _Shape, names: Sequence[str], writers: Sequence[Write]) -> Write:
-    """Return what writes a value: one expression, made once as ``dataclass`` makes ``__init__``."""
+    """Return the function that writes a value; it is compiled once, like ``__init__`` of a dataclass."""
     fixed = f'{{{{"kind":"{_KIND_OF[shape.cls]}","v":{shape.version}'
-    parts = [
-        f',"{member}":{{write_{name}(value.{name})}}'
-        for member, name in zip(shape.members, names, strict=True)
-    ]
+    parts, known = [], {}
+    for member, name, write in zip(shape.members, names, writers, strict=True):
+        is_sparse = member in shape.sparse
+        known[f"write_{name}"] = _sparsely(member, write, shape.sparse[member]) if is_sparse else write
+        label = "" if is_sparse else f',"{member}":'
+        parts.append(f"{label}{{write_{name}(value.{name})}}")
     source = f"lambda value: f'{fixed}{''.join(parts)}}}}}'"
-    known = {f"write_{name}": write for name, write in zip(names, writers, strict=True)}
     composed: Write = eval(source, known)  # noqa: S307 - kinds and names of our own classes, nothing else
     return composed
 
 
+def _sparsely(member: str, write: Write, default: Any) -> Write:
+    """Return a function that writes a member with its name, or nothing if the value is the default."""
+    return lambda item: "" if item == default else f',"{member}":{write(item)}'
+
+
 def _writer(hint: Any, encode: Convert | None) -> Write:
-    """Return what writes a field's value; the frequent ones are written without a detour."""
+    """Return the function that writes a field's value; frequent types have a fast path."""
     if hint is str:
         return quote
     if hint in _MESSAGES:
         return methodcaller("to_json")
     if encode is None:
         return _write_any
+    if isinstance(hint, type) and hint in _KIND_OF:
+        return pack
     return lambda item: dump_json(encode(item)) if item else _write_nothing(item, encode)
 
 
@@ -205,7 +255,7 @@ def _write_nothing(item: Any, encode: Convert) -> str:
 
 
 def _member(name: str) -> str:
-    """Return the wire's name of a field; the object's own members keep theirs."""
+    """Return the member name of a field; ``kind`` and ``v`` stay reserved."""
     return f"{name}_" if name in _OWN_MEMBERS else name
 
 
@@ -242,10 +292,12 @@ def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
         return hint.to_wire, hint.from_wire
     if hint is ToolCall:
         return ToolCall.to_wire, call_from_wire
-    if hint in {TextContent, ImageContent}:
-        raise TypeError(f"record the message, not its {hint.__name__}")
+    if hint is ImageContent:
+        return _image_to_wire, lambda wire: ImageContent(wire["data"], wire["mimeType"])
+    if hint is TextContent:
+        raise TypeError("record the message, not its TextContent")
     if issubclass(hint, BaseModel):
-        return lambda model: model.model_dump(mode="json"), hint.model_validate
+        return _model_converters(hint)
     if issubclass(hint, Enum):
         return lambda member: member.value, hint
     if hint is Recorded or hint in _KIND_OF:
@@ -253,8 +305,26 @@ def _class_converters(hint: type[Any]) -> tuple[Convert | None, Convert | None]:
     return None, None
 
 
+def _model_converters(hint: type[BaseModel]) -> tuple[Convert, Convert]:
+    """Return the converters of settings to and from JSON; members with their older default are omitted."""
+    earlier: Mapping[str, Any] = getattr(hint, "EARLIER", {})
+
+    def encode(model: BaseModel) -> dict[str, Any]:
+        wire = model.model_dump(mode="json")
+        for name, meant in earlier.items():
+            if wire[name] == meant:
+                del wire[name]
+        return wire
+
+    return encode, lambda wire: hint.model_validate({**earlier, **wire})
+
+
 def _message_to_wire(message: Message) -> dict[str, Any]:
     return message.to_wire()
+
+
+def _image_to_wire(image: ImageContent) -> dict[str, Any]:
+    return {"type": "image", "data": image.data, "mimeType": image.mime_type}
 
 
 def _optional(convert: Convert | None) -> Convert | None:
@@ -291,4 +361,4 @@ Outcome: TypeAlias = Literal[
     "unknown",
     "pending",
 ]
-"""How a tool call ended, as seen by the journal."""
+"""How a tool call ended, as the journal records it."""

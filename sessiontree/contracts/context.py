@@ -1,19 +1,22 @@
-"""What a tool is given when it runs: the session's rights, and this call's own handles."""
+"""The context of a tool call: the session's rights, the call's signals, and capabilities.
+
+A capability is the typed name of a handle that a tool may need. ``ctx.require(WRITER)`` returns a
+:class:`~sessiontree.contracts.ports.Writer`, or raises an error if the kind of session has no such handle.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CAPABILITIES, Capability
 from sessiontree.contracts.errors import PermissionDenied
-from sessiontree.contracts.event_display import short_progress
+from sessiontree.contracts.events import short_progress
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import (
     Channel,
     Memory,
@@ -22,6 +25,7 @@ from sessiontree.contracts.ports import (
     Sessions,
     Shell,
     Status,
+    Subtree,
     UpdateCallback,
     Web,
     Writer,
@@ -31,11 +35,74 @@ H = TypeVar("H")
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRights:
-    """Everything a session's tools can reach. What is None here does not exist for the session.
+class Capability(Generic[H]):
+    """The name of a handle, its type, and the tier of the work it does."""
 
-    Built once per adoption by kind (``runtime/session_rights.py``); never widened afterwards. A tool is
-    given them narrowed to what its class declares.
+    name: str
+    tier: PermissionTier
+    for_leaves: bool = True
+    """Whether a kind without children may hold it."""
+
+
+READER: Capability[Reader] = Capability("reader", PermissionTier.READ_ONLY)
+MEMORY: Capability[Memory] = Capability("memory", PermissionTier.READ_ONLY)
+WEB: Capability[Web] = Capability("web", PermissionTier.READ_ONLY)
+WRITER: Capability[Writer] = Capability("writer", PermissionTier.WORKSPACE)
+SHELL: Capability[Shell] = Capability("shell", PermissionTier.SYSTEM)
+CHANNEL: Capability[Channel] = Capability("channel", PermissionTier.SYSTEM)
+MEMORY_WRITER: Capability[MemoryWriter] = Capability("memory_writer", PermissionTier.WORKSPACE)
+SESSIONS: Capability[Sessions] = Capability("sessions", PermissionTier.WORKSPACE)
+SUBTREE: Capability[Subtree] = Capability("subtree", PermissionTier.READ_ONLY, for_leaves=False)
+
+_ALL: Final[tuple[Capability[Any], ...]] = (
+    READER,
+    MEMORY,
+    WEB,
+    WRITER,
+    SHELL,
+    CHANNEL,
+    MEMORY_WRITER,
+    SESSIONS,
+    SUBTREE,
+)
+_BY_NAME: Final = {each.name: each for each in _ALL}
+
+CAPABILITIES: Final = tuple(_BY_NAME)
+"""Every capability's name."""
+
+OBSERVING: Final = frozenset(
+    each.name for each in _ALL if each.tier is PermissionTier.READ_ONLY and each.for_leaves
+)
+"""The capabilities of a kind that may change nothing and has no children."""
+
+
+def capability_names(given: Iterable[str | Capability[Any]] | Capability[Any]) -> frozenset[str]:
+    """Return the names of capabilities given by value or by name; a single capability needs no list."""
+    if isinstance(given, str | Capability):
+        given = (given,)
+    return frozenset(each.name if isinstance(each, Capability) else each for each in given)
+
+
+def capabilities_of(kind: SessionKind) -> frozenset[str]:
+    """Return the names of all handles that a kind may hold.
+
+    Source: ADR-0004, tool availability per session kind.
+    """
+    return OBSERVING if kind is SessionKind.WORKER else frozenset(CAPABILITIES)
+
+
+def highest_of(names: Iterable[str]) -> Capability[Any] | None:
+    """Return the named capability with the highest tier; None if no capability is named."""
+    found = [_BY_NAME[name] for name in sorted(names)]
+    return max(found, key=lambda capability: capability.tier, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRights:
+    """Everything that a session's tools can reach. A handle that is None does not exist for the session.
+
+    The rights are built once per adoption, by kind (``runtime/session_rights.py``), and are never widened.
+    Each tool gets only the handles that its class declares.
     """
 
     session_id: str
@@ -52,47 +119,47 @@ class SessionRights:
     channel: Channel | None = None
     memory_writer: MemoryWriter | None = None
     sessions: Sessions | None = None
+    subtree: Subtree | None = None
     tree_id: str = ""
     tool: str = ""
-    """The tool they were narrowed to; empty = they are the session's own."""
+    """The tool to which the rights are narrowed; empty = the session's own rights."""
     declared: frozenset[str] = frozenset(CAPABILITIES)
     """Names of the capabilities that the tool declares."""
 
     def narrowed(self, tool: str, declared: Collection[str]) -> SessionRights:
-        """Return what a tool is given: of these handles those it declares, and no other."""
+        """Return the rights of one tool: only the handles that it declares."""
         gone: dict[str, Any] = dict.fromkeys(name for name in CAPABILITIES if name not in declared)
         return replace(self, tool=tool, declared=self.declared.intersection(declared), **gone)
 
 
 class CallSignals:
-    """The moving part of one attempt at a call: its deadline, whether it was cancelled, and its progress."""
+    """The state of one attempt at a call: its deadline, cancellation and progress."""
 
     __slots__ = ("attempt", "cancelled", "deadline", "on_update", "over", "partial")
 
     def __init__(self, deadline: float, on_update: UpdateCallback | None = None, *, attempt: int = 1) -> None:
-        """Keep the monotonic deadline, the progress callback, and which attempt it is, from 1."""
+        """Take the monotonic deadline, the progress callback, and the attempt's number, from 1."""
         self.deadline = deadline
         self.cancelled = False
         self.on_update = on_update
         self.attempt = attempt
         self.partial: JsonValue = None
-        """What was reported last."""
+        """The most recent progress report."""
         self.over = False
-        """Whether the attempt has its outcome: what is reported from then on nobody is shown."""
+        """Whether the attempt has ended; later progress reports are dropped."""
 
 
 class ToolContext:
-    """The context of one tool call: of the session's handles those that the tool's class declares.
+    """The context of one tool call, with those handles of the session that the tool's class declares.
 
-    ``call_id`` names the call among those of all trees, and stays the same when the call is repeated after a
-    crash: it can be given away as an idempotency key. (In a tree of a release before nonces it names the call
-    within the tree alone; see ``tree_id``.)
+    ``call_id`` is unique among the calls of all trees and stays the same when the call is repeated after a
+    crash, so it can serve as an idempotency key. (In a tree of a release before nonces it is unique only
+    within the tree; see ``tree_id``.)
     """
 
     __slots__ = ("_rights", "_signals", "call_id")
 
     def __init__(self, rights: SessionRights, call_id: str, signals: CallSignals) -> None:
-        """Join the rights of a session, narrowed to the call's tool, with the call's signals."""
         self._rights = rights
         self._signals = signals
         self.call_id = call_id
@@ -119,7 +186,7 @@ class ToolContext:
 
     @property
     def workspace_root(self) -> Path:
-        """The directory all file tools work beneath."""
+        """The root directory of all file tools."""
         return self._rights.workspace_root
 
     @property
@@ -129,73 +196,78 @@ class ToolContext:
 
     @property
     def status(self) -> Status:
-        """The session's own standing."""
+        """The session's own status."""
         return self._rights.status
 
     @property
     def reader(self) -> Reader | None:
-        """Reads beneath the workspace; None where the tool does not declare it."""
+        """Reads beneath the workspace; None if the tool does not declare it."""
         return self._rights.reader
 
     @property
     def memory(self) -> Memory | None:
-        """Searches memory; None where the tool does not declare it."""
+        """Searches memory; None if the tool does not declare it."""
         return self._rights.memory
 
     @property
     def web(self) -> Web | None:
-        """Reads the web; None where the owner allows none, or the tool does not declare it."""
+        """Reads the web; None if the owner does not allow it, or the tool does not declare it."""
         return self._rights.web
 
     @property
     def writer(self) -> Writer | None:
-        """Writes beneath the workspace; None for a Worker, or where the tool does not declare it."""
+        """Writes beneath the workspace; None for a Worker, or if the tool does not declare it."""
         return self._rights.writer
 
     @property
     def shell(self) -> Shell | None:
-        """Runs confined commands; None for a Worker, or where the tool does not declare it."""
+        """Runs confined commands; None for a Worker, or if the tool does not declare it."""
         return self._rights.shell
 
     @property
     def channel(self) -> Channel | None:
-        """Says something to the human.
+        """Sends messages to the person.
 
-        None for a Worker, where no session at or above this one has a channel, or where the tool does not
+        None for a Worker, if neither this session nor one above it has a channel, or if the tool does not
         declare it.
         """
         return self._rights.channel
 
     @property
     def memory_writer(self) -> MemoryWriter | None:
-        """Adds to memory; None for a Worker, or where the tool does not declare it."""
+        """Adds to memory; None for a Worker, or if the tool does not declare it."""
         return self._rights.memory_writer
 
     @property
     def sessions(self) -> Sessions | None:
-        """Spawns children; None for a Worker, or where the tool does not declare it."""
+        """Spawns children and stops them; None for a Worker, or if the tool does not declare it."""
         return self._rights.sessions
 
     @property
+    def subtree(self) -> Subtree | None:
+        """Looks at the sessions below; None for a Worker, or if the tool does not declare it."""
+        return self._rights.subtree
+
+    @property
     def cancelled(self) -> bool:
-        """Whether the call was cancelled or its deadline passed; long loops in threads look at it."""
+        """Whether the call was cancelled or its deadline passed; long loops in threads should check it."""
         return self._signals.cancelled or time.monotonic() > self._signals.deadline
 
     @property
     def deadline(self) -> float:
-        """When the call times out, on ``time.monotonic``'s scale, in seconds."""
+        """When the call times out, in seconds on the clock of ``time.monotonic``."""
         return self._signals.deadline
 
     @property
     def attempt(self) -> int:
-        """Which attempt at the call this is, from 1; more than 1 only where the tool declares ``retry``."""
+        """Number of this attempt at the call, from 1; greater than 1 only if the tool declares ``retry``."""
         return self._signals.attempt
 
     def update(self, progress: JsonValue) -> None:
-        """Report progress to whoever watches; lossy, callable from any thread.
+        """Report progress to watchers; lossy, callable from any thread.
 
-        It is the call's result so far: of about 8,000 characters at most, shown to those who watch, and of a
-        call that is cut short the last one stands in its result as ``partial``.
+        ``progress`` is the call's result so far, at most about 8,000 characters. If the call is cut short,
+        its result has the most recent report as ``partial``.
         """
         signals = self._signals
         if signals.over:
@@ -205,10 +277,10 @@ class ToolContext:
             signals.on_update(signals.partial)
 
     def require(self, capability: Capability[H]) -> H:
-        """Return the handle behind a capability.
+        """Return the handle of a capability.
 
         Raises:
-            PermissionDenied: the tool does not declare it, or the session has none.
+            PermissionDenied: the tool does not declare the capability, or the session has no such handle.
         """
         rights, name = self._rights, capability.name
         if name not in rights.declared:

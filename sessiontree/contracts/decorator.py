@@ -1,58 +1,241 @@
-"""Tools from functions: the signature becomes the parameters, the docstring what a model reads."""
+"""Tools from functions: the signature defines the parameters, and the docstring describes the tool."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import enum
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import PurePath
-from types import FrameType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from types import FrameType, FunctionType
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
 
-from sessiontree.contracts.capabilities import Capability, capability_names
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.docstring import read_docstring
+from sessiontree.contracts.context import Capability, ToolContext, capability_names
 from sessiontree.contracts.errors import ConfigError, ExecutionError
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.results import ToolResult, Untrusted, json_result
-from sessiontree.contracts.retry import Retry
-from sessiontree.contracts.signature import CONTEXT, Function, field_names, parameters_model, resolved_hints
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool, check_tool
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Retry, Tool, ToolFlag, check_tool
+
+_ARGUMENTS = frozenset({"Args:", "Arguments:"})
+_SECTIONS = _ARGUMENTS | {"Returns:", "Return:", "Raises:", "Yields:"}
+_ENTRY = re.compile(r"(?P<name>[^\W\d]\w*)(?:\s*\(.*?\))?\s*:\s*(?P<text>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """The parts of a docstring."""
+
+    description: str
+    """The text before the first section, with its paragraphs."""
+    parameters: dict[str, str]
+    """Maps each parameter to its one-line description, in the order written."""
+
+
+def read_docstring(text: str) -> Docstring:
+    """Return the parts of a docstring; a text without sections is only a description."""
+    before: list[str] = []
+    arguments: list[str] = []
+    section = ""
+    for line in inspect.cleandoc(text).splitlines():
+        if line.rstrip() in _SECTIONS:
+            section = line.rstrip()
+        elif not section:
+            before.append(line)
+        elif section in _ARGUMENTS:
+            if line and not line[0].isspace():
+                section = "other text"
+            else:
+                arguments.append(line)
+    return Docstring("\n".join(before).strip(), dict(_entries(arguments)))
+
+
+def _entries(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the name and description of each entry; more deeply indented lines continue an entry."""
+    margin = next((_indent(line) for line in lines if line.strip()), 0)
+    name, words = "", list[str]()
+    for line in lines:
+        entry = _ENTRY.fullmatch(line.strip()) if line.strip() and _indent(line) <= margin else None
+        if entry:
+            if name:
+                yield name, " ".join(words)
+            name, words = entry["name"], entry["text"].split()
+        else:
+            words += line.split()
+    if name:
+        yield name, " ".join(words)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+Function: TypeAlias = Callable[..., Any]
+
+CONTEXT = "ctx"
+"""Name of the parameter that receives the call's context."""
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def resolved_hints(function: Function, frame: FrameType | None) -> dict[str, Any]:
+    """Return the annotation of every parameter except the context, in signature order; strings are evaluated.
+
+    Args:
+        function: A Python function.
+        frame: The frame that may have defined it; if it did, its local names are visible.
+
+    Raises:
+        ConfigError: a parameter has no annotation, an annotation that can't be evaluated, or no name.
+    """
+    plain = cast("FunctionType", inspect.unwrap(function))
+    names = _names_around(plain, frame)
+    hints: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in _BY_NAME:
+            raise ConfigError(
+                f"parameter {str(parameter)!r} cannot be given by name; write it as an ordinary one"
+            )
+        if parameter.name != CONTEXT:
+            hints[parameter.name] = _hint(parameter, plain, names)
+    return hints
+
+
+def field_names(hints: Mapping[str, Any]) -> dict[str, str]:
+    """Return the model's field for each parameter; the names differ if pydantic reserves the name."""
+    fields: dict[str, str] = {}
+    for name in hints:
+        field = name
+        if name.startswith("_") or hasattr(BaseModel, name):
+            field = f"parameter_{name.strip('_')}"
+            while field in hints or field in fields.values():
+                field += "_"
+        fields[name] = field
+    return fields
+
+
+def parameters_model(
+    function: Function, hints: Mapping[str, Any], fields: Mapping[str, str], described: Mapping[str, str]
+) -> type[BaseModel]:
+    """Return the model of a function's parameters; it refuses unknown parameters.
+
+    Args:
+        function: The function, for defaults and the model's name.
+        hints: Its resolved annotations.
+        fields: Its parameters' fields, from :func:`field_names`.
+        described: Descriptions by parameter; a description in ``Annotated`` takes precedence.
+
+    Raises:
+        ConfigError: pydantic does not support an annotation.
+    """
+    parameters = inspect.signature(function).parameters
+    definitions: dict[str, Any] = {}
+    for name, hint in hints.items():
+        marks: dict[str, Any] = {}
+        if fields[name] != name:
+            marks["alias"] = name
+        if name in described and not _is_described(hint):
+            marks["description"] = described[name]
+        default = parameters[name].default
+        definitions[fields[name]] = (
+            cast("Any", Annotated)[hint, Field(**marks)],
+            ... if default is inspect.Parameter.empty else default,
+        )
+    try:
+        return create_model(
+            f"{function.__name__}_parameters",
+            __config__=ConfigDict(extra="forbid", protected_namespaces=()),
+            __module__=function.__module__,
+            **definitions,
+        )
+    except (PydanticUserError, PydanticUndefinedAnnotation, TypeError, AttributeError) as error:
+        raise ConfigError(f"its parameters can't form a model: {str(error).partition(chr(10))[0]}") from error
+
+
+def _hint(parameter: inspect.Parameter, function: FunctionType, names: dict[str, Any]) -> Any:
+    if parameter.annotation is parameter.empty:
+        raise ConfigError(
+            f"parameter {parameter.name!r} has no annotation; write `{parameter.name}: str` or so"
+        )
+
+    def holder() -> None:
+        """Carry one annotation, so that an error can be attributed to this parameter."""
+
+    holder.__annotations__ = {parameter.name: parameter.annotation}
+    try:
+        hint = get_type_hints(holder, function.__globals__, names, include_extras=True)[parameter.name]
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise ConfigError(
+            f"annotation {parameter.annotation!r} of parameter {parameter.name!r} cannot be read ({error}); "
+            "import its names where the function is defined, not only for type checkers"
+        ) from error
+    if hint is ToolContext:
+        raise ConfigError(f"parameter {parameter.name!r} is a ToolContext; call it {CONTEXT!r}")
+    return hint
+
+
+def _names_around(function: FunctionType, frame: FrameType | None) -> dict[str, Any]:
+    """Return the names that a function sees in its enclosing functions."""
+    names: dict[str, Any] = {}
+    if frame is not None and function.__code__ in frame.f_code.co_consts:
+        names |= frame.f_locals
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # empty until the enclosing function sets it
+            names[name] = cell.cell_contents
+    return names
+
+
+def _is_described(hint: Any) -> bool:
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return any(isinstance(mark, FieldInfo) and mark.description for mark in marks)
+
 
 Given = ParamSpec("Given")
-"""What a function is called with."""
+"""The parameters of a function."""
 Got = TypeVar("Got")
-"""What it returns; of an ``async def``, what is awaited."""
+"""Its return type; for an ``async def``, the awaitable."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Plan:
-    """How to make a tool of a function, here or in another process."""
+    """How to make a tool from a function, here or in another process."""
 
     function: Function
     settings: Mapping[str, Any]
     """The tool's class variables."""
     hints: Mapping[str, Any]
-    """Parameter to resolved annotation, the context left out."""
+    """The resolved annotation of each parameter except the context."""
 
 
 class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
-    """A tool made of a function; :func:`tool` makes a subclass for each. Calling it calls the function.
+    """A tool made from a function; :func:`tool` makes a subclass for each. Calling it calls the function.
 
-    It travels between processes as the function and its settings, so a tool defined in a notebook cell may.
+    It is pickled as the function and its settings, so a tool defined in a notebook cell can be pickled too.
     """
 
     def __init__(self, plan: _Plan, fields: Mapping[str, str]) -> None:
-        """Keep the function and how to call it: parameter to field of the model."""
         self.function: Callable[Given, Got] = plan.function
         """The function as written."""
         self._plan = plan
@@ -61,15 +244,15 @@ class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
         self._call = calling(plan.function)
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
-        """Call the function itself, as a test or other code does: no checks, no thread, no session."""
+        """Call the function directly, without checks, a thread or a session."""
         return self.function(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Callable[[_Plan], FunctionTool[..., Any]], tuple[_Plan]]:
-        """Return how to make it again: its class exists only in the process that made it."""
+        """Return how to rebuild it: its class exists only in the process that made it."""
         return _made, (self._plan,)
 
     async def execute(self, params: BaseModel, ctx: ToolContext) -> ToolResult:
-        """Call the function, in a thread where it is not ``async``; what it returns becomes JSON."""
+        """Call the function, in a thread if it is not ``async``, and convert its return value to JSON."""
         arguments = {name: getattr(params, field) for name, field in self._fields.items()}
         if self._takes_context:
             arguments[CONTEXT] = ctx
@@ -77,7 +260,7 @@ class FunctionTool(Tool[BaseModel], Generic[Given, Got]):
 
 
 def calling(function: Function) -> Callable[..., Awaitable[ToolResult]]:
-    """Return what calls a function, in a thread where it is not ``async``, and makes JSON of its value."""
+    """Return an async form of a function that returns JSON; a plain function runs in a thread."""
     is_async = inspect.iscoroutinefunction(function)
     name = getattr(function, "__name__", type(function).__name__)
 
@@ -134,34 +317,34 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
     aliases: Iterable[str] = (),
     flags: Iterable[ToolFlag] = (),
 ) -> FunctionTool[..., Any] | Callable[[Function], FunctionTool[..., Any]]:
-    """Make a tool of a typed function with a docstring: ``@tool`` or ``@tool(tier=…)``.
+    """Make a tool from a typed function with a docstring: ``@tool`` or ``@tool(tier=…)``.
 
-    The parameters' types become the schema and unknown parameters are refused; descriptions come from the
-    docstring's ``Args:``, the tool's own from the text before. A parameter named ``ctx`` receives the
-    :class:`~sessiontree.contracts.context.ToolContext` and is no part of the schema. A function that is not
-    ``async`` runs in a thread. A :class:`ToolResult` is returned as it is, anything else as JSON.
+    The parameters' types become the schema; unknown parameters are refused. The docstring's ``Args:``
+    describe the parameters, and the text before them describes the tool. A parameter named ``ctx`` receives
+    the :class:`~sessiontree.contracts.context.ToolContext` and is not part of the schema. A function that is
+    not ``async`` runs in a thread. A :class:`ToolResult` is returned unchanged, anything else as JSON.
 
     Args:
-        function: The function, where the decorator stands without brackets.
+        function: The function, if the decorator is used without parentheses.
         name: The tool's name; None = the function's.
-        tier: Tier every call needs at least; a tool that says nothing is Elevated.
+        tier: Minimum tier of every call; Elevated by default.
         kinds: Kinds of session that may hold it.
-        capabilities: Handles it cannot work without, or their names; its context holds no other.
-        optional_capabilities: Handles it uses where the session has them, or their names.
-        changes: Parameters that name files it changes; a call is Elevated where one of them is protected.
-        untrusted: Whether what it answers is text from outside, such as mail: it is put between marks.
-        timeout_s: Longest run of one call; None = the tree's limit.
-        idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
-        sequential: Whether its calls run alone: beside no other call of their session.
-        retry: How a call that changes nothing is tried again; None = not at all.
-        aliases: Other names a model may call it by.
-        flags: What else is to be known of it, such as ``owner_only``.
+        capabilities: Handles that it requires, or their names.
+        optional_capabilities: Handles that it uses if the session has them, or their names.
+        changes: Parameters that name files it changes; a call is Elevated if one of them is protected.
+        untrusted: Whether its output is text from outside, such as mail; it is put between marks.
+        timeout_s: Time limit of one call, in seconds; None = the tree's limit.
+        idempotent: Whether repeating a call with the same ``ctx.call_id`` has no further effect.
+        sequential: Whether each call runs alone, without other calls of its session.
+        retry: How a call that changes nothing is retried; None = not at all.
+        aliases: Other names that a model may use for it.
+        flags: Other properties, such as ``owner_only``.
 
     Returns:
-        The tool. Calling it calls the function, which is its ``function``, too.
+        The tool. Calling it calls the function, which is also its attribute ``function``.
 
     Raises:
-        ConfigError: an annotation or the docstring is missing, or a setting is wrong; says the fix.
+        ConfigError: an annotation or the docstring is missing, or a setting is wrong; the error says the fix.
     """
     settings = {
         "name": name,
@@ -190,7 +373,7 @@ def tool(  # noqa: PLR0913 - each is one thing a tool declares
 def _declared(
     function: Function, settings: dict[str, Any], frame: FrameType | None
 ) -> FunctionTool[..., Any]:
-    """Return the tool of a function; ``frame`` is the decorator's, called from where the function stands."""
+    """Return the tool of a function; ``frame`` is that of the code which applies the decorator."""
     if not inspect.isfunction(inspect.unwrap(function)):
         raise ConfigError(f"@tool takes a function, not {function!r}; derive a class from Tool instead")
     name = settings["name"] or function.__name__
@@ -206,7 +389,7 @@ def _declared(
 
 
 def _made(plan: _Plan) -> FunctionTool[..., Any]:
-    """Return the tool of a plan: the one instance of a subclass with the settings as class variables."""
+    """Return the tool of a plan: the only instance of a subclass with the settings as class variables."""
     documented = read_docstring(plan.function.__doc__ or "")
     fields = field_names(plan.hints)
     body = {
@@ -233,10 +416,10 @@ def _description(function: Function, hints: Mapping[str, Any]) -> str:
 
 
 def check_settings(function: Function, settings: Mapping[str, Any]) -> None:
-    """Refuse a function that yields, and settings no tool can have.
+    """Refuse a generator function, and settings that no tool can have.
 
     Raises:
-        ConfigError: says what is wrong and how to mend it.
+        ConfigError: says what is wrong and how to fix it.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError("yields; return one value and report progress with ctx.update")
@@ -252,10 +435,10 @@ _TIMES = (datetime.date, datetime.time)
 
 
 def _json_ready(value: object, name: str) -> object:
-    """Return what a function gave with everything in it as JSON, times and paths as text.
+    """Return a function's return value as JSON; times and paths become text.
 
     Raises:
-        ExecutionError: something in it has no JSON form; says where, and what to return instead.
+        ExecutionError: part of the value has no JSON form; says which, and what to return instead.
     """
     plain = without_classes(value)
     try:
@@ -270,7 +453,7 @@ def _json_ready(value: object, name: str) -> object:
 
 
 class _NoForm(Exception):
-    """Place and value of something without a JSON form."""
+    """A value without a JSON form, and its place."""
 
 
 def _leaves_checked(value: object, place: str) -> object:
@@ -297,7 +480,7 @@ def _kind_of(value: object) -> str:
 
 
 def without_classes(value: object) -> object:
-    """Return the value with models and dataclasses inside it as plain mappings."""
+    """Return the value with its models and dataclasses converted to plain mappings."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -1,54 +1,201 @@
-"""Every error that leaves this library, in one tree.
+"""Every error that this library raises, in one tree.
 
-Room: the exceptions themselves. Fields are positional and all reach ``Exception.args``, so each error
-survives pickling between processes; the text comes from ``__str__``.
+Fields are positional and are all in ``Exception.args``, so each error survives pickling between processes;
+``__str__`` returns the text.
 
 ::
 
     SessionTreeError
     ├─ ToolError                  the model reads it as a tool result; the session goes on
     │  ├─ ValidationError           arguments do not fit; costs one attempt       (alias ToolInputError)
-    │  ├─ ExecutionError            the tool tried and failed; retried only where it says so
+    │  ├─ ExecutionError            the tool ran and failed; retried only if the error says so
     │  │  ├─ ConfinementUnavailable    this machine can't confine a command, so it did not run
     │  │  └─ ImageRefused              an image can't be shown to a model
     │  ├─ PermissionDenied          not allowed here; never retried          (alias ToolAuthorizationError)
     │  └─ Timeout                   the deadline passed; retried only when harmless
-    ├─ ModelError                 a model call failed
+    ├─ ModelError                 a model call failed; it says whether a retry may help
+    │  ├─ ModelBusy · ModelUnreachable · ModelKeyRefused
+    │  ├─ ContextOverflow           the conversation is longer than the model's context
+    │  └─ NotRecorded               a cassette has no reply to the question
     ├─ SessionError               this session cannot do that
     │  ├─ SessionNotFound · SessionClosed · SessionCrashed
-    │  ├─ SessionFailed             there is no result, or no reply
-    │  │  └─ SessionInterrupted       somebody interrupted it; it lives on
+    │  ├─ SessionFailed             the result or the reply is missing
+    │  │  ├─ SessionInterrupted       it was interrupted; it stays open
+    │  │  ├─ ReplyTruncated           the model's tokens were used up in its final message
+    │  │  ├─ ModelRefused             the model refused to reply
+    │  │  └─ ConversationTooLong      it does not fit the model's context, even with a summary
     │  └─ SpawnRefused              a kind, right or name forbids the child
     │     └─ LimitExceeded          a number forbids it: limit, used, allowed
     ├─ ApprovalClosed             the request was already decided, expired or cancelled
-    ├─ ClientCallClosed           the call is not the program's to answer, or no more
-    ├─ ClientAnswerRefused        an answer that can't be a call's result; the call stays open
+    ├─ ClientCallClosed           the call does not wait for the program's answer
+    ├─ ClientAnswerRefused        the answer is not a valid result; the call stays open
     ├─ JournalError               the record of a tree cannot be used
     │  ├─ JournalCorrupt · JournalLocked · JournalUnwritable · TreeNotFound
     │  └─ JournalTooNew             written by a later release
-    ├─ MemoryFailed               what is remembered can't be reached, or not be kept
+    ├─ MemoryFailed               memory can't be read or written
     │  ├─ MemoryLocked · MemoryCorrupt · MemoryUnwritable
     │  ├─ EmbedderMismatch          its vectors are another embedder's
-    │  └─ ExportRefused             what should be imported is no whole export
+    │  └─ ExportRefused             the file to import is not a complete export
     ├─ EngineLost                 the Ray that trees ran on is gone; resume them
+    │  ├─ ShardLost                 or one of several supervisors is gone with its node
     │  └─ StartFailed               or its supervisor can't be started
-    ├─ WrongLoop                  asked on another event loop than it was opened on
+    ├─ WrongLoop                  used on an event loop other than its own
     └─ ConfigError                raised at start, before any session exists
 """
 
 from __future__ import annotations
 
-from sessiontree.contracts.tool_errors import ConfinementUnavailable as ConfinementUnavailable
-from sessiontree.contracts.tool_errors import ExecutionError as ExecutionError
-from sessiontree.contracts.tool_errors import ImageRefused as ImageRefused
-from sessiontree.contracts.tool_errors import PermissionDenied as PermissionDenied
-from sessiontree.contracts.tool_errors import SessionTreeError as SessionTreeError
-from sessiontree.contracts.tool_errors import Timeout as Timeout
-from sessiontree.contracts.tool_errors import ToolAuthorizationError as ToolAuthorizationError
-from sessiontree.contracts.tool_errors import ToolError as ToolError
-from sessiontree.contracts.tool_errors import ToolInputError as ToolInputError
-from sessiontree.contracts.tool_errors import ValidationError as ValidationError
-from sessiontree.contracts.tool_errors import words_of as words_of
+from collections.abc import Sequence
+from typing import ClassVar
+
+from sessiontree.contracts.kinds import PermissionTier
+
+
+def words_of(error: BaseException) -> str:
+    """Return an exception's name and text; only its name if getting the text fails."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - reporting an error must neither fail nor end the program
+        return name
+
+
+class SessionTreeError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class ToolError(SessionTreeError):
+    """A tool call failed with an error that the model should read.
+
+    Args:
+        message: What was tried and why it failed.
+    """
+
+    code: ClassVar[str] = "tool_error"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        """Return the message alone."""
+        return self.message
+
+
+class ValidationError(ToolError):
+    """The arguments do not fit the tool's schema; costs one of three attempts.
+
+    Args:
+        message: What is wrong with the value.
+        field: JSON pointer of the failing field, or None when the whole object fails.
+    """
+
+    code: ClassVar[str] = "validation_error"
+    status: ClassVar[int] = 400
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        SessionTreeError.__init__(self, message, field)
+        self.message = message
+        self.field = field
+
+
+class ExecutionError(ToolError):
+    """The tool ran and failed, for instance because a file is missing.
+
+    Args:
+        message: What was tried and why it failed.
+        retryable: Whether the same call may succeed a little later. It is retried if the call changes nothing
+            and its tool declares a :class:`~sessiontree.contracts.tool.Retry`.
+    """
+
+    code: ClassVar[str] = "execution_error"
+    retryable: bool = False
+
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        SessionTreeError.__init__(self, message, retryable)
+        self.message = message
+        self.retryable = retryable
+
+
+class ConfinementUnavailable(ExecutionError):
+    """A command can't be confined on this machine, so it was not run.
+
+    Args:
+        missing: What is missing, and what was found instead.
+        remedy: What to install or allow.
+    """
+
+    code: ClassVar[str] = "confinement_unavailable"
+
+    def __init__(self, missing: str, remedy: str) -> None:
+        SessionTreeError.__init__(self, missing, remedy)
+        self.missing = missing
+        self.remedy = remedy
+        self.message = f"commands can't be confined here, so none is run: {missing}; {remedy}"
+
+
+class ImageRefused(ExecutionError):
+    """An image can't be shown to a model: too large, of an unknown format, damaged.
+
+    Args:
+        image: Which image.
+        reason: What is wrong with it, and which limit it breaks.
+    """
+
+    code: ClassVar[str] = "image_refused"
+
+    def __init__(self, image: str, reason: str) -> None:
+        SessionTreeError.__init__(self, image, reason)
+        self.image = image
+        self.reason = reason
+        self.message = f"can't show {image}: {reason}"
+
+
+class PermissionDenied(ToolError):
+    """The session may not do this. Never retried.
+
+    Args:
+        tier: The tier that the call needed.
+        reason: Why it was refused, and by whom.
+    """
+
+    code: ClassVar[str] = "permission_denied"
+    status: ClassVar[int] = 403
+
+    def __init__(self, tier: PermissionTier, reason: str) -> None:
+        SessionTreeError.__init__(self, tier, reason)
+        self.tier = tier
+        self.reason = reason
+        self.message = reason
+
+    def __str__(self) -> str:
+        """Name the tier and the reason."""
+        return f"permission denied ({self.tier.label}): {self.reason}"
+
+
+class Timeout(ToolError):
+    """The deadline of a tool call passed.
+
+    Args:
+        elapsed: How long the call ran, in seconds.
+        tool: Name of the tool; empty = unknown.
+    """
+
+    code: ClassVar[str] = "timeout"
+    status: ClassVar[int] = 504
+
+    def __init__(self, elapsed: float, tool: str = "") -> None:
+        SessionTreeError.__init__(self, elapsed, tool)
+        self.elapsed = elapsed
+        self.tool = tool
+        self.message = f"{tool} timed out after {elapsed:g} s" if tool else f"timed out after {elapsed:g} s"
+
+
+ToolInputError = ValidationError
+ToolAuthorizationError = PermissionDenied
 
 
 class ModelError(SessionTreeError):
@@ -56,17 +203,45 @@ class ModelError(SessionTreeError):
 
     Args:
         message: What the model or its transport said.
-        retryable: Whether asking again may help.
+        retryable: Whether a retry may help.
+        retry_after_s: How long the provider asks to wait before a retry, in seconds; None = it does not say.
     """
 
-    def __init__(self, message: str, retryable: bool = False) -> None:
-        super().__init__(message, retryable)
+    def __init__(self, message: str, retryable: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(message, retryable, retry_after_s)
         self.message = message
         self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         """Return the message alone."""
         return self.message
+
+
+class ModelBusy(ModelError):
+    """The provider is overloaded, or its rate limit is reached: status 429, 503 or 529. Retryable."""
+
+    def __init__(self, message: str, retryable: bool = True, retry_after_s: float | None = None) -> None:
+        super().__init__(message, retryable, retry_after_s)
+
+
+class ModelUnreachable(ModelError):
+    """The provider was unreachable, timed out, dropped the connection, or failed itself (5xx). Retryable."""
+
+    def __init__(self, message: str, retryable: bool = True, retry_after_s: float | None = None) -> None:
+        super().__init__(message, retryable, retry_after_s)
+
+
+class ModelKeyRefused(ModelError):
+    """The provider does not accept the key, or the key does not allow the request: status 401 or 403."""
+
+
+class ContextOverflow(ModelError):
+    """The conversation is longer than the model's context."""
+
+
+class NotRecorded(ModelError):
+    """A cassette has no reply to this question; the message shows the nearest one and where they differ."""
 
 
 class SessionError(SessionTreeError):
@@ -96,11 +271,35 @@ class SessionClosed(SessionError):
 
 
 class SessionFailed(SessionError):
-    """The session ended without the result that was asked of it."""
+    """The session ended without the requested result."""
 
 
 class SessionInterrupted(SessionFailed):
-    """Somebody interrupted the session before it answered; it lives, and hears what is said to it next."""
+    """The session was interrupted before it answered; it stays open and receives the next message."""
+
+
+class ReplyTruncated(SessionFailed):
+    """The model's tokens were used up before its final message was complete.
+
+    Args:
+        session_id: Path of the session.
+        reason: Why, and what to do next.
+        text: The incomplete message.
+    """
+
+    def __init__(self, session_id: str, reason: str, text: str = "") -> None:
+        SessionTreeError.__init__(self, session_id, reason, text)
+        self.session_id = session_id
+        self.reason = reason
+        self.text = text
+
+
+class ModelRefused(SessionFailed):
+    """The model, or its provider, refused to reply."""
+
+
+class ConversationTooLong(SessionFailed):
+    """The model reported :class:`ContextOverflow`, and no summary of the older conversation helps."""
 
 
 class SessionCrashed(SessionError):
@@ -112,12 +311,12 @@ class SpawnRefused(SessionError):
 
 
 class LimitExceeded(SpawnRefused):
-    """A number is used up.
+    """A limit does not allow the child.
 
     Args:
-        session_id: The session that asked.
+        session_id: The session that made the request.
         limit: Name of the limit, such as ``max_depth``.
-        used: What it would have come to.
+        used: The value that would have been reached.
         allowed: The limit's value.
     """
 
@@ -131,15 +330,14 @@ class LimitExceeded(SpawnRefused):
 
 
 class WrongLoop(SessionTreeError):
-    """A tree or runtime is asked on an event loop that is not its own, so that nobody would ever answer.
+    """A tree or runtime was used on an event loop other than its own, where it can't answer.
 
     Args:
-        what: What was asked.
-        reason: What became of its loop, and what to do.
+        what: What was used.
+        reason: What happened to its loop, and what to do.
     """
 
     def __init__(self, what: str, reason: str) -> None:
-        """Keep what was asked and why it can't answer."""
         super().__init__(what, reason)
         self.what = what
         self.reason = reason
@@ -168,7 +366,7 @@ class ApprovalClosed(SessionTreeError):
 
 
 class ClientCallClosed(SessionTreeError):
-    """A call of the program's own tool waits for no answer: it has one, was cancelled, or never was.
+    """A call of a client tool does not wait for an answer: it has one, was cancelled, or never existed.
 
     Args:
         call_id: The call.
@@ -181,17 +379,17 @@ class ClientCallClosed(SessionTreeError):
         self.state = state
 
     def __str__(self) -> str:
-        """Say that the answer changes nothing."""
+        """Say that the answer has no effect."""
         return f"client call {self.call_id} is {self.state}; the answer changes nothing"
 
 
 class ClientAnswerRefused(SessionTreeError):
-    """An answer to a call of the program's own tool can't be its result; the call still waits for one.
+    """An answer to a call of a client tool is not a valid result; the call still waits for one.
 
     Args:
         call_id: The call.
-        reason: What is wrong with the answer, and what would be accepted.
-        field: JSON pointer of the failing field, or None when the whole answer fails.
+        reason: What is wrong with the answer, and what is accepted.
+        field: JSON pointer of the failing field, or None if the whole answer fails.
     """
 
     def __init__(self, call_id: str, reason: str, field: str | None = None) -> None:
@@ -225,7 +423,7 @@ class JournalError(SessionTreeError):
 
 
 class JournalCorrupt(JournalError):
-    """The file is damaged beyond the tail that may be cut off."""
+    """The file is damaged before the tail that may be cut off."""
 
 
 class JournalLocked(JournalError):
@@ -245,7 +443,7 @@ class TreeNotFound(JournalError):
 
 
 class MemoryFailed(SessionTreeError):
-    """A memory store cannot be used, or not for this.
+    """A memory store cannot be used, or can't do what was asked.
 
     Args:
         place: Path or address of the store.
@@ -267,24 +465,24 @@ class MemoryLocked(MemoryFailed):
 
 
 class MemoryCorrupt(MemoryFailed):
-    """The store's files are damaged or gone."""
+    """The store's files are damaged or missing."""
 
 
 class MemoryUnwritable(MemoryFailed):
-    """The store cannot be written: permissions, a full or failing disk; nothing acknowledged is lost."""
+    """The store cannot be written: permissions, a full or failing disk. No acknowledged record is lost."""
 
 
 class ExportRefused(MemoryFailed):
-    """An export of a memory is cut, altered, none, or of a later release; nothing of it was imported."""
+    """An export of a memory is truncated, altered, invalid or of a later release; no record was imported."""
 
 
 class EmbedderMismatch(MemoryFailed):
-    """The vectors of a store were made by another embedder; they can't be compared.
+    """Another embedder made the vectors of a store, so they can't be compared.
 
     Args:
         place: Path or address of the store.
         stored: Identity of the embedder that made them.
-        given: Identity of the one the store was opened with.
+        given: Identity of the embedder that the store was opened with.
     """
 
     def __init__(self, place: str, stored: str, given: str) -> None:
@@ -299,10 +497,10 @@ class EmbedderMismatch(MemoryFailed):
 
 
 class EngineLost(SessionTreeError):
-    """The Ray that trees ran on is gone; their journal has everything that was acknowledged.
+    """The Ray that trees ran on is gone; their journal holds everything that was acknowledged.
 
     Args:
-        died: What of it ended.
+        died: The part of it that ended.
         advice: What to do next.
     """
 
@@ -312,17 +510,17 @@ class EngineLost(SessionTreeError):
         self.advice = advice
 
     def __str__(self) -> str:
-        """Say what died and how to go on."""
+        """Say what ended and what to do next."""
         return f"Ray is gone: {self.died}; nothing acknowledged is lost: {self.advice}"
 
 
 class StartFailed(EngineLost):
-    """A process that trees can't do without was started several times in a row, and never came to serve.
+    """A process that trees require was started several times in a row and never became ready.
 
     Args:
-        role: What it was to be.
-        failures: How often it failed.
-        reason: Why it failed the last time.
+        role: The role of the process.
+        failures: How often the start failed.
+        reason: Why the last start failed.
     """
 
     def __init__(self, role: str, failures: int, reason: str) -> None:
@@ -336,11 +534,34 @@ class StartFailed(EngineLost):
         )
 
 
+class ShardLost(EngineLost):
+    """One shard of a runtime is gone, usually with its node; the other shards go on.
+
+    Args:
+        node: The shard's node.
+        reason: What ended.
+        trees: Ids of the trees that were open in it.
+    """
+
+    def __init__(self, node: str, reason: str, trees: Sequence[str] = ()) -> None:
+        self.trees = tuple(trees)
+        SessionTreeError.__init__(self, node, reason, self.trees)
+        self.node = node
+        self.reason = reason
+        self.died = f"the shard on {node}: {reason}"
+        self.advice = "resume its trees once a runtime reaches the disk of that node again"
+
+    def __str__(self) -> str:
+        """Name the node, the trees, and what to do next."""
+        trees = f"; its trees: {', '.join(self.trees)}" if self.trees else ""
+        return f"lost {self.died}{trees}; nothing acknowledged is lost: {self.advice}"
+
+
 class ConfigError(SessionTreeError):
     """A setting is wrong; raised before any session exists.
 
     Args:
-        message: The setting, its value and what would be accepted.
+        message: The setting, its value and what is accepted.
     """
 
     def __init__(self, message: str) -> None:

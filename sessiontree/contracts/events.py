@@ -1,16 +1,140 @@
-"""Events: what watchers see while a tree runs. Facts are journaled; these are not, and may be dropped.
+"""Events: what watchers see while a tree runs. Unlike facts, events are not journaled and may be dropped.
 
 Source: seed 000, sections 1, 2.2 and 5.4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.contracts.messages import ImageContent, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.truncation import cut_line, cut_text
+
+SHOWN_CHARS: Final = 8_000
+"""Maximum characters of a result on a screen."""
+SHOWN_ERROR_CHARS: Final = 400
+"""Maximum characters of an error on a screen; only its first line is shown."""
+_NODE: Final = 8
+"""Size that a value counts in addition to its text, in characters."""
+_MAX_BITS: Final = 4_096
+"""Integers with more bits can't be written as JSON."""
+_MAX_DEPTH: Final = 50
+
+
+def displayed(message: ToolResultMessage) -> dict[str, JsonValue]:
+    """Return a result in its wire form for a screen.
+
+    All blocks together have at most 8,000 characters of text. An image has its size instead of its data:
+    ``{type, mimeType, bytes, omitted: true}``. A failed result has an ``error`` of one line, at most
+    400 characters. Details of more than 8,000 characters are replaced by ``{omitted: true}``.
+    """
+    left = SHOWN_CHARS
+    content: list[JsonValue] = []
+    for block in message.content:
+        if isinstance(block, TextContent):
+            text = cut_text(block.text, left)
+            left -= len(text)
+            content.append({"type": "text", "text": text})
+        else:
+            content.append(_without_data(block))
+    shown: dict[str, JsonValue] = {
+        "role": "toolResult",
+        "toolCallId": message.tool_call_id,
+        "toolName": message.tool_name,
+        "content": content,
+        "details": message.details if _is_short(message.details) else {"omitted": True},
+        "isError": message.is_error,
+        "timestamp": message.timestamp,
+    }
+    if message.is_error:
+        shown["error"] = cut_line(_reason(message.text), SHOWN_ERROR_CHARS)
+    return shown
+
+
+def display_of(message: ToolResultMessage) -> str | None:
+    """Return the display line that a tool gave with its result; None if it gave none."""
+    details = message.details
+    display = details.get("display") if isinstance(details, dict) else None
+    return display if isinstance(display, str) and display else None
+
+
+def short_progress(progress: object, most_chars: int = SHOWN_CHARS) -> JsonValue:
+    """Return the progress of a running call as a JSON value of at most about ``most_chars`` characters.
+
+    Texts are truncated. A count replaces the members that do not fit (``"…"``), the number of bytes replaces
+    bytes, and ``repr`` represents values without a JSON form. Only the part that is kept is copied.
+    """
+    return _shortened(progress, [most_chars], 0)
+
+
+def _shortened(value: object, left: list[int], depth: int) -> JsonValue:
+    left[0] -= _NODE
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        text = cut_text(str.__str__(value), max(0, left[0]))
+        left[0] -= len(text)
+        return text
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, int):
+        left[0] -= value.bit_length() // 3
+        return value if value.bit_length() <= _MAX_BITS else f"<a number of {value.bit_length()} bits>"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping):
+        return _short_mapping(value, left, depth)
+    if isinstance(value, Sequence | Set):
+        return _short_list(value, left, depth)
+    return _shortened(repr(value), left, depth)
+
+
+def _short_mapping(value: Mapping[object, object], left: list[int], depth: int) -> JsonValue:
+    members: dict[str, JsonValue] = {}
+    for key, item in value.items():
+        if left[0] <= 0 or depth > _MAX_DEPTH:
+            members["…"] = f"{len(value) - len(members)} more"
+            break
+        name = str(_shortened(key if isinstance(key, str) else str(key), left, depth))
+        members[name] = _shortened(item, left, depth + 1)
+    return members
+
+
+def _short_list(value: Sequence[object] | Set[object], left: list[int], depth: int) -> JsonValue:
+    items: list[JsonValue] = []
+    for item in value:
+        if left[0] <= 0 or depth > _MAX_DEPTH:
+            items.append(f"… {len(value) - len(items)} more")
+            break
+        items.append(_shortened(item, left, depth + 1))
+    return items
+
+
+def _is_short(details: JsonValue) -> bool:
+    return details is None or len(dump_json(details)) <= SHOWN_CHARS
+
+
+def _without_data(image: ImageContent) -> dict[str, JsonValue]:
+    size = len(image.data) * 3 // 4 - image.data[-2:].count("=")
+    return {"type": "image", "mimeType": image.mime_type, "bytes": size, "omitted": True}
+
+
+def _reason(text: str) -> str:
+    """Return the reason in an envelope; any other text unchanged."""
+    try:
+        envelope = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(envelope, dict):
+        for member in ("error", "reason"):
+            if isinstance(said := envelope.get(member), str):
+                return said
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +180,18 @@ class ToolExecutionRetry:
     tool_call_id: str
     tool_name: str
     attempt: int
-    """The one that failed, from 1."""
+    """Number of the attempt that failed, from 1."""
     attempts: int
-    """How many there are at most."""
+    """Maximum number of attempts."""
     code: str
-    """What it failed of, such as ``timeout``; the words of the error may hold what nobody should see."""
+    """Error code, such as ``timeout``; the error's message may contain secrets and is left out."""
     delay_s: float
-    """How long the next one is waited for."""
+    """Seconds until the next attempt."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return ``{type: "tool_execution_retry", toolCallId, toolName, attempt, …, delayMs}``.
 
-        The specification has no word for it; its members are named as its own are.
+        The specification has no such event; the member names follow its conventions.
         """
         return {
             "type": "tool_execution_retry",
@@ -113,7 +237,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """A piece of what the model thinks before it replies."""
+    """A piece of the model's thinking."""
 
     delta: str
 
@@ -124,7 +248,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStart:
-    """The model begins to write a call at a place of its reply."""
+    """The model begins to write a call at a position of its reply."""
 
     content_index: int
 
@@ -147,7 +271,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEnd:
-    """A call is written whole."""
+    """A call is complete."""
 
     content_index: int
     tool_call: ToolCall
@@ -163,7 +287,7 @@ class ToolCallEnd:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The reply is complete, or cut short: ``stop_reason`` is ``error`` or ``aborted`` then."""
+    """The reply is complete or cut short; ``stop_reason`` is ``error`` or ``aborted`` if it is cut short."""
 
     stop_reason: str
 
@@ -174,14 +298,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptRepaired:
-    """A conversation was not shown to its model as it stands: calls and results did not match."""
+    """A conversation was repaired before the model saw it, because calls and results did not match."""
 
     missing: int
-    """Calls that got a made-up result."""
+    """Number of calls that got a placeholder result."""
     dropped: int
-    """Results left out: nobody asked for them, or they came twice."""
+    """Number of results left out: they had no call, or were duplicates."""
     moved: int
-    """Results put behind their calls."""
+    """Number of results moved after their calls."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return ``{type: "transcript_repaired", missing, dropped, moved}``."""

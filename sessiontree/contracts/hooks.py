@@ -1,12 +1,12 @@
-"""Hooks: what the owner of a tree may put around calls, messages, spawns and sessions, and what they answer.
+"""Hooks: code that the owner of a tree runs around calls, messages, spawns and sessions, and its answers.
 
-Around a call a hook may forbid it, change what it asks for, answer in the tool's place, look at what came of
-it, and rewrite what is kept of it. It may rewrite messages and withhold those that go out, refuse a spawn or
-reword it, and look at sessions that begin and end. It can't widen a right: whatever it changed is judged
-again. Source: seed 001, section 9; seed 000, section 1.
+A hook may block a call, change its arguments, answer in place of the tool, observe the result, and rewrite
+the result before it is kept. It may rewrite messages, withhold outgoing ones, refuse or reword a spawn, and
+observe sessions that begin and end. It can't widen a right: everything that it changes is checked again.
+Source: seed 001, section 9; seed 000, section 1.
 
-Where they run: what happens in a session, in that session's host; what the creating program asks for, and
-what it reads in the journal (sessions that begin and end), in the program. Never in the supervisor.
+Hooks on what happens in a session run in that session's host. Hooks on the creating program's requests, and
+on sessions that begin and end (read from the journal), run in the program. No hook runs in the supervisor.
 """
 
 from __future__ import annotations
@@ -17,11 +17,76 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.hook_sessions import EndedSession, Reword, Spawning, StartedSession, Words
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
 from sessiontree.contracts.results import Artifact, ToolResult
+from sessiontree.contracts.tree_config import Via
+
+Speaker: TypeAlias = Literal["user", "parent", "child", "notice", "model", "thought", "channel"]
+"""Origin of a text: the sender of a message; the session's model, which says or thinks it; or a tool that
+sends it on a channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A message in transit; rewrite it with ``dataclasses.replace(words, text=…)``.
+
+    Only the text of the returned value is used.
+    """
+
+    text: str
+    """Never blank."""
+    speaker: Speaker
+    message_id: str = ""
+    """Id of a message to the session; empty for outgoing text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spawning:
+    """A child that a session, or the creating program on its behalf, is about to request."""
+
+    kind: SessionKind
+    task: str
+    label: str | None
+    agent: str | None
+    """None = the parent's."""
+    via: Via
+
+
+@dataclass(frozen=True, slots=True)
+class Reword:
+    """The child is requested with this task or label; None keeps the original."""
+
+    task: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartedSession:
+    """A session that was created."""
+
+    session_id: str
+    kind: SessionKind
+    agent_id: str
+    task: str
+    """Empty for Main."""
+    label: str | None
+    via: Via
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSession:
+    """A session that has reached its final state."""
+
+    session_id: str
+    status: SessionStatus
+    summary: str
+    """Its final message, or why it ended."""
+    output: JsonValue
+    forced: bool
+    """Whether it was ended without its own wrap-up."""
+
 
 CallPoint: TypeAlias = Literal["before_tool_call", "after_tool_call", "tool_result_persist"]
 HookPoint: TypeAlias = Literal[
@@ -41,15 +106,15 @@ OnError: TypeAlias = Literal["run", "block"]
 POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
 CALL_POINTS: tuple[CallPoint, ...] = get_args(CallPoint)
 TOLD_POINTS: tuple[HookPoint, ...] = ("subagent_spawned", "subagent_ended", "session_start", "session_end")
-"""Told to the program from the journal."""
+"""Points that are reported to the program from the journal."""
 HOST_POINTS: tuple[HookPoint, ...] = tuple(point for point in POINTS if point not in TOLD_POINTS)
-"""What hosts have to do with."""
-LONGEST_S = 600.0
+"""Points that hosts handle."""
+MAX_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """The session a hook runs for."""
+    """The session that a hook runs for."""
 
     session_id: str
     agent_id: str
@@ -58,44 +123,44 @@ class HookContext:
 
 @dataclass(frozen=True, slots=True)
 class CalledTool:
-    """A call that is about to run: its arguments fit, and the session may make it."""
+    """A call that is about to run: its arguments are valid, and the session may make it."""
 
     call_id: str
-    """The id the model gave the call."""
+    """The id that the model gave the call."""
     tool: str
     params: Mapping[str, JsonValue]
-    """A copy of its own, under the tool's own names."""
+    """A copy of the arguments, under the tool's own parameter names."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndedCall:
-    """A call that is over, whatever became of it."""
+    """A call that has ended, with any outcome."""
 
     tool: str
     params: Mapping[str, JsonValue]
-    """What it ran with; what was asked for, where it did not run."""
+    """The arguments it ran with; the requested arguments if it did not run."""
     result: ToolResultMessage
-    """Before ``tool_result_persist``: not redacted yet."""
+    """The result before ``tool_result_persist``, not redacted yet."""
     is_error: bool
     outcome: Outcome
     duration_ms: float
-    """How long the tool ran; 0 where it did not."""
+    """How long the tool ran, in milliseconds; 0 if it did not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """What is to be kept of a call, or shown of one that runs; rewrite it with ``dataclasses.replace``.
+    """The result of a call, or the progress of a running one; rewrite it with ``dataclasses.replace``.
 
-    Of what a hook returns, ``content``, ``details`` and ``artifacts`` are taken; the rest is the call's own.
-    Images may be left out, not added.
+    Only ``content``, ``details`` and ``artifacts`` of the returned value are used. A hook may remove images,
+    but not add any.
     """
 
     call_id: str
     tool: str
     content: tuple[TextContent | ImageContent, ...]
-    """For the model; of a call that failed, one text holding the JSON envelope. Empty for progress."""
+    """Content for the model; for a failed call, one text with the JSON envelope. Empty for progress."""
     details: JsonValue
-    """For journal and screen: ``{display, details}`` of a result, or one value of progress."""
+    """Data for journal and screen: ``{display, details}`` of a result, or one progress value."""
     is_error: bool
     artifacts: tuple[Artifact, ...] = ()
 
@@ -109,7 +174,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The call runs with these parameters laid over its own; they are validated and judged again."""
+    """The call runs with these parameters merged over its own; the result is validated and checked again."""
 
     params: Mapping[str, JsonValue]
 
@@ -126,106 +191,107 @@ SpawnAnswer: TypeAlias = Block | Reword | None
 
 
 class Hook:
-    """Base of every hook: a subclass sets what it is and defines the points it takes part in.
+    """Base of every hook: a subclass sets the class variables and defines methods for its points.
 
-    Each point may be ``async def`` or a plain function; plain ones run in a thread of their own. An async one
-    must not block the event loop. A hook that raises, takes longer than ``timeout_s``, answers with something
-    else or with too much has failed: the session goes on, and the fact ``hook_failed`` says so.
+    Each method may be ``async def`` or a plain function; a plain one runs in its own thread. An async one
+    must not block the event loop. A hook fails if it raises, exceeds ``timeout_s``, or returns an invalid or
+    too large answer. The session then continues, and the fact ``hook_failed`` records the failure.
     """
 
     name: ClassVar[str] = ""
-    """For facts and messages; empty = the name of the class."""
+    """Name in facts and messages; empty = the name of the class."""
     priority: int = 0
-    """Higher ones come first."""
+    """Hooks with a higher priority run first."""
     on_error: OnError = "run"
-    """``run``: when it fails, what it stands around goes on without it. ``block``: it is a guard: when it
-    fails, the call does not run, the result or message is withheld, the child is not spawned. Guards come
-    after all other hooks."""
+    """``run``: if it fails, work continues without it. ``block``: it is a guard; if it fails, the call does
+    not run, the result or message is withheld, or the child is not spawned. Guards run after all other
+    hooks."""
     timeout_s: float = 5.0
-    """Longest run at one point."""
+    """Time limit at one point, in seconds."""
 
     def before_tool_call(self, call: CalledTool, ctx: HookContext) -> HookAnswer | Awaitable[HookAnswer]:
-        """Answer None to let the call run as it is.
+        """Return None to let the call run unchanged.
 
-        Plain hooks all see the call as it was asked for; changes are laid over each other, the later one wins
-        where both name a parameter. Guards see what came of that. The first Block ends it; a Block outdoes a
-        Result, a Result outdoes a Change, and of two Results the later one wins.
+        Hooks that are not guards all see the original call. Their changes are merged; if two change the same
+        parameter, the later one wins. Guards see the merged call. The first Block ends the sequence. A Block
+        overrides a Result, a Result overrides a Change, and the later of two Results wins.
         """
         return None
 
     def after_tool_call(self, ended: EndedCall, ctx: HookContext) -> Awaitable[None] | None:
-        """See a call that is over; comes once for each, the blocked, denied and cancelled ones among them."""
+        """Observe a call that has ended; runs once per call, also if it was blocked, denied or cancelled."""
         return None
 
     def tool_result_persist(self, result: KeptResult) -> KeptResult | Awaitable[KeptResult]:
-        """Return what is to be kept instead; each hook sees what the ones before it returned.
+        """Return the result to keep; each hook sees the value that the previous one returned.
 
-        Results, errors, words about arguments that do not fit, and progress all come by here.
+        This point handles results, errors, messages about invalid arguments, and progress.
         """
         return result
 
     def message_received(self, words: Words, ctx: HookContext) -> Words | Awaitable[Words]:
-        """Return what the session hears instead; each hook sees what the ones before it returned.
+        """Return the message that the session receives; each hook sees what the previous one returned.
 
-        Every message to a session comes by here before anything is kept of it: of the creating program, of
-        people, of children. A child's task passes ``subagent_spawning`` instead.
+        Every message to a session passes this point before it is stored, whether it is from the creating
+        program, a person or a child. A child's task passes ``subagent_spawning`` instead.
         """
         return words
 
     def message_sending(self, words: Words, ctx: HookContext) -> Words | Block | Awaitable[Words | Block]:
-        """Return what is said instead, or a Block; each hook sees what the ones before it returned.
+        """Return the text to send, or a Block; each hook sees the value that the previous one returned.
 
-        The text and the thoughts of each reply of the session's model come by here before anything is kept of
-        them (its calls have hooks of their own), and what a tool says on a channel. A result is read from the
-        text that is left. Of a blocked reply the reason stands in its place, a blocked thought is gone, and a
-        tool is told that it may not say it.
+        The text and the thoughts of each reply of the session's model pass this point before they are stored
+        (its calls have their own hooks), and so do messages that a tool sends on a channel. The session's
+        result is read from the remaining text. The reason replaces a blocked reply, a blocked thought is
+        removed, and a tool whose message is blocked gets an error.
         """
         return words
 
     def message_sent(self, words: Words, ctx: HookContext) -> Awaitable[None] | None:
-        """See what was said, as it was said."""
+        """Observe the text that was sent."""
         return None
 
     def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> SpawnAnswer | Awaitable[SpawnAnswer]:
-        """Answer None to let a child be asked for as it is; ``ctx`` is its parent's.
+        """Return None to leave the request for a child unchanged; ``ctx`` is its parent's.
 
-        Merged as before a call; the first Block ends it. Rules and limits judge what came of it. A tool's
-        spawn is decided on in its session's host, the program's in the program.
+        Answers are merged as in :meth:`before_tool_call`; the first Block ends the sequence. Rules and limits
+        apply to the merged request. Hooks on a tool's spawn run in its session's host; hooks on the program's
+        spawn run in the program.
         """
         return None
 
     def subagent_spawned(self, child: StartedSession, ctx: HookContext) -> Awaitable[None] | None:
-        """See a child that exists; ``ctx`` is its parent's. Told to the program that has the tree open."""
+        """Observe a new child; ``ctx`` is its parent's. Runs in the program that opened the tree."""
         return None
 
     def subagent_ended(self, child: EndedSession, ctx: HookContext) -> Awaitable[None] | None:
-        """See a child that has ended; ``ctx`` is its parent's. Told to the program, as above."""
+        """Observe a child that has ended; ``ctx`` is its parent's. Runs in that program."""
         return None
 
     def session_start(self, started: StartedSession, ctx: HookContext) -> Awaitable[None] | None:
-        """See a session that exists, Main among them. Told to the program, as above."""
+        """Observe a new session, including Main. Runs in that program."""
         return None
 
     def session_end(self, ended: EndedSession, ctx: HookContext) -> Awaitable[None] | None:
-        """See a session that has ended, Main among them. Told to the program, as above."""
+        """Observe a session that has ended, including Main. Runs in that program."""
         return None
 
 
 def name_of(hook: Hook) -> str:
-    """Return what a hook is called."""
+    """Return the name of a hook."""
     return hook.name or type(hook).__name__
 
 
 def takes(hook: Hook, point: HookPoint) -> bool:
-    """Return whether a hook takes part in a point."""
+    """Return whether a hook handles a point."""
     return getattr(type(hook), point) is not getattr(Hook, point)
 
 
 def check_hook(hook: Hook) -> None:
-    """Refuse a hook that is not well declared, before any session exists.
+    """Refuse an invalid hook before any session exists.
 
     Raises:
-        ConfigError: says what is wrong and how to mend it.
+        ConfigError: says what is wrong and how to fix it.
     """
     if not isinstance(hook, Hook):
         raise ConfigError(f"hooks: give objects of a subclass of Hook, not {hook!r}")
@@ -236,9 +302,9 @@ def check_hook(hook: Hook) -> None:
         raise ConfigError(f"hook {name!r}: takes part in nothing; define one of {', '.join(POINTS)}")
     if hook.on_error not in get_args(OnError):
         raise ConfigError(
-            f"hook {name!r}: on_error {hook.on_error!r} is none of {', '.join(get_args(OnError))}"
+            f"hook {name!r}: on_error {hook.on_error!r} is not one of {', '.join(get_args(OnError))}"
         )
     if not isinstance(hook.priority, int):
         raise ConfigError(f"hook {name!r}: priority {hook.priority!r} must be a whole number")
-    if not isinstance(hook.timeout_s, int | float) or not 0 < hook.timeout_s <= LONGEST_S:
-        raise ConfigError(f"hook {name!r}: timeout_s {hook.timeout_s!r} must be above 0, at most {LONGEST_S}")
+    if not isinstance(hook.timeout_s, int | float) or not 0 < hook.timeout_s <= MAX_S:
+        raise ConfigError(f"hook {name!r}: timeout_s {hook.timeout_s!r} must be above 0, at most {MAX_S}")

@@ -1,4 +1,4 @@
-"""JSON values: their type, one spelling of their text, and the digest approvals are bound to."""
+"""JSON values: their type, their canonical text, and the digest that binds approvals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CANONICAL = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",
 
 
 def _encoder() -> Callable[[object, int], Iterable[str]]:
-    """Return what gives compact ASCII JSON in pieces: the standard library's encoder, made once and kept."""
+    """Return a function that yields compact ASCII JSON in pieces: the standard library's encoder, reused."""
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return lambda value, _: _COMPACT.iterencode(value)
@@ -34,30 +34,30 @@ def dump_json(value: object) -> str:
     """Return compact ASCII JSON; lone surrogates survive as escapes.
 
     Raises:
-        ValueError: a float is not finite (JSON has no word for it).
+        ValueError: a float is not finite, so it has no JSON form.
         TypeError: a value has no JSON form.
-        RecursionError: it is nested too deeply, or contains itself.
+        RecursionError: the value is nested too deeply or contains itself.
     """
     return "".join(_pieces(value, 0))
 
 
 quote: Callable[[str], str] = encode_basestring_ascii
-"""Returns a text as an ASCII JSON string; a TypeError says that it is none."""
+"""Returns a text as an ASCII JSON string; raises TypeError if the argument is not text."""
 
 
 def dump_readable(value: object) -> str:
-    """Return compact JSON with letters of every script left as they are, as a model reads it."""
+    """Return compact JSON for a model to read; non-ASCII letters are not escaped."""
     return _READABLE.encode(value)
 
 
 def digest_of(tool: str, arguments: Mapping[str, object], place: str = "") -> str:
-    """Return the SHA-256 (hex) that names a call: tool, final arguments with sorted keys, and place."""
+    """Return the SHA-256 (hex) that identifies a call: tool, final arguments with sorted keys, and place."""
     text = _CANONICAL.encode([tool, arguments, place])
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def to_json_value(value: object) -> JsonValue:
-    """Return a value that has a JSON form, as near to the given one as JSON allows.
+    """Return the closest value that has a JSON form.
 
     Tuples and other sequences become lists, keys become text, floats that are not finite become their
     name (``"NaN"``), bytes and unknown objects become their ``repr``. Never raises for acyclic input.

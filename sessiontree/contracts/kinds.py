@@ -1,15 +1,16 @@
-"""Kinds and states of a session."""
+"""Kinds of sessions, how sessions end, and permission tiers."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from typing import Literal, TypeAlias
 
 
 class SessionKind(StrEnum):
-    """What a session is for; decides what its context holds."""
+    """Purpose of a session; it decides which handles the session's context has."""
 
     MAIN = "main"
-    """Talks to a human through a channel; the root, depth 0."""
+    """Talks to a person through a channel; the root, depth 0."""
     BRANCH = "branch"
     """Thinks and acts on behalf of its parent."""
     WORKER = "worker"
@@ -17,7 +18,7 @@ class SessionKind(StrEnum):
 
 
 class SessionStatus(StrEnum):
-    """Where a session stands. The last four are final."""
+    """State of a session. The last four are final."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
@@ -30,3 +31,55 @@ class SessionStatus(StrEnum):
     def is_final(self) -> bool:
         """Whether the session can never run again."""
         return self not in {SessionStatus.ACTIVE, SessionStatus.SUSPENDED}
+
+
+SystemAnswer: TypeAlias = Literal["allow", "ask", "deny"]
+"""What happens to System calls, from lax to strict: they run, need an approval, or are refused."""
+
+WorkspaceAccess: TypeAlias = Literal["rw", "ro"]
+"""What a session may do to the workspace, from lax to strict: read and write, or only read."""
+
+ExecSecurity: TypeAlias = Literal["full", "safe-bin", "paranoid"]
+"""Which commands a session may run, from lax to strict; all are confined.
+
+``full``: any command. ``safe-bin``: one program known to be harmless, with arguments known to be harmless,
+from the system's directories, without a shell. ``paranoid``: as ``safe-bin``, with a read-only workspace.
+"""
+
+
+class PermissionTier(IntEnum):
+    """How much a call may change, ordered: a higher tier includes the lower ones."""
+
+    READ_ONLY = 0
+    """Observes, never changes anything."""
+    WORKSPACE = 1
+    """Changes things inside the agent's workspace."""
+    SYSTEM = 2
+    """Changes things outside the workspace: commands, messages, requests."""
+    ELEVATED = 3
+    """Irreversible or of high impact; a person must approve it first."""
+
+    @property
+    def label(self) -> str:
+        """The tier's wire name: ``ReadOnly``, ``Workspace``, ``System`` or ``Elevated``."""
+        return _LABELS[self]
+
+    @classmethod
+    def from_label(cls, label: str) -> PermissionTier:
+        """Return the tier of a wire name.
+
+        Raises:
+            ValueError: no tier has that name.
+        """
+        for tier, name in _LABELS.items():
+            if name == label:
+                return tier
+        raise ValueError(f"no permission tier is called {label!r}; there are {', '.join(_LABELS.values())}")
+
+
+_LABELS = {
+    PermissionTier.READ_ONLY: "ReadOnly",
+    PermissionTier.WORKSPACE: "Workspace",
+    PermissionTier.SYSTEM: "System",
+    PermissionTier.ELEVATED: "Elevated",
+}

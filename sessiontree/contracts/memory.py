@@ -1,4 +1,4 @@
-"""Memory's words: what is remembered, how it is asked for, and whose it is.
+"""Values of memory: records, queries, scopes and selections.
 
 Source: ADR-0006, typed records and one store for writing and recall.
 """
@@ -18,37 +18,37 @@ Trust: TypeAlias = Literal["owner", "session", "foreign"]
 TRUSTS: Final[tuple[Trust, ...]] = ("owner", "session", "foreign")
 
 MAX_TEXT_CHARS: Final = 20_000
-"""Longest text of one record."""
+"""Maximum characters of one record."""
 MAX_SOURCE_CHARS: Final = 4_096
 MAX_STORED_AT_ONCE: Final = 1_000
-"""Most records of one store."""
+"""Maximum records in one call of ``store``."""
 MAX_HITS: Final = 100
 MEMORY_SCHEME: Final = "memory:"
-"""How the address of a record begins, in the artifacts of what stored it; its id follows."""
+"""Prefix of a record's address in artifacts; the record's id follows."""
 
 _SOURCE = re.compile(r"(?P<path>.+?)(?:#L(?P<first>[1-9]\d{0,8})(?:-L(?P<last>[1-9]\d{0,8}))?)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a record's text comes from: a path, and lines of it where they are known."""
+    """Where a record's text comes from: a path, and its lines if they are known."""
 
     path: str
     first: int | None = None
-    """1-based; None = the whole."""
+    """First line, from 1; None = the whole file."""
     last: int | None = None
-    """Inclusive."""
+    """Last line, inclusive."""
 
     @classmethod
     def of(cls, text: str) -> Source:
-        """Return the source a text such as ``src/app.py#L3-L9`` names.
+        """Return the source that a text such as ``src/app.py#L3-L9`` names.
 
         Raises:
-            ValueError: it is empty, or its lines run backwards.
+            ValueError: the text is empty, or its last line is before its first.
         """
         match = _SOURCE.fullmatch(text)
         if match is None:
-            raise ValueError("a source is a path, with #L3 or #L3-L9 behind it where lines are known")
+            raise ValueError("a source is a path, optionally followed by #L3 or #L3-L9")
         first = match["first"] and int(match["first"])
         last = int(match["last"]) if match["last"] else first
         if first and last and last < first:
@@ -62,33 +62,33 @@ class Source:
         return f"{self.path}#L{self.first}" + ("" if self.last == self.first else f"-L{self.last}")
 
     def overlaps(self, first: int, last: int) -> bool:
-        """Whether lines of a range are among its own; a whole file overlaps every range."""
+        """Return whether it shares a line with a range; a whole file overlaps every range."""
         return self.first is None or (self.first <= last and first <= (self.last or self.first))
 
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """What a session wants remembered."""
+    """A record that a session wants to store."""
 
     text: str
     """1 to 20,000 characters."""
     type: RecordType = "free"
     source: str | None = None
-    """As :class:`Source` reads it."""
+    """A text that :meth:`Source.of` accepts."""
     trust: Trust = "session"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryScope:
-    """Who asks: decides what is seen and what stored records are marked with."""
+    """Identity of the session that uses memory; it decides what is visible and marks stored records."""
 
     tree_id: str
     session: str
     """Path in the tree, such as ``main/b2``."""
     agent_id: str
-    """Of the tree's Main: what its tree leaves is for later Mains of that agent."""
+    """Agent of the tree's Main; a finished tree's records are visible to later Mains of that agent."""
     workspace: str
-    """Absolute path."""
+    """Absolute path of the workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +105,17 @@ class MemoryRecord:
     """Who stored it."""
     created_at_ms: int
     is_own: bool = field(default=False, compare=False)
-    """Whether the session that asked stored it itself."""
+    """Whether the reading session stored it."""
 
     @property
     def is_trusted(self) -> bool:
-        """Whether others said nothing of it: it is the session's own, or the owner vouches for it."""
+        """Whether no other party wrote it: it is the session's own record, or the owner vouches for it."""
         return self.is_own or self.trust == "owner"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuery:
-    """What is looked for. Filters narrow before hits are ranked."""
+    """A search of memory. Filters apply before hits are ranked."""
 
     text: str
     limit: int = 10
@@ -133,18 +133,18 @@ class Hit:
 
     record: MemoryRecord
     score: float
-    """0 to 1: reciprocal rank fusion of meaning and words, over the best a record can get."""
+    """From 0 to 1: reciprocal rank fusion of meaning and words, divided by the highest possible value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Records named one way or another; all conditions that are given must hold, and one must be given."""
+    """A selection of records by conditions: at least one must be given, and all that are given must hold."""
 
     ids: tuple[str, ...] = ()
     path: str | None = None
-    """Those of this source path, or of files below it."""
+    """Only records of this source path, or of files below it."""
     first: int | None = None
-    """With ``path``: only those that overlap the lines from here."""
+    """With ``path``: first line of the range that records must overlap."""
     last: int | None = None
     tree_id: str | None = None
 

@@ -1,4 +1,4 @@
-"""How a tool starts a file of its own package as a program: by words that no workspace can turn elsewhere."""
+"""Command line with which a tool starts a file of its own package; no workspace can redirect it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from sessiontree.interpreter.import_guard import words_for
 
 
 def program_words(program: Path, *, packages: bool) -> list[str]:
-    """Return the words that start a file with the interpreter that runs us.
+    """Return the arguments that start a file with the current interpreter.
 
-    Nothing it imports comes from the working directory, a variable or what a program put on its path.
+    The program imports nothing from the working directory, from a directory named by an environment variable,
+    or from entries that a program added to ``sys.path``.
 
     Args:
         program: Absolute path of the file.
-        packages: Whether it may import what is installed, beside the standard library.
+        packages: Whether it may import installed packages in addition to the standard library.
     """
     if packages:
         return words_for("-B", str(program))

@@ -1,4 +1,4 @@
-"""What tools and sessions hand back.
+"""Results: what tools and sessions return, and the envelopes of calls without a tool's answer.
 
 ``output`` is for the model, ``display`` for people, ``details`` for the journal and the screen only.
 Source: ADR-0004, ToolResult; seed 000, section 7; ADR-0002, SessionResult.
@@ -9,22 +9,22 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from sessiontree.contracts.errors import ImageRefused
+from sessiontree.contracts.errors import ImageRefused, PermissionDenied, Timeout, ToolError, ValidationError
 from sessiontree.contracts.fast_init import quickly_made
-from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import ImageContent
+from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, Usage
 from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.truncation import cut_text
 
 ArtifactKind: TypeAlias = Literal["file", "blob", "reference"]
 Untrusted: TypeAlias = Literal["marked"] | bool
-"""Whether text comes from outside: True, and then it is put between marks for the model; ``marked`` where
-what comes from outside stands between marks already (``contracts/untrusted.py``)."""
-if TYPE_CHECKING:  # typing's own takes no default before Python 3.13
+"""Whether text comes from outside. True = it is put between marks for the model; ``marked`` = the parts from
+outside are between marks already (``contracts/untrusted.py``)."""
+if TYPE_CHECKING:  # typing.TypeVar takes no default before Python 3.13
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     R = TypeVarWithDefault("R", default=Any)
@@ -41,7 +41,7 @@ class Artifact:
     path: str | None = None
     """Workspace-relative path of a file."""
     uri: str | None = None
-    """Where a reference points."""
+    """Target of a reference."""
     data: str | None = None
     """Inline text, below 64 KB."""
 
@@ -68,12 +68,12 @@ class ToolResult:
     """What a tool returns.
 
     Args:
-        output: JSON for the model; a plain string is sent as it stands, anything else as compact JSON.
-        display: One line for people; empty means: derived from the output.
-        artifacts: Files or records made or changed.
+        output: JSON for the model; a string is sent unchanged, anything else as compact JSON.
+        display: One line for people; empty = derived from the output.
+        artifacts: Files or records created or changed.
         details: JSON for journal and screen, never sent to the model.
-        images: Pictures for the model, in order.
-        untrusted: Whether the output is text from outside, such as a mail: information, and no instruction.
+        images: Images for the model, in order.
+        untrusted: Whether the output is text from outside, such as mail: information, not an instruction.
     """
 
     output: JsonValue = None
@@ -84,7 +84,7 @@ class ToolResult:
     untrusted: Untrusted = False
 
     def text_for_model(self) -> str:
-        """Return the output as the one text block a model reads.
+        """Return the output as the text block that a model reads.
 
         Raises:
             ValueError, TypeError: the output has no JSON form.
@@ -93,7 +93,7 @@ class ToolResult:
 
 
 def json_result(value: object, *, display: str = "", artifacts: tuple[Artifact, ...] = ()) -> ToolResult:
-    """Return a result whose output and details are both ``value``, made JSON where it is not."""
+    """Return a result whose output and details are both ``value``, converted to JSON."""
     payload = to_json_value(value)
     return ToolResult(output=payload, display=display, artifacts=artifacts, details=payload)
 
@@ -107,15 +107,15 @@ def image_result(
     display: str = "",
     artifacts: tuple[Artifact, ...] = (),
 ) -> ToolResult:
-    """Return a result of a text and one picture.
+    """Return a result with a text and one image.
 
     Args:
-        text: What the model reads beside it.
-        image: The encoded image: its bytes, or base64 text of them.
-        mime_type: Such as ``image/png``.
+        text: Text for the model.
+        image: The encoded image: its bytes, or their base64 text.
+        mime_type: Media type, such as ``image/png``.
         details: JSON for journal and screen; None = ``{}``.
         display: One line for people.
-        artifacts: Files or records made or changed.
+        artifacts: Files or records created or changed.
 
     Source: seed 002, section 2, imageResult.
     """
@@ -132,19 +132,19 @@ def image_result(
 def image_result_from_file(
     reader: Reader, path: str, *, text: str = "", details: Mapping[str, JsonValue] | None = None
 ) -> ToolResult:
-    """Return a result that shows an image file: ``MEDIA:<path>``, what else is to be said, and the picture.
+    """Return a result that shows an image file: ``MEDIA:<path>``, an optional text, and the image.
 
-    Blocks: call it from a thread. The type is what the file's first bytes say, whatever its name.
+    The function blocks; call it from a thread. The file's first bytes decide its type, not its name.
 
     Args:
         reader: Opens the file.
-        path: As the reader takes it.
-        text: Said below the ``MEDIA:`` line; empty = nothing.
-        details: Added to ``{path, bytes, mimeType}``.
+        path: A path for the reader.
+        text: Text below the ``MEDIA:`` line; empty = none.
+        details: Members added to ``{path, bytes, mimeType}``.
 
     Raises:
-        ImageRefused: the file is no PNG, JPEG, GIF or WebP image, or larger than 20 MiB.
-        ExecutionError, PermissionDenied: as the reader refuses a path.
+        ImageRefused: the file is not a PNG, JPEG, GIF or WebP image, or is larger than 20 MiB.
+        ExecutionError, PermissionDenied: the reader refuses the path.
 
     Source: seed 001, section 6, imageResultFromFile; seed 000, section 3.3.
     """
@@ -157,7 +157,7 @@ def image_result_from_file(
         raise ImageRefused(repr(path), f"it has more than {MAX_SOURCE_BYTES:,} bytes; make it smaller first")
     mime_type = image_mime_type(data)
     if mime_type is None:
-        raise ImageRefused(repr(path), "it is no PNG, JPEG, GIF or WebP image")
+        raise ImageRefused(repr(path), "it is not a PNG, JPEG, GIF or WebP image")
     said = f"MEDIA:{entry.path}"
     return image_result(
         f"{said}\n{text}" if text else said,
@@ -174,11 +174,13 @@ class SessionResult(Generic[R]):
 
     Args:
         status: One of the final states.
-        summary: Its last words, or why it ended.
-        output: The value its parent asked for (validated), else None.
-        artifacts: Everything its tools reported, in order.
-        memory_ids: Memory records written.
-        usage: What it used itself; its children's use is theirs.
+        summary: Its final message, or why it ended.
+        output: The validated value that its parent asked for, or None.
+        artifacts: Everything that its tools reported, in order.
+        memory_ids: Ids of the memory records that it wrote.
+        usage: Its own usage, without that of its children.
+        given_up: What it did not finish, a line each: tools that its model could not call, and calls that
+            were cut short, with whether they may have run.
     """
 
     status: SessionStatus
@@ -187,9 +189,11 @@ class SessionResult(Generic[R]):
     artifacts: tuple[Artifact, ...] = ()
     memory_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
+    given_up: tuple[str, ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the members under camelCase names."""
+        """Return the members under camelCase names; ``givenUp`` only if there is anything in it."""
+        given_up = {"givenUp": list(self.given_up)} if self.given_up else {}
         return {
             "status": str(self.status),
             "summary": self.summary,
@@ -197,6 +201,7 @@ class SessionResult(Generic[R]):
             "artifacts": [artifact.to_wire() for artifact in self.artifacts],
             "memoryIds": list(self.memory_ids),
             "usage": self.usage.to_wire(),
+            **given_up,
         }
 
     @classmethod
@@ -209,4 +214,110 @@ class SessionResult(Generic[R]):
             tuple(Artifact.from_wire(artifact) for artifact in wire["artifacts"]),
             tuple(wire["memoryIds"]),
             Usage.from_wire(wire["usage"]),
+            tuple(wire.get("givenUp", ())),
         )
+
+
+MAX_REASON_CHARS: Final = 8_000
+"""Maximum characters of a reason in an envelope; an error raised by a tool may have any size."""
+MIN_REASON_CHARS: Final = 15
+"""Minimum characters that a shortened reason keeps."""
+MAX_FIELD_CHARS: Final = 400
+
+
+def error_message(
+    call_id: str,
+    tool: str,
+    error: ToolError,
+    at_ms: int,
+    *,
+    schema: Mapping[str, JsonValue] | None = None,
+    extra: Mapping[str, JsonValue] | None = None,
+    max_chars: int | None = None,
+) -> ToolResultMessage:
+    """Return ``{"status":"error","tool","error"}`` as a failed result.
+
+    A validation error adds the failing ``field`` and the tool's ``schema``, so that the model can correct the
+    call. The error's code and status are in ``details``. If the text would exceed ``max_chars``, the reason
+    is shortened, but never to nothing.
+    """
+    envelope: dict[str, JsonValue] = {"status": "error", "tool": tool, "error": _reason(error.message)}
+    details: dict[str, JsonValue] = {"code": error.code, "status": error.status}
+    if isinstance(error, ValidationError):
+        field = error.field if error.field is None else cut_text(error.field, MAX_FIELD_CHARS)
+        envelope["field"] = details["field"] = field
+        if schema is not None:
+            envelope["schema"] = dict(schema)
+    if isinstance(error, PermissionDenied):
+        envelope["tier"] = details["tier"] = error.tier.label
+    if isinstance(error, Timeout):
+        details["elapsed"] = error.elapsed
+    if extra:
+        envelope.update(extra)
+    if max_chars is not None:
+        _shorten(envelope, "error", error.message, max_chars)
+    # The fields of a tool's own error may hold any value, such as a time that is not a number.
+    return _error_result(call_id, tool, envelope, to_json_value(details), at_ms, is_error=True)
+
+
+def blocked_message(
+    call_id: str, tool: str, reason: str, at_ms: int, *, max_chars: int | None = None
+) -> ToolResultMessage:
+    """Return ``{"status":"blocked","tool","reason"}``: a rule or hook stopped the call before it ran.
+
+    ``max_chars`` has the same meaning as for :func:`error_message`.
+    """
+    envelope: dict[str, JsonValue] = {"status": "blocked", "tool": tool, "reason": _reason(reason)}
+    if max_chars is not None:
+        _shorten(envelope, "reason", reason, max_chars)
+    return _error_result(call_id, tool, envelope, None, at_ms, is_error=True)
+
+
+def pending_message(call_id: str, tool: str, message: str, request_id: str, at_ms: int) -> ToolResultMessage:
+    """Return ``{"status":"pending","tool","message","requestId"}``: a notice reports the outcome."""
+    envelope: dict[str, JsonValue] = {
+        "status": "pending",
+        "tool": tool,
+        "message": _reason(message),
+        "requestId": request_id,
+    }
+    return _error_result(call_id, tool, envelope, None, at_ms, is_error=False)
+
+
+LOST = "the process running this call was lost; check what it did before you repeat it"
+
+
+def unknown_message(call_id: str, tool: str, at_ms: int, reason: str = LOST) -> ToolResultMessage:
+    """Return ``{"status":"unknown","may_have_run":true}``: the call began, and its result is lost."""
+    envelope: dict[str, JsonValue] = {
+        "status": "unknown",
+        "tool": tool,
+        "may_have_run": True,
+        "error": reason,
+    }
+    return _error_result(call_id, tool, envelope, None, at_ms, is_error=True)
+
+
+def _reason(text: str) -> str:
+    return cut_text(text, MAX_REASON_CHARS)
+
+
+def _shorten(envelope: dict[str, JsonValue], member: str, text: str, max_chars: int) -> None:
+    """Shorten a reason until the envelope's text fits or the reason has its minimum length."""
+    room = min(len(text), MAX_REASON_CHARS)
+    # The length in JSON is known only after encoding: some letters need six characters.
+    while len(dump_readable(envelope)) > max_chars and room > MIN_REASON_CHARS:
+        room = max(MIN_REASON_CHARS, room * 3 // 4)
+        envelope[member] = cut_text(text, room)
+
+
+def _error_result(
+    call_id: str,
+    tool: str,
+    envelope: dict[str, JsonValue],
+    details: JsonValue,
+    at_ms: int,
+    *,
+    is_error: bool,
+) -> ToolResultMessage:
+    return ToolResultMessage(call_id, tool, (TextContent(dump_readable(envelope)),), details, is_error, at_ms)

@@ -1,4 +1,4 @@
-"""Tools from functions whose parameters are a JSON Schema: for schemas that come from elsewhere."""
+"""Tools from functions whose parameters are a JSON Schema, such as one from another system."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, cast
 
-from sessiontree.contracts.capabilities import Capability, capability_names
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.decorator import Given, Got, calling, check_settings
-from sessiontree.contracts.docstring import read_docstring
+from sessiontree.contracts.context import Capability, ToolContext, capability_names
+from sessiontree.contracts.decorator import (
+    CONTEXT,
+    Function,
+    Given,
+    Got,
+    calling,
+    check_settings,
+    read_docstring,
+)
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.results import ToolResult, Untrusted
-from sessiontree.contracts.retry import Retry
-from sessiontree.contracts.signature import CONTEXT, Function
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, check_tool
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, RawTool, Retry, ToolFlag, check_tool
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """How to make a tool of a function and a schema, here or in another process."""
+    """How to make a tool from a function and a schema, here or in another process."""
 
     function: Function
     settings: Mapping[str, Any]
-    """The tool's class variables, its parameters among them."""
+    """The tool's class variables, including its parameters."""
 
 
 class SchemaTool(RawTool, Generic[Given, Got]):
-    """A tool made of a function and a schema; :func:`schema_tool` makes a subclass for each.
+    """A tool made from a function and a schema; :func:`schema_tool` makes a subclass for each.
 
     Calling it calls the function.
 
-    It travels between processes as the function and its settings, so one defined in a notebook cell may.
+    It is pickled as the function and its settings, so a tool defined in a notebook cell can be pickled too.
     """
 
     def __init__(self, plan: _Parts) -> None:
-        """Keep the function and whether it takes the context."""
         self.function: Callable[Given, Got] = plan.function
         """The function as written."""
         self._plan = plan
@@ -48,15 +49,15 @@ class SchemaTool(RawTool, Generic[Given, Got]):
         self._call = calling(plan.function)
 
     def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Got:
-        """Call the function itself, as a test or other code does: no checks, no thread, no session."""
+        """Call the function directly, without checks, a thread or a session."""
         return self.function(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Callable[[_Parts], SchemaTool[..., Any]], tuple[_Parts]]:
-        """Return how to make it again: its class exists only in the process that made it."""
+        """Return how to rebuild it: its class exists only in the process that made it."""
         return _made, (self._plan,)
 
     async def execute(self, params: Any, ctx: ToolContext) -> ToolResult:
-        """Call the function with a dict of its own, in a thread where it is not ``async``."""
+        """Call the function with a separate dict, in a thread if it is not ``async``."""
         context = {CONTEXT: ctx} if self._takes_context else {}
         return await self._call(params, **context)
 
@@ -80,36 +81,36 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
     param_aliases: Mapping[str, str] | None = None,
     flags: Iterable[ToolFlag] = (),
 ) -> Callable[[Callable[Given, Got]], SchemaTool[Given, Got]]:
-    """Make a tool of a function that takes its arguments as one dict: ``@schema_tool({…})``.
+    """Make a tool from a function that takes its arguments as one dict: ``@schema_tool({…})``.
 
-    For schemas that are not written in Python: of another server, of a file, of a generator. Every call is
-    checked against the schema as it stands, by the draft its ``$schema`` names (else 2020-12); spellings,
-    slips, attempts and dialects are those of any tool. The function's first parameter receives the dict, one
-    named ``ctx`` the :class:`~sessiontree.contracts.context.ToolContext`.
+    Use it for schemas that are not written in Python, such as those of a server, a file or a generator. Every
+    call is checked against the unchanged schema, by the draft that its ``$schema`` names (else 2020-12).
+    Spellings, corrections, attempts and dialects work as for any tool. The first parameter receives the dict,
+    and one named ``ctx`` receives the :class:`~sessiontree.contracts.context.ToolContext`.
 
     Args:
         parameters: JSON Schema of an object.
         name: The tool's name; None = the function's.
         description: What it does, for the model; None = the docstring's text.
-        tier: Tier every call needs at least; a tool that says nothing is Elevated.
+        tier: Minimum tier of every call; Elevated by default.
         kinds: Kinds of session that may hold it.
-        capabilities: Handles it cannot work without, or their names; its context holds no other.
-        optional_capabilities: Handles it uses where the session has them, or their names.
-        changes: Parameters that name files it changes; a call is Elevated where one of them is protected.
-        untrusted: Whether what it answers is text from outside, such as mail: it is put between marks.
-        timeout_s: Longest run of one call; None = the tree's limit.
-        idempotent: Whether repeating a call with the same ``ctx.call_id`` changes nothing more.
-        sequential: Whether its calls run alone: beside no other call of their session.
-        retry: How a call that changes nothing is tried again; None = not at all.
-        aliases: Other names a model may call it by.
+        capabilities: Handles that it requires, or their names.
+        optional_capabilities: Handles that it uses if the session has them, or their names.
+        changes: Parameters that name files it changes; a call is Elevated if one of them is protected.
+        untrusted: Whether its output is text from outside, such as mail; it is put between marks.
+        timeout_s: Time limit of one call, in seconds; None = the tree's limit.
+        idempotent: Whether repeating a call with the same ``ctx.call_id`` has no further effect.
+        sequential: Whether each call runs alone, without other calls of its session.
+        retry: How a call that changes nothing is retried; None = not at all.
+        aliases: Other names that a model may use for it.
         param_aliases: Other spellings of parameters, alias to name.
-        flags: What else is to be known of it, such as ``owner_only``.
+        flags: Other properties, such as ``owner_only``.
 
     Returns:
-        What makes the tool of the function. Calling the tool calls the function, which is its ``function``.
+        A decorator. Calling the tool calls the function, which is also its attribute ``function``.
 
     Raises:
-        ConfigError: a setting is wrong; says the fix. Whether the schema is one is checked when a tree opens.
+        ConfigError: a setting is wrong; the error says the fix. The schema is checked when a tree opens.
     """
     if not isinstance(parameters, Mapping):
         raise ConfigError(f"schema_tool({parameters!r}): give a JSON Schema as a mapping")
@@ -144,7 +145,7 @@ def schema_tool(  # noqa: PLR0913 - each is one thing a tool declares
 
 
 def _made(plan: _Parts) -> SchemaTool[..., Any]:
-    """Return the tool of a plan: the one instance of a subclass with the settings as class variables.
+    """Return the tool of a plan: the only instance of a subclass with the settings as class variables.
 
     Raises:
         ConfigError: a setting is wrong.

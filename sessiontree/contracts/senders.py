@@ -1,8 +1,8 @@
-"""Senders: who says something to a session, and whom a turn acts for.
+"""Senders: who sends a message to a session, and on whose behalf a turn acts.
 
-A program that hears several people says who spoke. Whether somebody owns the tree is never theirs to say: the
-runtime looks them up in the list that Main's channel gave when the tree was made. Source: seed 001, section
-7.3; DESIGN's rule that owners are the terminal, the creating program, and who a channel lists.
+A program with several users names the sender of each message. It can't claim that a sender owns the tree:
+the runtime looks senders up in the list that Main's channel gave when the tree was created. Source: seed 001,
+section 7.3; DESIGN's rule that owners are the terminal, the creating program, and those whom a channel lists.
 """
 
 from __future__ import annotations
@@ -16,36 +16,35 @@ from sessiontree.contracts.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who says something, as the program that heard it knows them.
+    """The sender of a message, as the program knows them.
 
     Raises:
-        ConfigError: the id is empty, or a member is no text.
+        ConfigError: the id is empty, or a member is not text.
     """
 
     id: str
-    """What the channel knows them by, unique among all who may speak; compared letter by letter."""
+    """The channel's id of the sender, unique among all senders; compared exactly."""
     name: str = ""
-    """What people call them; decides nothing."""
+    """Name for people; it has no effect."""
     channel: str = ""
-    """Where they spoke; decides nothing."""
+    """Where they sent the message; it has no effect."""
     group: str = ""
-    """Group they spoke in, for the policy's ``groups``; empty = the tree's own."""
+    """Group in which they sent it, for the policy's ``groups``; empty = the tree's own."""
 
     def __post_init__(self) -> None:
-        """Check the members."""
         for member in (self.id, self.name, self.channel, self.group):
             if not isinstance(member, str):
                 raise ConfigError(f"a sender's members must be text, not {member!r}")
         if not self.id.strip():
-            raise ConfigError("a sender needs an id; leave the sender out where the program itself speaks")
+            raise ConfigError("Sender(id=…): the id is empty; omit the sender if the program itself speaks")
 
 
-@recorded("asker")
+@recorded("principal")
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody a turn acts for, as judged when they spoke; stands in the journal.
+    """A person on whose behalf a turn acts, as judged when they sent the message; it is journaled.
 
-    Where nobody is named, the creating program asked: an owner, in the tree's own group.
+    If no sender is named, it is the creating program: an owner, in the tree's own group.
     """
 
     id: str
@@ -57,10 +56,10 @@ class Principal:
 
 
 def sender_of(given: Sender | str | None) -> Sender | None:
-    """Return a sender as a program gives one, by value or by id.
+    """Return the sender that a program gives by value or by id.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not valid.
     """
     if given is None or isinstance(given, Sender):
         return given
@@ -68,10 +67,10 @@ def sender_of(given: Sender | str | None) -> Sender | None:
 
 
 def asker_of(sender: Sender, owners: Collection[str]) -> Principal:
-    """Return a sender as judged by the ids of a tree's owners."""
+    """Return the principal of a sender, given the ids of a tree's owners."""
     return Principal(sender.id, sender.name, sender.channel, sender.group, sender.id in owners)
 
 
 def joined(*several: Iterable[Principal]) -> tuple[Principal, ...]:
-    """Return everybody of several lists, each once, in the order first named."""
+    """Return all principals of several lists without duplicates, in the order of first occurrence."""
     return tuple(dict.fromkeys(asker for askers in several for asker in askers))

@@ -1,17 +1,19 @@
-"""Facts of one session: what happened, as journaled. They hold no rules.
+"""Facts of one session: what happened, as journaled. They contain no rules.
 
-Facts are stored with their session, their cause and their time; the fields here are the rest.
+Each fact is stored with its session, cause and time; the fields here are the remaining data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
+from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
 from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage
+from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal
 
@@ -19,16 +21,38 @@ from sessiontree.contracts.senders import Principal
 @recorded("opened")
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The session was adopted for the first time: its system prompt and tools stand from now on."""
+    """The session was adopted for the first time; its system prompt and tools are fixed."""
 
     system_prompt: str
     tools: tuple[str, ...]
     model: str
+    compaction_model: str = added("", sparse=True)
+    """Name of the model that writes its summaries; empty = ``model``."""
 
 
-@recorded("heard")
+@recorded("model_changed")
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ModelChanged:
+    """The tree was resumed with other models, which answer and write summaries from now on."""
+
+    model: str
+    compaction_model: str = added("", sparse=True)
+    """Name of the model that writes its summaries; empty = ``model``."""
+
+
+@recorded("session_forked")
+@dataclass(frozen=True, slots=True)
+class SessionForked:
+    """The facts before this one are those of a session of another tree; the ids of this tree count now."""
+
+    at_ms: int
+    shift_ms: int
+    """Time between the last shared fact and the fork; deadlines are later by it."""
+
+
+@recorded("message_received")
+@dataclass(frozen=True, slots=True)
+class MessageReceived:
     """A message waits for the next turn."""
 
     message_id: str
@@ -37,13 +61,15 @@ class Heard:
     wakes: bool
     """Whether it starts a turn by itself."""
     asked_by: tuple[Principal, ...] = added(())
-    """Whom it speaks for; empty = the creating program."""
+    """On whose behalf it was sent; empty = the creating program's."""
+    settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
 
 
 @recorded("acts_for")
 @dataclass(frozen=True, slots=True)
 class ActsFor:
-    """From the next turn on the session acts for these; before the first such fact for the program alone."""
+    """From the next turn on the session acts for these; before the first such fact, for the program."""
 
     askers: tuple[Principal, ...]
 
@@ -56,7 +82,7 @@ class TurnStarted:
     turn: int
     took: int
     fresh_run: bool
-    """Whether a new message begins a new count of turns."""
+    """Whether a new message resets the count of turns."""
 
 
 @recorded("turn_replied")
@@ -68,6 +94,15 @@ class TurnReplied:
     message: AssistantMessage
 
 
+@recorded("reply_cut")
+@dataclass(frozen=True, slots=True)
+class ReplyCut:
+    """The model's tokens were used up in its final message; this part is kept, and the model continues."""
+
+    turn: int
+    text: str
+
+
 @recorded("turn_failed")
 @dataclass(frozen=True, slots=True)
 class TurnFailed:
@@ -76,22 +111,91 @@ class TurnFailed:
     turn: int
     reason: str
     said: str = added("")
-    """The text of its reply so far, where it failed half-way; no part of the conversation."""
+    """The text of an incomplete reply; not part of the conversation."""
+    retry_at_ms: int | None = added(None, sparse=True)
+    """When the request is retried; None = not at all."""
+    overflow: bool = added(False, sparse=True)
+    """Whether the request was longer than the model's context."""
+
+
+@recorded("turn_retried")
+@dataclass(frozen=True, slots=True)
+class TurnRetried:
+    """The model is asked again for its reply to a failed turn."""
+
+    turn: int
 
 
 @recorded("turn_cut")
 @dataclass(frozen=True, slots=True)
 class TurnCut:
-    """The model is waited for no more; what it may still reply to this turn counts for nothing."""
+    """The session no longer waits for the model; a later reply to this turn is ignored."""
 
     turn: int
     reason: str
 
 
-@recorded("call_asked")
+@recorded("context_filled")
+@dataclass(frozen=True, slots=True)
+class ContextFilled:
+    """A question used most of the model's context: the conversation is compacted before the next turn."""
+
+    input_tokens: int
+    context_tokens: int
+
+
+@recorded("compaction_begun")
+@dataclass(frozen=True, slots=True)
+class CompactionBegun:
+    """The model is asked for a summary of the older part of the conversation.
+
+    Indices count the messages that the model sees at this time, from 0.
+    """
+
+    turn: int
+    """Number of this question; the next turn has the next number."""
+    upto: int
+    """Index after the older part."""
+    kept: tuple[int, ...]
+    """Messages of the older part, besides the first, that the summary does not replace."""
+    model: str = added("", sparse=True)
+    """Name of the compaction model, if it is asked; empty = the session's model is asked."""
+
+
+@recorded("context_compacted")
+@dataclass(frozen=True, slots=True)
+class ContextCompacted:
+    """From now on the model sees the first message, the summary, the kept messages, and those after them."""
+
+    turn: int
+    upto: int
+    kept: tuple[int, ...]
+    summary: UserMessage
+    usage: Usage
+    """What the summary used."""
+    model: str = added("", sparse=True)
+    """Name of the model that wrote the summary, if it is not the session's only one; empty = it is."""
+
+
+@recorded("compaction_failed")
+@dataclass(frozen=True, slots=True)
+class CompactionFailed:
+    """No summary was written; the conversation stays as it is, until the session's model has written one."""
+
+    turn: int
+    reason: str
+    usage: Usage | None
+    """What the model's reply used; None = it did not reply."""
+    summary_limit: int | None = None
+    """Index after the older part of the next attempt at most, because this question was too long."""
+    model: str = added("", sparse=True)
+    """Name of the compaction model, if it failed: the session's model is asked next. Empty = that failed."""
+
+
+@recorded("call_opened")
 @dataclass(frozen=True, slots=True)
 class CallOpened:
-    """The creating program asked for a call outside the transcript."""
+    """The creating program requested a call outside the transcript."""
 
     key: str
     call_id: str
@@ -102,37 +206,27 @@ class CallOpened:
 @recorded("call_held")
 @dataclass(frozen=True, slots=True)
 class CallHeld:
-    """A call from outside that changes things waits for the end of the turn, or waits no longer."""
+    """A call outside the transcript that changes things waits for the end of the turn, or waits no longer."""
 
     key: str
     held: bool
 
 
-@recorded("call_intended")
+@recorded("call_intended", version=2)
 @dataclass(frozen=True, slots=True)
 class CallIntended:
     """A call above ReadOnly is about to run; without a result it may or may not have run."""
 
-    key: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    digest: str
-    tier: int
-    repeatable: bool
+    call: CheckedCall
 
 
-@recorded("approval_wanted")
+@recorded("approval_wanted", version=2)
 @dataclass(frozen=True, slots=True)
 class ApprovalWanted:
     """A call waits for an approval."""
 
-    key: str
     request_id: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    digest: str
-    tier: int
-    repeatable: bool
+    call: CheckedCall
     at_ms: int
 
 
@@ -148,24 +242,22 @@ class ApprovalSettled:
     reason: str
 
 
-@recorded("call_delegated")
+@recorded("call_delegated", version=2)
 @dataclass(frozen=True, slots=True)
 class CallDelegated:
-    """A call is the creating program's to answer, by this id."""
+    """The creating program must answer a call, by this id."""
 
-    key: str
     client_id: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
+    call: CheckedCall
     at_ms: int
     expires_at_ms: int
-    """Unanswered then, it has timed out."""
+    """When an unanswered call times out."""
 
 
 @recorded("call_parked")
 @dataclass(frozen=True, slots=True)
 class CallParked:
-    """The model goes on: the pending envelope is this call's one result, the outcome comes as a notice."""
+    """The model continues: the pending envelope is the call's result, and a notice reports the outcome."""
 
     key: str
     message: ToolResultMessage
@@ -174,7 +266,7 @@ class CallParked:
 @recorded("arguments_rejected")
 @dataclass(frozen=True, slots=True)
 class ArgumentsRejected:
-    """A call's arguments did not fit."""
+    """A call's arguments were not valid."""
 
     key: str
     tool: str
@@ -184,7 +276,7 @@ class ArgumentsRejected:
     reason: str
     digest: str
     final: bool
-    """Whether the tool is refused from now until the next incoming message."""
+    """Whether the tool is refused until the next incoming message."""
 
 
 @recorded("call_resolved")
@@ -197,37 +289,37 @@ class CallResolved:
     message: ToolResultMessage
     artifacts: tuple[Artifact, ...] = ()
     resets: str | None = None
-    """Name of the tool whose attempts start again at zero."""
+    """Name of the tool whose attempts are reset to zero."""
 
 
 @recorded("tainted")
 @dataclass(frozen=True, slots=True)
 class Tainted:
-    """The session has taken in untrusted text for the first time; it stays so for life."""
+    """The session has read untrusted text for the first time; it stays tainted for life."""
 
     source: str
-    """Where it came from: a tool's name, a child, its parent."""
+    """Source of the text: a tool's name, a child, its parent."""
 
 
 @recorded("hook_failed")
 @dataclass(frozen=True, slots=True)
 class HookFailed:
-    """A hook failed in the session's host; what came of it stands in the facts of what it stood around."""
+    """A hook failed in the session's host; the facts of the affected work record the consequence."""
 
     key: str
-    """Of the call at whose hooks or spawn it failed; over words ``message:<id>``, ``model:<turn>`` or
+    """Key of the call whose hooks or spawn failed; for text ``message:<id>``, ``model:<turn>`` or
     ``channel``."""
     hook: str
     """Its name."""
     point: str
-    """Where, such as ``before_tool_call``."""
+    """The hook point, such as ``before_tool_call``."""
     reason: str
 
 
 @recorded("tool_given_up")
 @dataclass(frozen=True, slots=True)
 class ToolGivenUp:
-    """The model could not make a valid call; the parent is told."""
+    """The model could not make a valid call; the parent is informed."""
 
     tool: str
     attempts: int
@@ -235,33 +327,24 @@ class ToolGivenUp:
     reason: str
 
 
-@recorded("child_trouble_noted")
+@recorded("child_trouble_noted", version=2)
 @dataclass(frozen=True, slots=True)
 class ChildTroubleNoted:
-    """A child gave a tool up; this session was told."""
+    """A child gave up on a tool; this session was informed."""
 
     child: str
-    tool: str
-    attempts: int
-    field: str | None
-    reason: str
+    trouble: ToolGivenUp
 
 
-@recorded("approver_consulted")
+@recorded("approver_consulted", version=2)
 @dataclass(frozen=True, slots=True)
 class ApproverConsulted:
     """This session's approver function was asked."""
 
-    request_id: str
-    requester: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    tier: str
-    asked_by: tuple[Principal, ...] = added(())
-    """Whom the call is for; empty = the creating program."""
+    question: ApprovalQuestion
 
 
-@recorded("approver_answered")
+@recorded("approver_replied")
 @dataclass(frozen=True, slots=True)
 class ApproverReplied:
     """This session's approver function answered ``approve``, ``deny`` or ``escalate``."""
@@ -274,34 +357,40 @@ class ApproverReplied:
 @recorded("result_rejected")
 @dataclass(frozen=True, slots=True)
 class ResultRejected:
-    """The final text does not fit the type the parent asked for."""
+    """The final message does not fit the type that the parent asked for."""
 
     attempt: int
     field: str | None
     reason: str
 
 
-@recorded("rested")
+RunFailure: TypeAlias = Literal["", "length", "refusal", "overflow"]
+"""Why a run stopped short: the model's tokens were used up in its final message, it refused, or the
+conversation does not fit its context. Empty = it did not stop short, or it stopped for another reason."""
+
+
+@recorded("run_finished")
 @dataclass(frozen=True, slots=True)
-class Rested:
-    """The model said its last word for now."""
+class RunFinished:
+    """The run ended with the model's final message, or stopped short."""
 
     text: str
     answers: tuple[str, ...]
-    """Ids of the messages this answers, in order."""
+    """Ids of the messages that this answers, in order."""
     error: str | None
     """Why the run stopped short, or None."""
     result: JsonValue
-    """The validated value, where a type was asked for."""
+    """The validated value, if a type was asked for."""
     has_result: bool
     interrupted: bool = added(False)
-    """Whether it stopped short because somebody interrupted the session."""
+    """Whether it stopped short because the session was interrupted."""
+    failure: RunFailure = added("", sparse=True)  # noqa: RUF009 - a declaration
 
 
 @recorded("interrupted")
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """Whatever the session did or waited for is over; it rests until somebody says something to it."""
+    """The session's work and waiting ended; it is idle until the next message."""
 
     post_id: str
     reason: str
@@ -310,7 +399,7 @@ class Interrupted:
 @recorded("stopping")
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The session was told to stop; it starts nothing more."""
+    """The session was asked to stop; it starts no more work."""
 
     reason: str
     status: str
@@ -318,12 +407,20 @@ class Stopping:
 
 SessionFact: TypeAlias = (
     Opened
-    | Heard
+    | ModelChanged
+    | SessionForked
+    | MessageReceived
     | ActsFor
     | TurnStarted
     | TurnReplied
+    | ReplyCut
     | TurnFailed
+    | TurnRetried
     | TurnCut
+    | ContextFilled
+    | CompactionBegun
+    | ContextCompacted
+    | CompactionFailed
     | CallOpened
     | CallHeld
     | CallIntended
@@ -340,7 +437,7 @@ SessionFact: TypeAlias = (
     | ApproverConsulted
     | ApproverReplied
     | ResultRejected
-    | Rested
+    | RunFinished
     | Interrupted
     | Stopping
 )

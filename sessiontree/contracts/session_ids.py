@@ -1,15 +1,18 @@
 """Ids that leave a tree: the same on repetition and replay, different in every other tree and session.
 
-A tree's first row holds a random nonce. Each session has a key, the HMAC-SHA-256 of the nonce and the
-session's path; an id is the HMAC-SHA-256 of that key, what the id is for, and what it names. A host holds the
-keys of its sessions and not the nonce. A tree that is copied under another nonce has other ids.
+A tree's first row contains a random nonce. Each session has a key, the HMAC-SHA-256 of the nonce and the
+session's path. An id is the HMAC-SHA-256 of that key, the id's purpose, and what it identifies. A host has
+the keys of its sessions, but not the nonce. A copy of a tree with another nonce has other ids.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-from typing import Final, Literal, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from _hashlib import HASH
 
 Purpose: TypeAlias = Literal["request", "call", "client"]
 
@@ -24,7 +27,32 @@ _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 def session_key(nonce: str, session_id: str) -> str:
     """Return the key of a session's ids, hexadecimal; empty for a tree without a nonce."""
-    return hmac.digest(bytes.fromhex(nonce), session_id.encode(), "sha256").hex() if nonce else ""
+    if not nonce:
+        return ""
+    inner, outer = _begun_of_tree(nonce)
+    return _hmac_hex(inner, outer, session_id)
+
+
+def _begun(key: bytes) -> tuple[HASH, HASH]:
+    """Return the two hashes of an HMAC-SHA-256, which have taken the key in."""
+    if len(key) > _BLOCK_BYTES:
+        key = hashlib.sha256(key).digest()
+    padded = key.ljust(_BLOCK_BYTES, b"\0")
+    return hashlib.sha256(padded.translate(_INNER)), hashlib.sha256(padded.translate(_OUTER))
+
+
+@lru_cache(maxsize=64)
+def _begun_of_tree(nonce: str) -> tuple[HASH, HASH]:
+    """Return the hashes for the keys of a tree's sessions; every child that is started needs them."""
+    return _begun(bytes.fromhex(nonce))
+
+
+def _hmac_hex(inner: HASH, outer: HASH, text: str) -> str:
+    """Return the HMAC of a text, hexadecimal, from the two hashes that have taken the key in."""
+    inner, outer = inner.copy(), outer.copy()
+    inner.update(text.encode())
+    outer.update(inner.digest())
+    return outer.hexdigest()
 
 
 class SessionIds:
@@ -32,36 +60,33 @@ class SessionIds:
 
     Args:
         session_id: Path of the session.
-        key: Its :func:`session_key`. Empty = the tree is of a release before nonces, and has ids as that
-            release made them: the same in every tree.
+        key: Its :func:`session_key`. Empty = the tree is of a release before nonces, whose ids are the same
+            in every tree.
     """
 
     __slots__ = ("_inner", "_outer", "key", "session_id")
 
     def __init__(self, session_id: str, key: str = "") -> None:
-        """Take the key in once; an id then costs less than a microsecond."""
         self.session_id = session_id
         self.key = key
-        padded = bytes.fromhex(key).ljust(_BLOCK_BYTES, b"\0")
-        self._inner = hashlib.sha256(padded.translate(_INNER))
-        self._outer = hashlib.sha256(padded.translate(_OUTER))
+        self._inner, self._outer = _begun(bytes.fromhex(key))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other makes the same ids."""
+        """Return whether the other makes the same ids."""
         if not isinstance(other, SessionIds):
             return NotImplemented
         return (self.session_id, self.key) == (other.session_id, other.key)
 
     def __hash__(self) -> int:
-        """Return a hash of what the ids are made of."""
+        """Return a hash of the path and the key."""
         return hash((self.session_id, self.key))
 
     def __repr__(self) -> str:
-        """Return what the ids are made of."""
+        """Return the call that makes an equal value."""
         return f"SessionIds({self.session_id!r}, {self.key!r})"
 
     def __reduce__(self) -> tuple[type[SessionIds], tuple[str, str]]:
-        """Say how to make a copy: hash states have none of their own."""
+        """Return how to make a copy: hash states can't be pickled."""
         return SessionIds, (self.session_id, self.key)
 
     def request(self, key: str) -> str:
@@ -71,15 +96,12 @@ class SessionIds:
         return hashlib.sha256(f"{self.session_id}#{key}".encode()).hexdigest()[:ID_CHARS]
 
     def call(self, key: str) -> str:
-        """Return the id by which a tool knows the call with a key: its idempotency key."""
+        """Return the id that a tool gets for the call with a key: its idempotency key."""
         return self._id_of("call", key) if self.key else f"{self.session_id}#{key}"
 
     def client(self, key: str) -> str | None:
-        """Return the id by which the program knows the call with a key; None = chance gives it one."""
+        """Return the id that the program gets for the call with a key; None = a random id is used."""
         return self._id_of("client", key) if self.key else None
 
     def _id_of(self, purpose: Purpose, key: str) -> str:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(f"{purpose}\0{key}".encode())
-        outer.update(inner.digest())
-        return outer.hexdigest()[:ID_CHARS]
+        return _hmac_hex(self._inner, self._outer, f"{purpose}\0{key}")[:ID_CHARS]

@@ -1,55 +1,65 @@
-"""Stimuli: everything that can happen to one session, as values.
+"""Stimuli: everything that can happen to one session, and the events that a session sends to its tree.
 
-Each carries ``at_ms``. Those that outlive a process (posted by the tree machine) are recorded.
+Each stimulus has ``at_ms``; the tree's controller adds session and time to an event. Stimuli that must
+survive a process (those posted by the tree machine) are recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from sessiontree.contracts.client_call import ClientAnswer
+from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, RejectedCall
+from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.codec import Outcome, added, recorded
 from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.messages import AssistantMessage, Origin, ToolResultMessage
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.messages import AssistantMessage, ImageContent, Origin, ToolResultMessage
+from sessiontree.contracts.model_settings import ModelSettings, OnLength
+from sessiontree.contracts.results import Artifact, SessionResult
 from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.session_facts import ApproverReplied, HookFailed, ToolGivenUp
+from sessiontree.contracts.tree_facts import ClientCallEnded
 
 SendMode: TypeAlias = Literal["follow_up", "steer"]
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCard:
-    """What the prompt says about one tool."""
-
-    name: str
-    description: str
-
-
-@dataclass(frozen=True, slots=True)
 class Adopted:
-    """A host has taken the session; these tools survived its rights."""
+    """A host has adopted the session; these tools are within its rights."""
 
     at_ms: int
-    tools: tuple[ToolCard, ...]
+    tools: tuple[str, ...]
     model: str
     prompt: str
     """The agent's part of the system prompt."""
+    further: str = ""
+    """What the system prompt says of the session's skills and workspace."""
+    compaction_model: str = ""
+    """Name of the model that writes its summaries; empty = ``model``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The host that held the session is gone, or the tree was resumed: do again what is owed."""
+    """The session's host is gone, or the tree was resumed: repeat the unfinished work."""
 
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """The session is one of a new tree, which shares the facts up to now with another one."""
+
+    at_ms: int
+    shift_ms: int
+    """Time since the last shared fact."""
 
 
 @recorded("incoming")
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """Somebody says something to the session."""
+    """A message to the session."""
 
     at_ms: int
     message_id: str
@@ -57,9 +67,13 @@ class Incoming:
     mode: SendMode
     origin: Origin
     asked_by: tuple[Principal, ...] = added(())
-    """Whom the message speaks for; empty = the creating program."""
+    """On whose behalf it was sent; empty = the creating program's."""
     taint: str = added("")
-    """Where untrusted text in it comes from; empty = there is none known."""
+    """Source of untrusted text in it; empty = none known."""
+    settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """Model settings for it; None = the usual ones."""
+    images: tuple[ImageContent, ...] = added((), sparse=True)
+    """Images that belong to it."""
 
 
 @quickly_made
@@ -70,6 +84,10 @@ class ModelAnswered:
     at_ms: int
     turn: int
     message: AssistantMessage
+    on_length: OnLength = "fail"
+    """What happens if its tokens were used up."""
+    context_tokens: int | None = None
+    """Size of the model's context; None = not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,45 +98,37 @@ class ModelFailed:
     turn: int
     reason: str
     said: str = ""
-    """The text of its reply so far, where it failed half-way."""
+    """The text of an incomplete reply."""
+    retryable: bool = False
+    """Whether a retry may help."""
+    retry_after_s: float | None = None
+    """Seconds that the provider asks to wait before a retry; None = it does not say."""
+    overflow: bool = False
+    """Whether the question is longer than the model's context."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class CallPrepared:
-    """A call's arguments fit and the policy lets it pass, maybe after an approval."""
+    """A call's arguments are valid and the policy allows it, possibly after an approval."""
 
     at_ms: int
-    key: str
-    tool: str
-    """Canonical name."""
-    arguments: Mapping[str, JsonValue]
-    """Final arguments."""
-    tier: int
-    digest: str
-    """Empty for a call that needs neither intent nor approval."""
+    call: CheckedCall
     needs_approval: bool
-    repeatable: bool
-    """Whether running it twice changes nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallRejected:
-    """A call's arguments do not fit."""
+    """A call's arguments are not valid."""
 
     at_ms: int
-    key: str
-    tool: str
-    message: str
-    field: str | None
-    digest: str
-    """Of the arguments as the model sent them."""
-    schema: Mapping[str, JsonValue]
+    call: RejectedCall
 
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """A call has its result, whether it ran or was stopped before."""
+    """A call has its result, whether or not it ran."""
 
     at_ms: int
     key: str
@@ -126,32 +136,30 @@ class CallFinished:
     message: ToolResultMessage
     artifacts: tuple[Artifact, ...] = ()
     answer_id: str = ""
-    """Of the program's answer it was made from; empty = of none."""
+    """Id of the program's answer that it was made from; empty = none."""
     untrusted: bool = False
     """Whether its text comes from outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallHandedOver:
-    """A call that may run is the creating program's to answer."""
+    """The creating program must answer a call that may run."""
 
     at_ms: int
-    key: str
     client_id: str
-    """Names it to the program."""
-    tool: str
-    arguments: Mapping[str, JsonValue]
+    """The call's id for the program."""
+    call: CheckedCall
     expires_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ClientAnswered:
-    """The creating program answered a call; nothing of it is journaled before the session has taken it."""
+    """The creating program answered a call; the answer is journaled only once the session takes it."""
 
     at_ms: int
     client_id: str
     answer_id: str
-    """Names this answer, so that whoever gave it hears what became of it."""
+    """Identifies this answer, so that its outcome can be reported to the program."""
     answer: ClientAnswer
 
 
@@ -160,10 +168,7 @@ class HookErrorReported:
     """A hook failed in this session's host."""
 
     at_ms: int
-    key: str
-    hook: str
-    point: str
-    reason: str
+    failed: HookFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +189,15 @@ class ApprovalAnswered:
     decision: str
     """``approved``, ``denied``, ``expired`` or ``cancelled``."""
     by: str
-    """Who or what answered."""
+    """The person or rule that answered."""
     reason: str
     intended: bool = added(False)
-    """Whether the call's intent is durable with the answer, so that it runs without another commit."""
+    """Whether the call's intent is durable with the answer, so that no further commit is needed to run it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallAsked:
-    """The creating program wants one tool call made in the session, outside the transcript."""
+    """The creating program requests one tool call in the session, outside the transcript."""
 
     at_ms: int
     call_id: str
@@ -200,35 +205,26 @@ class CallAsked:
     arguments: Mapping[str, JsonValue]
 
 
-@recorded("child_troubled")
+@recorded("child_troubled", version=2)
 @dataclass(frozen=True, slots=True)
 class ChildTroubled:
-    """A child's model could not make a valid call and gave a tool up."""
+    """A child's model could not make a valid call and gave up on the tool."""
 
     at_ms: int
     post_id: str
     child: str
-    tool: str
-    attempts: int
-    field: str | None
-    message: str
-    taint: str = added("")
-    """Where untrusted text in it comes from; empty = there is none known."""
+    trouble: ToolGivenUp
+    taint: str = ""
+    """Source of untrusted text in it; empty = none known."""
 
 
-@recorded("approver_asked")
+@recorded("approver_asked", version=2)
 @dataclass(frozen=True, slots=True)
 class ApproverAsked:
-    """This session's approver function is wanted."""
+    """This session's approver function must answer."""
 
     at_ms: int
-    request_id: str
-    requester: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    tier: str
-    asked_by: tuple[Principal, ...] = added(())
-    """Whom the call is for; empty = the creating program."""
+    question: ApprovalQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +232,13 @@ class ApproverAnswered:
     """This session's approver function returned."""
 
     at_ms: int
-    request_id: str
-    answer: str
-    reason: str
+    reply: ApproverReplied
 
 
 @recorded("cancel_asked")
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """The session is to stop and wrap up."""
+    """The session must stop and wrap up."""
 
     at_ms: int
     reason: str
@@ -254,7 +248,7 @@ class CancelAsked:
 @recorded("work_interrupted")
 @dataclass(frozen=True, slots=True)
 class WorkInterrupted:
-    """The session is to drop what it does, and to wait for the next message."""
+    """The session must stop its work and wait for the next message."""
 
     at_ms: int
     post_id: str
@@ -263,7 +257,7 @@ class WorkInterrupted:
 
 @dataclass(frozen=True, slots=True)
 class Rang:
-    """A time the session asked to be woken at has come."""
+    """A timer of the session has fired."""
 
     at_ms: int
 
@@ -271,6 +265,7 @@ class Rang:
 Stimulus: TypeAlias = (
     Adopted
     | Recovered
+    | Forked
     | Incoming
     | ModelAnswered
     | ModelFailed
@@ -289,4 +284,80 @@ Stimulus: TypeAlias = (
     | CancelAsked
     | WorkInterrupted
     | Rang
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOffered:
+    """The session gave its final message; the tree decides whether it ends.
+
+    A session that receives input and becomes idle again offers its result again.
+    """
+
+    result: SessionResult[Any]
+    stays: bool = False
+    """Whether it was interrupted and therefore stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """A call needs an approval; the session expects ApprovalAnswered."""
+
+    request_id: str
+    """Id made by the session from its own id and the call's key."""
+    call: CheckedCall
+    asked_by: tuple[Principal, ...] = ()
+    """On whose behalf the call is made; empty = the creating program's."""
+    runs_at_once: bool = False
+    """Whether the call runs as soon as it is allowed. If so, its intent may become durable with the answer,
+    which then reports this. False = it depends on the session's state at that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApproverReturned:
+    """The session's approver function answered a request."""
+
+    reply: ApproverReplied
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCallDelegated:
+    """The creating program must answer a call."""
+
+    client_id: str
+    """The call's id for the program, made by the session's host."""
+    call: CheckedCall
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCallWithdrawn:
+    """A delegated call has its result, with or without an answer; the program need not answer it."""
+
+    ended: ClientCallEnded
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleReported:
+    """The session's model gave up on a tool; the parent must be informed."""
+
+    trouble: ToolGivenUp
+
+
+@dataclass(frozen=True, slots=True)
+class TaintReported:
+    """The session has read untrusted text; the tree must know this for its children and its result."""
+
+    source: str
+    """Source of the text."""
+
+
+TreeEvent: TypeAlias = (
+    ResultOffered
+    | ApprovalAsked
+    | ApproverReturned
+    | ClientCallDelegated
+    | ClientCallWithdrawn
+    | TroubleReported
+    | TaintReported
 )

@@ -1,4 +1,4 @@
-"""Plain functions beside the event loop, and telling one that nobody waits for it any more."""
+"""Blocking work in threads, off the event loop, and the cancellation that ends it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,35 @@ from collections.abc import Callable
 from threading import Event
 from typing import Any, TypeAlias, TypeVar
 
+from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.errors import ExecutionError
+
+
+def is_cancelled() -> bool:
+    """Return whether the current task was asked to stop.
+
+    If it was not, a ``CancelledError`` comes from an awaitable in foreign code and is a failure of that code.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 T = TypeVar("T")
 
 Stop: TypeAlias = Callable[[], bool]
-"""Whether the work should end early; cheap enough to ask once per chunk or file."""
+"""Returns whether the work should end early; cheap enough to call once per chunk or file."""
 
 CLEANUP_LIMIT_S = 2.0
-"""How long a cancelled call waits for its thread to put things away."""
+"""Seconds that a cancelled call waits for its thread to clean up."""
 
 
 async def in_thread(function: Callable[..., T], /, *given: Any, **named: Any) -> T:
     """Call a function in a thread and return what it returns.
 
     Raises:
-        RuntimeError: it raised StopIteration, which no future can carry: whoever awaits would wait for ever;
-            or KeyboardInterrupt, which would end the loop and is nobody's here: a real one comes to the
-            main thread alone.
+        RuntimeError: the function raised StopIteration, which no future can carry, so that the caller would
+            wait forever; or it raised KeyboardInterrupt, which would end the loop although a real one occurs
+            only in the main thread.
     """
 
     def run() -> T:
@@ -34,11 +47,11 @@ async def in_thread(function: Callable[..., T], /, *given: Any, **named: Any) ->
     return await asyncio.to_thread(run)
 
 
-async def in_thread_until_told(work: Callable[[Stop], T]) -> T:
+async def in_thread_until_stopped(work: Callable[[Stop], T]) -> T:
     """Run ``work(stop)`` in a thread and return what it returns.
 
-    Contract: when the awaiting task is cancelled, ``stop`` turns true and the cancellation goes on once
-    the thread has ended, or after 2 s without it; so what the work opened is closed by then.
+    Contract: when the awaiting task is cancelled, ``stop`` returns True, and the cancellation continues once
+    the thread has ended, but after at most 2 s. The work can thus close what it opened.
 
     Raises:
         RuntimeError: as :func:`in_thread` says.
@@ -47,7 +60,7 @@ async def in_thread_until_told(work: Callable[[Stop], T]) -> T:
     running = asyncio.ensure_future(in_thread(work, abandoned.is_set))
     running.add_done_callback(_retrieve)
     try:
-        await asyncio.wait({running})  # which leaves the work alone when this task is cancelled
+        await asyncio.wait({running})  # does not cancel the work when this task is cancelled
     except asyncio.CancelledError:
         abandoned.set()
         await asyncio.wait({running}, timeout=CLEANUP_LIMIT_S)
@@ -56,6 +69,25 @@ async def in_thread_until_told(work: Callable[[Stop], T]) -> T:
 
 
 def _retrieve(running: asyncio.Future[T]) -> None:
-    # An abandoned thread's error has no reader; taking it here keeps the loop from reporting it.
+    # No one reads an abandoned thread's error; retrieving it here keeps the loop from reporting it.
     if not running.cancelled():
         running.exception()
+
+
+async def in_call_thread(ctx: ToolContext, work: Callable[[Stop], T]) -> T:
+    """Run ``work(stop)`` in a thread and return what it returns.
+
+    Contract: ``stop`` returns True when the call times out or is cancelled. If the awaiting task is
+    cancelled, the cancellation continues once the thread has ended, but after at most 2 s.
+    """
+    return await in_thread_until_stopped(lambda nobody_waits: work(lambda: nobody_waits() or ctx.cancelled))
+
+
+def end_if(stop: Stop) -> None:
+    """End the work if its result is no longer needed.
+
+    Raises:
+        ExecutionError: ``stop`` returns True.
+    """
+    if stop():
+        raise ExecutionError("the call was cancelled or its time ran out; nothing more was done")

@@ -1,5 +1,8 @@
-"""Tools: what a tool declares about itself, and how it runs.
+"""Tools: what a tool declares about itself and its parameters, and how it runs.
 
+A marker such as :class:`Trimmed` declares a property of a parameter that its type can't express. It is given
+in ``Annotated`` and becomes a keyword of the parameter's JSON Schema, so a tool that declares its parameters
+as a schema may write the keyword itself. Models never see these keywords.
 Source: ADR-0004, Tool trait.
 """
 
@@ -8,19 +11,149 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from sessiontree.contracts.capabilities import CAPABILITIES, OBSERVING, highest_of
-from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.context import CAPABILITIES, OBSERVING, ToolContext, highest_of
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.results import ToolResult, Untrusted
-from sessiontree.contracts.retry import Retry
-from sessiontree.contracts.tiers import PermissionTier
+
+TRIMMED_KEYWORD = "x-trimmed"
+"""``true`` if strings are trimmed."""
+ALLOW_EMPTY_KEYWORD = "x-allow-empty"
+"""``true`` if an empty string counts as a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """Strings are stripped of surrounding white space before the call's digest is computed.
+
+    Use it for names, ids, addresses and queries: ``Annotated[str, Trimmed()]``. Never use it for text,
+    patches, commands or paths, where white space is significant.
+    """
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the type's schema with the keyword added."""
+        return {**handler(core_schema), TRIMMED_KEYWORD: True}
+
+
+@dataclass(frozen=True, slots=True)
+class AllowEmpty:
+    """An empty string is a value of this required parameter: ``Annotated[str, AllowEmpty()]``.
+
+    Without it, a required parameter given as ``""`` counts as missing.
+    """
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the type's schema with the keyword added."""
+        return {**handler(core_schema), ALLOW_EMPTY_KEYWORD: True}
+
+
+def string_enum(values: Iterable[str]) -> Any:
+    """Return the type of a parameter that accepts one of several texts, which are known at run time.
+
+    If they are known in advance, ``Literal["markdown", "text"]`` is equivalent. In every dialect the type is
+    one flat ``enum``, never a union.
+
+    Raises:
+        ConfigError: the values are missing, or one is not text.
+
+    Source: seed 001, section 4.2, ``stringEnum``.
+    """
+    listed = tuple(dict.fromkeys(values))
+    if isinstance(values, str) or not listed or not all(isinstance(each, str) for each in listed):
+        raise ConfigError(f"string_enum({values!r}): give a list of at least one text")
+    return Literal[listed]
+
+
+def optional_string_enum(values: Iterable[str]) -> Any:
+    """Return the same type for an optional parameter; give the parameter the default None.
+
+    Models do not see null: they can only omit the parameter.
+
+    Raises:
+        ConfigError: as :func:`string_enum`.
+
+    Source: seed 001, section 4.2, ``optionalStringEnum``.
+    """
+    return string_enum(values) | None
+
+
+class ToolFlag(StrEnum):
+    """A property that a tool declares; it can restrict the tool's use, but never grants a right."""
+
+    OWNER_ONLY = "owner_only"
+    """Only owners may use it: turns for others do not hold it, and their calls are refused."""
+    OPTIONAL = "optional"
+    """Excluded unless asked for: a plugin's tool by an allow list that names it, its plugin or
+    ``group:plugins``; another one by a profile or list that includes it, or by its agent's list."""
+    BACKGROUND = "background"
+    """Can leave work running after its result."""
+    PTY = "pty"
+    """Can give a command a terminal."""
+    ELEVATED = "elevated"
+    """Can be asked to run outside the confinement; such a call is Elevated."""
+    WORKSPACE_ONLY = "workspace_only"
+    """Accesses nothing outside the workspace."""
+
+
+MAX_ATTEMPTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How a tool's calls are retried after a time-out, or after an error that is marked as retryable.
+
+    It applies to calls that change nothing, and to all calls of an ``idempotent`` tool. Each attempt has the
+    tool's full time-out.
+
+    Args:
+        attempts: Maximum runs of one call, including the first; 1 to 10. 1 = no retry.
+        first_delay_s: Maximum pause after the first failure, in seconds.
+        max_delay_s: Maximum of every pause, in seconds.
+
+    Raises:
+        ConfigError: a number is outside its limits.
+    """
+
+    attempts: int = 3
+    first_delay_s: float = 0.5
+    max_delay_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.attempts <= MAX_ATTEMPTS:
+            raise ConfigError(f"Retry(attempts={self.attempts}): it must be 1 to {MAX_ATTEMPTS}")
+        if not 0 <= self.first_delay_s <= self.max_delay_s <= 3_600:
+            raise ConfigError(
+                f"Retry(first_delay_s={self.first_delay_s}, max_delay_s={self.max_delay_s}): "
+                "they must be seconds, the first no longer than the longest, and none above 3600"
+            )
+
+    def delay_s(self, failures: int, draw: float) -> float:
+        """Return the pause after a number of failures, in seconds: half is fixed, half is random.
+
+        Args:
+            failures: Failed attempts so far, at least 1.
+            draw: Random number from 0 to 1.
+        """
+        longest: float = min(self.max_delay_s, self.first_delay_s * 2 ** (failures - 1))
+        return longest * (1 + draw) / 2
+
+
+OF_TIMEOUTS: Final = Retry(attempts=2)
+"""How time-outs are retried if a tool declares no retry."""
+
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -29,10 +162,10 @@ MAIN_AND_BRANCH: frozenset[SessionKind] = frozenset({SessionKind.MAIN, SessionKi
 
 
 class Tool(ABC, Generic[P]):
-    """Base of every tool: declaration and execution in one place, so that neither drifts.
+    """Base of every tool; it keeps declaration and execution in one place.
 
-    A subclass sets the class variables and implements :meth:`execute`. What it does not declare is
-    taken to be dangerous: the tier is Elevated and Workers do not get it.
+    A subclass sets the class variables and implements :meth:`execute`. The defaults are cautious: the tier is
+    Elevated and Workers do not get the tool.
     """
 
     name: ClassVar[str]
@@ -41,6 +174,9 @@ class Tool(ABC, Generic[P]):
     """What it does, for the model."""
     Params: ClassVar[type[BaseModel]]
     """The parameters' model; arguments arrive as an instance of it."""
+    brief: ClassVar[bool] = False
+    """Whether a model sees the parameters without bounds (lengths, ranges, patterns) and defaults; every call
+    is still checked against the whole schema."""
     label: ClassVar[str] = ""
     """Short name for people; empty = the name."""
     section: ClassVar[str] = "user"
@@ -48,42 +184,42 @@ class Tool(ABC, Generic[P]):
     profiles: ClassVar[frozenset[str]] = frozenset()
     """Policy profiles that include it, such as ``coding``; ``full`` includes every tool."""
     flags: ClassVar[frozenset[ToolFlag]] = frozenset()
-    """What else is to be known of it, such as ``owner_only``."""
+    """Other properties, such as ``owner_only``."""
     tier: ClassVar[PermissionTier] = PermissionTier.ELEVATED
-    """Tier every call needs at least."""
+    """Minimum tier of every call."""
     kinds: ClassVar[frozenset[SessionKind]] = MAIN_AND_BRANCH
     """Kinds of session that may hold it."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
-    """Names of the handles it cannot work without; its context holds these and the optional ones alone."""
+    """Names of the handles that it requires; its context has only these and the optional ones."""
     optional_capabilities: ClassVar[frozenset[str]] = frozenset()
-    """Names of the handles it uses where the session has them."""
+    """Names of the handles that it uses if the session has them."""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names a model may call it by."""
+    """Other names that a model may use for it."""
     param_aliases: ClassVar[Mapping[str, str]] = {}
     """Other spellings of parameters, alias to name; camelCase and snake_case need no entry."""
     timeout_s: ClassVar[float | None] = None
-    """Longest run of one call; None = the tree's limit."""
+    """Time limit of one call, in seconds; None = the tree's limit."""
     idempotent: ClassVar[bool] = False
-    """Whether repeating a call with the same ``ctx.call_id`` changes nothing more."""
+    """Whether repeating a call with the same ``ctx.call_id`` has no further effect."""
     sequential: ClassVar[bool] = False
-    """Whether its calls run alone: beside no other call of their session."""
+    """Whether each call runs alone, without other calls of its session."""
     retry: ClassVar[Retry | None] = None
-    """How a call that changes nothing is tried again; None = once more after a time-out, and after nothing
-    else. ``Retry(attempts=1)`` = not at all."""
+    """How a call that changes nothing is retried; None = once, and only after a time-out.
+    ``Retry(attempts=1)`` = not at all."""
     command_in: ClassVar[str] = ""
-    """Its parameter that holds a command line for the sandbox's shell; empty = it runs none. Approvals look
-    at what such a command runs: mode ``smart`` says yes to what is known to be harmless, and an owner's
-    *always* covers the same programs with arguments of the same shape."""
+    """Its parameter with a command line for the sandbox's shell; empty = it runs no command. Approvals
+    examine such a command: mode ``smart`` approves commands known to be harmless, and an owner's *always*
+    covers the same programs with arguments of the same shape."""
     untrusted: ClassVar[Untrusted] = False
-    """Whether what it answers is text from outside, its errors too: then it is put between marks, and its
-    session has taken in untrusted text. A result may say so for itself."""
+    """Whether its output and errors are text from outside. Such text is put between marks, and its session
+    counts as having read untrusted text. A single result may declare this too."""
     changes: ClassVar[tuple[str, ...]] = ()
-    """Its parameters that name files it changes, relative to the workspace: a call is Elevated where one of
-    them is protected (:class:`~sessiontree.contracts.ports.Writer`), and bound to the place it was asked
-    about. A tool that names none is refused there, unless its calls are Elevated anyway."""
+    """Its parameters that name files it changes, relative to the workspace. A call is Elevated if one of them
+    is protected (:class:`~sessiontree.contracts.ports.Writer`), and is bound to the approved place. A tool
+    that names no parameters can't change protected places unless its calls are Elevated anyway."""
 
     def tier_for(self, params: P) -> PermissionTier:
-        """Return the tier of these final arguments; a lower one than ``tier`` has no effect."""
+        """Return the tier of these final arguments; a tier below ``tier`` has no effect."""
         return self.tier
 
     @abstractmethod
@@ -98,9 +234,9 @@ class Tool(ABC, Generic[P]):
             The result; its output goes to the model.
 
         Raises:
-            ToolError: what the model should read. Any other exception is wrapped into ExecutionError.
+            ToolError: an error for the model to read. Any other exception is wrapped in ExecutionError.
 
-        Contract: must not block the event loop; cancellation arrives as ``asyncio.CancelledError``.
+        Contract: it must not block the event loop; cancellation arrives as ``asyncio.CancelledError``.
         """
 
 
@@ -112,12 +248,12 @@ class RawTool(Tool[Any], ABC):
 
 
 def declared_by(tool: Tool[Any]) -> frozenset[str]:
-    """Return the names of all handles a tool may be given."""
+    """Return the names of all handles that a tool declares."""
     return frozenset(tool.capabilities) | frozenset(tool.optional_capabilities)
 
 
 def check_is_tool(value: object) -> None:
-    """Refuse what is given as a tool and is none.
+    """Refuse a value that is not a tool.
 
     Raises:
         ConfigError: says what to write instead.
@@ -139,10 +275,10 @@ def check_is_tool(value: object) -> None:
 
 
 def check_tool(tool: Tool[Any]) -> None:
-    """Refuse a tool that is not well declared, before any session exists.
+    """Refuse an invalid tool before any session exists.
 
     Raises:
-        ConfigError: says what is wrong and how to mend it.
+        ConfigError: says what is wrong and how to fix it.
     """
     check_is_tool(tool)
     kind = type(tool).__name__
@@ -186,7 +322,7 @@ def check_tool(tool: Tool[Any]) -> None:
 
 
 def _check_named_parameters(tool: Tool[Any]) -> None:
-    """Refuse a tool that names a parameter it has not: its commands or paths would go by unjudged."""
+    """Refuse a tool that names a missing parameter: its commands or paths would not be checked."""
     if isinstance(tool.changes, str):
         raise ConfigError(f"tool {tool.name!r}: changes is {tool.changes!r}; write ({tool.changes!r},)")
     named = [("command_in", tool.command_in)] if tool.command_in else []
@@ -200,7 +336,7 @@ def _check_named_parameters(tool: Tool[Any]) -> None:
     for member, name in named:
         if name not in known:
             raise ConfigError(
-                f"tool {tool.name!r}: {member} is {name!r}, which is none of its parameters: "
+                f"tool {tool.name!r}: {member} is {name!r}, which is not one of its parameters: "
                 f"{', '.join(known) or 'it has none'}"
             )
 
@@ -216,7 +352,7 @@ def _check_retry(tool: Tool[Any]) -> None:
 
 
 def _check_names(tool: Tool[Any]) -> None:
-    """Refuse capabilities that are none, or are not given as a set of names."""
+    """Refuse capabilities that are invalid or are not a set of names."""
     for member in ("capabilities", "optional_capabilities"):
         given: object = getattr(tool, member)
         names = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
@@ -233,7 +369,7 @@ def _check_names(tool: Tool[Any]) -> None:
 
 
 def _check_tier(tool: Tool[Any]) -> None:
-    """Refuse a tool that does the work of a higher tier than it says: its calls would pass unasked."""
+    """Refuse a tool whose capabilities need a higher tier than it declares."""
     highest = highest_of(declared_by(tool))
     if highest is not None and tool.tier < highest.tier:
         label = highest.tier.label

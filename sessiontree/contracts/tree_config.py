@@ -1,57 +1,140 @@
-"""What a tree is made from; the first row of its journal."""
+"""Configuration of a tree and its sessions, fixed at creation; and a tree's entry in a listing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalMode, Rule
 from sessiontree.contracts.codec import added, recorded
+from sessiontree.contracts.context import SHELL, capabilities_of
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.message_policy import MessagePolicy
-from sessiontree.contracts.tiers import ExecSecurity, SystemAnswer, WorkspaceAccess
+from sessiontree.contracts.kinds import (
+    ExecSecurity,
+    SessionKind,
+    SessionStatus,
+    SystemAnswer,
+    WorkspaceAccess,
+)
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.settings import Budget, Limits, MessagePolicy
+
+Via: TypeAlias = Literal["root", "model", "handle"]
+"""Who spawned a session: nobody, a model through a tool, or the creating program through a handle."""
+
+
+@recorded("session_spec")
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """One session's identity, task and rights."""
+
+    session_id: str
+    """Path in the tree: ``main``, ``main/b2``, ``main/b2/w7``; numbers count per parent."""
+    kind: SessionKind
+    parent: str | None
+    depth: int
+    agent: str
+    """Name of its agent."""
+    task: str
+    """The session's first message; empty for Main."""
+    label: str | None
+    via: Via
+    tools: tuple[str, ...]
+    """Sorted names of the tools it may hold: those that parent, kind and agent all allow."""
+    result_schema: Mapping[str, JsonValue] | None
+    """JSON Schema of its final message."""
+    rules: tuple[Rule, ...]
+    """Its approver as data."""
+    approver: str | None
+    """Its approver as an importable function, ``module:name``."""
+    owns_channel: bool
+    """Whether approvals can be shown here."""
+    budget: Budget | None
+    """Budget reserved for it and everything below it; None = it uses its parent's."""
+    expires_at_ms: int | None
+    """When its time to live ends, in a tree of a release that counted from the spawn; else None."""
+    key: str | None
+    """Identifies the spawn; a repeat with the same key returns the same child."""
+    system_tier: SystemAnswer = "allow"
+    """What happens to its System calls: the strictest setting of its agent and of the sessions above it."""
+    dedicated: bool = added(False)
+    """Whether it keeps its own host for life."""
+    exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
+    """Which commands it may run: the strictest setting of its agent and of the sessions above it."""
+    asked_by: tuple[Principal, ...] = added(())
+    """Principals of its parent, for whom it acts in addition to its senders. They never make it an owner."""
+    workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
+    """What it may do to the workspace: the strictest setting of its agent and of the sessions above it."""
+    stays_open: bool = added(False)
+    """Whether it completes only after the creating program asks for its result."""
+    ttl_s: float | None = added(None)
+    """Its time to live in seconds, from its first adoption by a host; None = as long as its parent lives."""
+    taint: str = added("")
+    """Source of the untrusted text that its parent had read before; empty = none."""
+    settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """Model settings that differ from its agent's; None = the agent's."""
+    skills: tuple[str, ...] = added((), sparse=True)
+    """Names of the skills it may read: those that its agent names and its parent holds."""
+
+    @property
+    def strictness(self) -> Mapping[str, str]:
+        """Its effective settings; sessions above it may have made its agent's settings stricter."""
+        return {
+            "system_tier": self.system_tier,
+            "exec_security": self.exec_security,
+            "workspace_access": self.workspace_access,
+        }
+
+    @property
+    def commands(self) -> ExecSecurity | None:
+        """Which commands it may run; None = its kind has no shell."""
+        return self.exec_security if SHELL.name in capabilities_of(self.kind) else None
 
 
 @recorded("tool_row")
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """One tool as the tree machine knows it."""
+    """One tool, as the tree machine sees it."""
 
     name: str
     kinds: tuple[SessionKind, ...]
     schema_digest: str
     command_in: str = added("")
-    """Its parameter that holds a command line; empty = it runs none."""
+    """Its parameter with a command line; empty = it runs no command."""
 
 
 @recorded("agent_row")
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent as the tree machine knows it."""
+    """One agent, as the tree machine sees it."""
 
     name: str
     model: str
     tools: tuple[str, ...] | None
-    """Tools its sessions may hold at most; None = all their kind allows."""
+    """Tools that its sessions may hold; None = all that their kind allows."""
     system_tier: SystemAnswer = "allow"
     """What happens to its System calls."""
     exec_security: ExecSecurity = added("full")  # noqa: RUF009 - a declaration
     """Which commands its sessions may run."""
     workspace_access: WorkspaceAccess = added("rw")  # noqa: RUF009 - a declaration
     """What its sessions may do to the workspace."""
+    skills: tuple[str, ...] = added((), sparse=True)
+    """Names of the skills that its sessions may read."""
+    description: str = added("", sparse=True)
+    """What it is for, for sessions that choose an agent."""
 
 
 @recorded("removed_tools")
 @dataclass(frozen=True, slots=True)
 class RemovedTools:
-    """What the owner's policy takes from one agent's sessions of one kind."""
+    """The tools that the owner's policy removes from one agent's sessions of one kind."""
 
     agent: str
     kind: SessionKind
     tools: tuple[str, ...]
-    """Names of tools that the kind could hold, sorted."""
+    """Sorted names of tools that the kind could hold."""
 
 
 @recorded("policy_row")
@@ -60,11 +143,24 @@ class PolicyRow:
     """A tree's policy: as its owner wrote it, and compiled."""
 
     config: Mapping[str, JsonValue]
-    """The owner's lists; judges again each session that is taken up, so that nothing comes back."""
+    """The owner's lists; they are applied again to each resumed session, so that no tool returns."""
     group: str
-    """Group Main's channel belongs to, and with it every session; empty = none."""
+    """Group of Main's channel and of every session; empty = none."""
     removed: tuple[RemovedTools, ...]
-    """What no session is ever spawned with; only where there is something to remove."""
+    """Tools that no session is spawned with; only entries that remove a tool."""
+
+
+@recorded("fork_point")
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """Where a tree was forked from another one."""
+
+    tree_id: str
+    """The other tree."""
+    seq: int
+    """Number of the last fact that both share."""
+    nonce: str
+    """The other tree's nonce; it made the ids in the shared facts."""
 
 
 @recorded("tree_config")
@@ -84,7 +180,7 @@ class TreeConfig:
     rules: tuple[Rule, ...]
     """The owner's approver for Main."""
     smart_rules: tuple[Rule, ...]
-    """What mode ``smart`` answers before a person is asked."""
+    """Rules that mode ``smart`` applies before it asks a person."""
     owns_channel: bool
     """Whether Main can show approvals."""
     budget: Budget | None
@@ -93,19 +189,66 @@ class TreeConfig:
     agents: tuple[AgentRow, ...]
     """All agents; the first is Main's."""
     purpose: str
-    """What the tree was made for, as shown in listings."""
+    """Purpose of the tree, as shown in listings."""
     dedicated: bool = added(False)
-    """Whether every session has a host of its own for life."""
+    """Whether every session keeps its own host for life."""
     policy: PolicyRow | None = added(None)  # noqa: RUF009 - a declaration, as above
-    """What its owner says about tools."""
+    """Its owner's tool policy."""
     guards: tuple[str, ...] = added(())
-    """Names of the hooks without which nobody may take it up, in the order given."""
+    """Names of the hooks that are required to resume it, in the order given."""
     owners: tuple[str, ...] = added(())
     """Ids of the senders that Main's channel lists as owners."""
     system_tier: SystemAnswer = added("allow")  # noqa: RUF009 - a declaration, as above
-    """What Main's channel says of System calls; no session is laxer, whatever its agent says."""
+    """Setting of Main's channel for System calls; no session is laxer, even if its agent is."""
     nonce: str = added("")
-    """128 random bits, hexadecimal: they make the ids that leave the tree its own. Empty = a tree of an
-    earlier release."""
+    """128 random bits, hexadecimal, which make the tree's outgoing ids unique. Empty = a tree of an earlier
+    release."""
     messages: tuple[MessagePolicy, ...] = added(())
-    """What Branches may send to people: what the owner's policy says, then Main's channel. All count."""
+    """Limits on messages of Branches to people: the owner's policy, then Main's channel. All apply."""
+    guidance: str = added("", sparse=True)
+    """What system prompts say of the workspace's AGENTS.md; empty = nothing."""
+    rules_number: int = added(0, sparse=True)
+    """Number of the rules it was made under; 0 = those of a program before rules were numbered."""
+    forks: tuple[ForkPoint, ...] = added((), sparse=True)
+    """Where it was forked from another tree, and that tree from another one: the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSummary:
+    """A tree as recorded in its journal."""
+
+    tree_id: str
+    purpose: str | None
+    """Purpose given by its program; None if its first row is damaged."""
+    workspace: str | None
+    """Absolute path; None as above."""
+    created_at_ms: int
+    """Milliseconds since 1970."""
+    written_at_ms: int
+    """When its newest fact was written, in milliseconds since 1970."""
+    last_seq: int
+    """Number of its newest fact."""
+    outcome: SessionStatus | None
+    """Main's state: a final status once the tree has ended; None if its facts are damaged."""
+    sessions: int
+    """Number of all its sessions, including Main and those that have ended."""
+    live: int
+    """Number of sessions that have not ended."""
+    forked_from: str | None = None
+    """Id of the tree that it was forked from; None = it was not forked."""
+    forked_at: int | None = None
+    """Number of the last fact that both share."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRow:
+    """One shard of a runtime, and the trees that the runtime has open in it."""
+
+    journal_dir: str
+    """Directory of its journal, on its node."""
+    trees: tuple[str, ...]
+    """Ids of its open trees, in the order they were opened."""
+    node: str = ""
+    """Name of its node; empty = the program's."""
+    lost: str = ""
+    """Why the shard is lost; empty = it is not."""

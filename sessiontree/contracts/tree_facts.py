@@ -1,20 +1,18 @@
-"""Facts of a tree: who exists, who may what, who is asked, what is spent. They hold no rules."""
+"""Facts of a tree: its sessions, rights, approvals and usage. They contain no rules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sessiontree.contracts.approvals import Precedent
+from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
+from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.codec import Recorded, added, recorded
-from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.spec import SessionSpec
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 
 
 @recorded("tree_created")
@@ -25,10 +23,24 @@ class TreeCreated:
     config: TreeConfig
 
 
+@recorded("tree_forked")
+@dataclass(frozen=True, slots=True)
+class TreeForked:
+    """The facts before this one are those of another tree; from here on the tree is one of its own.
+
+    What the other tree waited for is closed, and follows again as new requests.
+    """
+
+    config: TreeConfig
+    at_ms: int
+    shift_ms: int
+    """Time between the last shared fact and the fork; it is not counted: every deadline is later by it."""
+
+
 @recorded("session_spawned")
 @dataclass(frozen=True, slots=True)
 class SessionSpawned:
-    """A session exists. ``account`` is the session whose budget it draws on (itself where it has its own)."""
+    """A session exists. ``account`` is the session whose budget it uses (itself if it has its own)."""
 
     spec: SessionSpec
     account: str
@@ -41,7 +53,7 @@ class SessionSpawned:
 @recorded("session_adopted")
 @dataclass(frozen=True, slots=True)
 class SessionAdopted:
-    """A host embodied a session for the first time: its time to live has begun."""
+    """A host adopted a session for the first time; its time to live has begun."""
 
     session: str
     at_ms: int
@@ -56,7 +68,7 @@ class SpawnDenied:
     parent: str
     kind: SessionKind
     limit: str | None
-    """Name of the number that forbids it, or None for a rule."""
+    """Name of the limit that forbids it, or None for a rule."""
     used: float
     allowed: float
     reason: str
@@ -65,17 +77,17 @@ class SpawnDenied:
 @recorded("session_tainted")
 @dataclass(frozen=True, slots=True)
 class SessionTainted:
-    """A session has taken in untrusted text: its children and its result are tainted from now on."""
+    """A session has read untrusted text; its children and its result are tainted from now on."""
 
     session: str
     source: str
-    """Where it came from."""
+    """Source of the text."""
 
 
-@recorded("session_stirred")
+@recorded("session_reactivated")
 @dataclass(frozen=True, slots=True)
-class SessionStirred:
-    """A suspended session is active again; the result it had offered is withdrawn."""
+class SessionReactivated:
+    """A suspended session is active again; the result that it offered is withdrawn."""
 
     session: str
 
@@ -83,7 +95,7 @@ class SessionStirred:
 @recorded("result_awaited")
 @dataclass(frozen=True, slots=True)
 class ResultAwaited:
-    """The creating program waits for a session's result: it stays open no longer, nor does what is below."""
+    """The creating program waits for a session's result; it and those below it no longer stay open."""
 
     session: str
 
@@ -91,67 +103,59 @@ class ResultAwaited:
 @recorded("result_held")
 @dataclass(frozen=True, slots=True)
 class ResultHeld:
-    """A session said its last word but does not end yet: it is suspended.
+    """A session gave its final message but does not end yet: it is suspended.
 
-    Something of its own is still pending, or it is Main, which never completes by itself.
+    Part of its work is still pending, or it is Main, which never completes by itself.
     """
 
     session: str
     result: SessionResult[Any]
     quiet: bool = True
-    """Whether no input was on its way to it; if some was, only a new offer can end it."""
+    """Whether no input was in transit to it; if there was any, only a new offer can end it."""
 
 
 @recorded("session_ended")
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """A session reached a final state; what it had not spent goes back to its parent's account."""
+    """A session reached a final state; its unspent budget returns to its parent's account."""
 
     session: str
     status: SessionStatus
     result: SessionResult[Any]
     at_ms: int
     forced: bool
-    """Whether it was ended without its own wrap-up."""
+    """Whether it was ended without wrapping up."""
 
 
 @recorded("leftovers_ended")
 @dataclass(frozen=True, slots=True)
 class LeftoversEnded:
-    """Processes that a session's tools had left running were ended when it left its host.
+    """Processes that a session's tools left running were ended when the session left its host.
 
-    It may come after the session's end, and more than once.
+    The fact may follow the session's end, and may occur more than once.
     """
 
     session: str
     count: int
 
 
-@recorded("approval_requested")
+@recorded("approval_requested", version=2)
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """A call wants an approval and begins to climb."""
+    """A call needs an approval, and its request begins to climb."""
 
-    request_id: str
-    session: str
-    key: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    digest: str
-    tier: int
+    question: ApprovalQuestion
     expires_at_ms: int
     at_ms: int = 0
-    """When it was asked."""
-    precedent: Precedent | None = added(None)  # noqa: RUF009 - a declaration
-    """What is known of the command it runs; None = it runs none."""
-    asked_by: tuple[Principal, ...] = added(())
-    """Whom the call is for; empty = the creating program."""
+    """When the approval was requested."""
+    precedent: Precedent | None = None
+    """What is known about the command that it runs; None = it runs no command."""
 
 
-@recorded("approval_hopped")
+@recorded("approval_step_recorded")
 @dataclass(frozen=True, slots=True)
-class ApprovalHopped:
-    """One session on the way up answered ``approve``, ``deny`` or ``escalate``."""
+class ApprovalStepRecorded:
+    """One session on the request's way up answered ``approve``, ``deny`` or ``escalate``."""
 
     request_id: str
     session: str
@@ -166,7 +170,7 @@ class ApprovalHopped:
 @recorded("approval_waiting")
 @dataclass(frozen=True, slots=True)
 class ApprovalWaiting:
-    """The request rests at a session until its function (``consult``) or a person (``show``) answers."""
+    """The request waits at a session until its function (``consult``) or a person (``show``) answers."""
 
     request_id: str
     session: str
@@ -176,12 +180,12 @@ class ApprovalWaiting:
 @recorded("approval_decided")
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
-    """The one decision: ``approved``, ``denied``, ``expired`` or ``cancelled``. Final."""
+    """The final decision: ``approved``, ``denied``, ``expired`` or ``cancelled``."""
 
     request_id: str
     decision: str
     by: str
-    """As of the hop that settled it, a person's name instead of ``person``; else ``nobody`` (no session
+    """As in the step that settled it, with a person's name instead of ``person``; else ``nobody`` (no session
     above could answer), ``time`` (it expired) or ``stop`` (its session stops or has ended)."""
     reason: str
 
@@ -189,7 +193,7 @@ class ApprovalDecided:
 @recorded("digest_denied")
 @dataclass(frozen=True, slots=True)
 class DigestDenied:
-    """A person said no: the same call stays denied for these sessions and all that climb through them."""
+    """A person denied a call; it stays denied for these sessions and all that climb through them."""
 
     digest: str
     sessions: tuple[str, ...]
@@ -198,7 +202,7 @@ class DigestDenied:
 @recorded("decision_refused")
 @dataclass(frozen=True, slots=True)
 class DecisionRefused:
-    """Somebody who does not own the tree answered a request that waits; it waits on."""
+    """A person who does not own the tree answered a request; the request still waits."""
 
     request_id: str
     by: Principal
@@ -212,37 +216,33 @@ class ToolAlwaysAllowed:
 
     tool: str
     covers: tuple[str, ...] | None = added(None)
-    """Shapes of the commands it is about; None = every call."""
+    """Shapes of the commands that are allowed; None = every call."""
 
 
-@recorded("client_call_opened")
+@recorded("client_call_opened", version=2)
 @dataclass(frozen=True, slots=True)
 class ClientCallOpened:
     """A session's call waits for the creating program."""
 
-    client_id: str
-    session: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    expires_at_ms: int
+    call: ClientCall
 
 
-@recorded("client_call_closed")
+@recorded("client_call_ended")
 @dataclass(frozen=True, slots=True)
 class ClientCallEnded:
-    """It waits no more."""
+    """A session's call no longer waits for the creating program."""
 
     client_id: str
     how: str
-    """The call's outcome, or ``cancelled`` where its session stopped or ended."""
+    """The call's outcome, or ``cancelled`` if its session stopped or ended."""
     answer_id: str
-    """Of the answer that was taken; empty where none was."""
+    """Id of the accepted answer; empty if none was accepted."""
 
 
 @recorded("posted")
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """Something is owed to a session until it took it."""
+    """A stimulus waits for a session until the session takes it."""
 
     post_id: str
     session: str
@@ -252,7 +252,7 @@ class Posted:
 @recorded("posts_taken")
 @dataclass(frozen=True, slots=True)
 class PostsTaken:
-    """The session took these; they are owed no more."""
+    """The session took these stimuli."""
 
     session: str
     post_ids: tuple[str, ...]
@@ -261,7 +261,7 @@ class PostsTaken:
 @recorded("usage_charged")
 @dataclass(frozen=True, slots=True)
 class UsageCharged:
-    """A session used something up; it counts against its account."""
+    """A session's usage is charged to its account."""
 
     session: str
     account: str
@@ -271,7 +271,7 @@ class UsageCharged:
 @recorded("budget_spent")
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
-    """An account reached its cap: the sessions drawing on it stop."""
+    """An account reached its cap; the sessions that use it stop."""
 
     account: str
     limit: str
@@ -282,7 +282,7 @@ class BudgetSpent:
 @recorded("channel_said")
 @dataclass(frozen=True, slots=True)
 class ChannelSaid:
-    """A session said something on a channel: its own or the nearest above it."""
+    """A session sent a message on a channel: its own or the nearest above it."""
 
     session: str
     channel: str
@@ -292,10 +292,24 @@ class ChannelSaid:
     """When; 0 in a tree of an earlier release."""
 
 
+@recorded("message_passed")
+@dataclass(frozen=True, slots=True)
+class MessagePassed:
+    """A session sent a message to a session below it or to its parent; it follows as ``posted``."""
+
+    session: str
+    to: str
+    key: str
+    """Identifies the message among those of its sender."""
+    mode: str
+    """``follow_up`` or ``steer``."""
+    at_ms: int
+
+
 @recorded("outside_hook_failed")
 @dataclass(frozen=True, slots=True)
 class OutsideHookFailed:
-    """A hook failed in the creating program, around a spawn, or a session that began or ended."""
+    """A hook failed in the creating program: at a spawn, or at a session's start or end."""
 
     session: str
     hook: str
@@ -307,20 +321,20 @@ class OutsideHookFailed:
 @recorded("cancel_begun")
 @dataclass(frozen=True, slots=True)
 class CancelBegun:
-    """These sessions, deepest last, were told to stop; at ``force_at_ms`` they are ended without asking."""
+    """These sessions, deepest last, were asked to stop; at ``force_at_ms`` they are ended by force."""
 
     sessions: tuple[str, ...]
     reason: str
-    """Why; where the status is ``completed``, the last word given for them (empty: their own)."""
+    """The reason; with status ``completed``, the final message set for them (empty = their own)."""
     status: SessionStatus
-    """How they will have ended."""
+    """Their final status."""
     force_at_ms: int
 
 
 @recorded("interrupt_begun")
 @dataclass(frozen=True, slots=True)
 class InterruptBegun:
-    """These sessions, those above first, were told to drop what they do; they go on living."""
+    """These sessions, parents first, were asked to stop their work; they stay open."""
 
     sessions: tuple[str, ...]
     reason: str
@@ -328,17 +342,18 @@ class InterruptBegun:
 
 TreeFact: TypeAlias = (
     TreeCreated
+    | TreeForked
     | SessionSpawned
     | SessionAdopted
     | SpawnDenied
-    | SessionStirred
+    | SessionReactivated
     | SessionTainted
     | ResultHeld
     | ResultAwaited
     | SessionEnded
     | LeftoversEnded
     | ApprovalRequested
-    | ApprovalHopped
+    | ApprovalStepRecorded
     | ApprovalWaiting
     | ApprovalDecided
     | DigestDenied
@@ -351,6 +366,7 @@ TreeFact: TypeAlias = (
     | UsageCharged
     | BudgetSpent
     | ChannelSaid
+    | MessagePassed
     | OutsideHookFailed
     | CancelBegun
     | InterruptBegun

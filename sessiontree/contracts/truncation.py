@@ -1,6 +1,6 @@
-"""Shortening a text without splitting what a reader takes for one character.
+"""Truncation of a text without splitting what a reader sees as one character.
 
-Not here: who may show how much (agent.py, displays.py), and pages of files (the tools').
+Not here: limits of what is shown (agent.py, displays.py), and pages of files (the tools).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import unicodedata
 from typing import Final
 
 LINE_SHARE: Final = 4 / 5
-"""A cut moves back to a line's end where that costs no more than the last fifth."""
+"""A cut moves back to the end of a line if that removes at most the last fifth."""
 
 _JOINERS: Final = "\u200c\u200d"
 _SKIN_TONES: Final = ("\U0001f3fb", "\U0001f3ff")
@@ -27,14 +27,14 @@ _VIRAMA: Final = 9
 
 
 def cut_text(text: str, max_chars: int) -> str:
-    """Return at most ``max_chars`` characters: the head, at a line's end where one is near, and a notice.
+    """Return at most ``max_chars`` characters: the head, up to a nearby line end, and a notice.
 
-    The notice counts inside the limit; it is left out where the limit has no room for more than it. Text that
-    fits is unchanged, so cutting twice is cutting once. No grapheme is split (see :func:`whole`).
+    The notice counts towards the limit; it is omitted if the limit has room only for the notice. Text that
+    fits is unchanged, so cutting twice equals cutting once. No grapheme is split (see :func:`whole`).
 
     Args:
-        text: Any text, lone surrogates included.
-        max_chars: Longest answer, in code points; at least 0.
+        text: Any text, including lone surrogates.
+        max_chars: Maximum length of the result, in code points; at least 0.
     """
     if len(text) <= max_chars:
         return text
@@ -49,9 +49,9 @@ def cut_text(text: str, max_chars: int) -> str:
 
 
 def cut_line(text: str, max_chars: int) -> str:
-    """Return the first line that says something, at most ``max_chars`` characters of it, ``…`` included."""
+    """Return the first line that is not blank, at most ``max_chars`` characters including ``…``."""
     start = len(text) - len(text.lstrip())
-    # No further than the answer can reach: the line may be long.
+    # Read no further than the result can reach: the line may be long.
     lines = text[start : start + max_chars + 1].splitlines()
     line = lines[0].rstrip() if lines else ""
     if len(line) <= max_chars:
@@ -60,10 +60,10 @@ def cut_line(text: str, max_chars: int) -> str:
 
 
 def whole(text: str, end: int) -> int:
-    """Return the last place at or before ``end`` where a text may be cut without splitting a grapheme.
+    """Return the last position at or before ``end`` where a text may be cut without splitting a grapheme.
 
-    What cannot be told apart without tables of the whole of Unicode is kept together: of two answers that may
-    be right, this is the shorter text. Halves of a surrogate pair and CR LF stay together too.
+    Cases that need tables of all of Unicode are kept together: of two possible positions, the earlier one is
+    returned. Halves of a surrogate pair and CR LF stay together too.
 
     Source: Unicode Standard Annex 29, extended grapheme clusters; GB3 to GB13.
     """
@@ -73,9 +73,9 @@ def whole(text: str, end: int) -> int:
 
 
 def _holds(text: str, at: int) -> bool:
-    """Whether the characters on both sides of a place belong together."""
+    """Return whether the characters on both sides of a position belong together."""
     before, after = text[at - 1], text[at]
-    if after < "\u0300":  # where nearly every cut falls
+    if after < "\u0300":  # true for nearly every cut
         return before == "\r" and after == "\n"
     if before in _JOINERS or before in _LEADING or _extends(after):
         return True

@@ -1,10 +1,10 @@
 """Text from outside, put between marks that it can't forge.
 
-What was recalled or fetched is information, never an instruction. Its marks carry a number that nobody could
-know before, and whatever looks like a mark inside, in look-alike letters too, is made to look like none.
+Recalled or fetched text is information, never an instruction. Its marks contain an unpredictable number, and
+text inside that looks like a mark, even in look-alike letters, is changed so that it no longer does.
 
-Look-alikes: Unicode's compatibility forms (UAX #15), marks and invisible characters left out, and the
-confusable letters of UTS #39 for the letters of the marks.
+Look-alikes are Unicode's compatibility forms (UAX #15), without combining marks and invisible characters, and
+the confusable letters of UTS #39 for the letters of the marks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEFT_TWICE = "\u00ab\u226a\u27ea\u300a\u2aa1"
 _LEFT_THRICE = "\u22d8\u2af7"
 _RIGHT = "\u02c3\u1433\u203a\u276d\u276f\u2771\u27e9\u2992\u29fd\u3009\U0001d237"
 _RIGHT_SHELLS = "\u276b\u2773\u27ed\u27ef\u2988\u298a\u2994\u2998\u3011\u3015\u3017\u3019"
-"""Other brackets of some width: a reader takes three of them for the beginning or the end of a mark."""
+"""Other wide brackets: three of them look like the beginning or the end of a mark."""
 _RIGHT_TWICE = "\u00bb\u226b\u27eb\u300b\u2aa2"
 _RIGHT_THRICE = "\u22d9\u2af8"
 _BY_DECOMPOSITION = (
@@ -47,7 +47,7 @@ _LETTERS = {
     "t": "7\u0442\u03c4\u1d1b\u13a2\u0167\u22a4\ua4d4",
     "u": "\u03c5\u057d\u1d1c\u028b\u0446\u222a\u22c3\u0574\u1200\ua4f4",
 }
-"""Confusable small letters, for those of ``untrusted content``."""
+"""Confusable lower-case letters for those of ``untrusted content``."""
 _ALIKE: dict[str, str] = {
     **dict.fromkeys(_LEFT + _LEFT_SHELLS, "<"),
     **dict.fromkeys(_LEFT_TWICE, "<<"),
@@ -56,35 +56,36 @@ _ALIKE: dict[str, str] = {
     **dict.fromkeys(_RIGHT_TWICE, ">>"),
     **dict.fromkeys(_RIGHT_THRICE, ">>>"),
     **{look: letter for letter, looks in _LETTERS.items() for look in looks},
-    # Letters in a disc, in a square, and of flags have no compatibility form.
+    # Letters in a disc or a square, and regional indicators, have no compatibility form.
     **{chr(first + at): chr(97 + at) for first in (0x1F150, 0x1F170, 0x1F1E6) for at in range(26)},
 }
 _OPENING = re.compile(f"[<{_LEFT}{_LEFT_SHELLS}{_LEFT_TWICE}{_LEFT_THRICE}{_BY_DECOMPOSITION}]")
 _WORDS = re.compile("\n*".join("untrustedcontent"))
 _LINE = re.compile("^(?P<open><{3,}+)[^\n]*>>>$", re.MULTILINE)
 _BETWEEN = 24
-"""Most letters between a bracket and the words for both to be a mark."""
+"""Maximum letters between a bracket and the words of a mark."""
 
 
-def wrapped(text: str, *, kind: str, source: str) -> str:
+def wrapped(text: str, *, kind: str, source: str, number: str = "") -> str:
     """Return text between two lines that mark it as untrusted.
 
     Args:
-        text: What came from outside; kept as it is, but for what looks like such a mark.
-        kind: What it is, such as ``memory`` or ``web page``; one of the caller's own words.
-        source: Where it comes from; characters that could deceive are written as ``%XX``.
+        text: Text from outside; unchanged except for parts that look like such a mark.
+        kind: What it is, such as ``memory`` or ``web page``; chosen by the caller.
+        source: Where it comes from; deceptive characters are written as ``%XX``.
+        number: 16 hex digits that nobody can predict; empty = fresh random ones.
 
     Returns:
         ``<<<EXTERNAL_UNTRUSTED_CONTENT id="…" kind="…" source="…">>>``, a notice, the text, and
-        ``<<<END_EXTERNAL_UNTRUSTED_CONTENT id="…">>>``; the same fresh 16 hex digits in both.
+        ``<<<END_EXTERNAL_UNTRUSTED_CONTENT id="…">>>``; the same 16 hex digits in both.
     """
-    number = secrets.token_hex(ID_BYTES)
+    number = number or secrets.token_hex(ID_BYTES)
     begin = f'<<<{BEGIN} id="{number}" kind="{kind}" source="{plain_source(source)}">>>'
     return f'{begin}\n{NOTICE}\n{defused(text)}\n<<<{END} id="{number}">>>'
 
 
 def defused(text: str) -> str:
-    """Return text in which nothing looks like a mark: its left brackets become ``[``, the rest stays."""
+    """Return the text with no part that looks like a mark: left brackets of such parts become ``[``."""
     if not _OPENING.search(text):
         return text
     letters, origins = _folded(text)
@@ -94,8 +95,13 @@ def defused(text: str) -> str:
     return "".join("[" if at in broken else character for at, character in enumerate(text))
 
 
+def marked_lines(text: str) -> str:
+    """Return the text with each line quoted by ``> ``, and no part that looks like a mark."""
+    return "\n".join(f"> {line}" for line in defused(text).splitlines())
+
+
 def plain_source(source: str) -> str:
-    """Return a source as it may stand inside a mark: one line, nothing invisible, no quote, no bracket."""
+    """Return a source safe inside a mark: one line without invisible characters, quotes or brackets."""
     cut = source if len(source) <= MAX_SOURCE_CHARS else source[: MAX_SOURCE_CHARS - 1] + "\u2026"
     return "".join(
         character if _is_plain(character) else quote(character, safe="", errors="replace")
@@ -104,7 +110,7 @@ def plain_source(source: str) -> str:
 
 
 def _brackets_before(letters: str, at: int) -> Iterator[int]:
-    """Yield where left brackets stand that could open what is at a place."""
+    """Yield the positions of left brackets that could open the mark at a position."""
     left = _BETWEEN
     while at and left and letters[at - 1] != ">":
         at -= 1
@@ -119,7 +125,7 @@ def _is_plain(character: str) -> bool:
 
 
 def _folded(text: str) -> tuple[str, list[int]]:
-    """Return what a text looks like: small letters, digits, brackets, line ends; and where each stood."""
+    """Return what a text looks like: lower-case letters, digits, brackets, line ends; and their positions."""
     letters: list[str] = []
     origins: list[int] = []
     for at, character in enumerate(text):
@@ -131,7 +137,7 @@ def _folded(text: str) -> tuple[str, list[int]]:
 
 @lru_cache(maxsize=4096)
 def _folded_character(character: str) -> str:
-    """Return what one character looks like; nothing where it is a space, a mark, or invisible."""
+    """Return what one character looks like; empty for a space, a combining mark or an invisible character."""
     if character in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         return "\n"
     looks = _ALIKE.get(character) or _ALIKE.get(character.casefold())

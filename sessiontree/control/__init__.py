@@ -1,5 +1,6 @@
-"""The control socket: how other processes of the same person reach a live supervisor, through a socket file.
+"""The control socket: how other processes of the same user reach a live supervisor.
 
-Room: between runtime and backends; the socket file, who may come in, the protocol, its server and its client.
-Not here: what an answer means (the supervisor's API), or showing anything to anybody.
+Above ``runtime``, below ``backends``. It holds the socket file, the check of peers, the protocol, the
+server and the client.
+Not here: the meaning of an answer (the supervisor's API), or its display (``cli``).
 """

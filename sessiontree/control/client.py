@@ -1,52 +1,243 @@
-"""The control socket's client: the supervisor's API for another process of the same person."""
+"""The control socket's client: the supervisor's interface for another process of the same user."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self
 
-from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.client_call import ClientAnswer, ClientCall
-from sessiontree.contracts.errors import JournalError, SessionTreeError
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.stimuli import SendMode
-from sessiontree.control import values
-from sessiontree.control.rpc_client import Asking
-from sessiontree.journal.record import Record
-from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.runtime.session_reports import ActorRow
-from sessiontree.runtime.supervisor_api import SessionRecord
-from sessiontree.tree.receipt import ReceiptLine
+from sessiontree.contracts.errors import ConfigError, JournalError, SessionTreeError
+from sessiontree.control.call_codec import SocketAnswer, answer_from_wire, arguments_to_wire
+from sessiontree.control.protocol import (
+    MAX_LINE_BYTES,
+    PROTOCOL,
+    Lines,
+    connect_control_socket,
+    error_from_wire,
+    line_of,
+)
+from sessiontree.runtime.rpc import RpcMethod, proxy_of
+from sessiontree.runtime.supervisor_api import SupervisorApi
 from sessiontree.version import VERSION
 
-REACH_TIMEOUT_S = 5.0
-T = TypeVar("T")
+READ_BYTES = 64 * 1024
+KNOCK_AGAIN_S = 0.02
+"""Seconds before the next attempt to connect if the server's backlog is full."""
 
 
-class ControlClient:
-    """A live runtime, asked from another process. Use it as an async context manager.
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A request that waits for its answer."""
 
-    Methods are those of :class:`~sessiontree.runtime.supervisor_api.Owner`, each awaited; what cannot be
-    asked from afar (creating, resuming, spawning, letting go) is missing. Every method raises the tree's
-    typed errors, and JournalError once the runtime is gone.
-    """
+    answered: asyncio.Future[SocketAnswer]
+    items: list[Any] = field(default_factory=list)
 
-    def __init__(self, asking: Asking) -> None:
-        """Bind a connection; made by :meth:`find` or :meth:`connect`."""
-        self._asking = asking
+
+class Asking:
+    """Sends requests to a runtime, many at once. Made by :meth:`reach`."""
+
+    def __init__(self, state_dir: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._place = str(state_dir)
+        self._reader = reader
+        self._writer = writer
+        self._lines = Lines()
+        self._waiting: dict[int, _Waiting] = {}
+        self._last_id = 0
+        self._failure: SessionTreeError | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self.release = ""
+        """The runtime's release."""
 
     @classmethod
-    async def find(cls, state_dir: Path, *, timeout_s: float = REACH_TIMEOUT_S) -> Self | None:
-        """Return a client of the runtime of a state directory, None where none is at work there.
+    async def reach(cls, state_dir: Path, timeout_s: float) -> Self | None:
+        """Connect to the runtime of a state directory; return None if no runtime runs there.
 
         Raises:
             JournalError: it does not answer in time, or the system refused.
-            PermissionDenied: this process may not ask.
+            PermissionDenied: this process may not send requests.
+            SessionTreeError: too many peers are connected.
+        """
+        asking: Self | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                line = await _knock(state_dir)
+                if line is None:
+                    return None
+                reader, writer = await asyncio.open_unix_connection(sock=line, limit=READ_BYTES)
+                asking = cls(state_dir, reader, writer)
+                return asking if await asking._greeted() else None
+        except TimeoutError as error:
+            reason = f"its runtime did not answer within {timeout_s:g} s: it is stopped or very busy"
+            raise JournalError(str(state_dir), f"{reason}; try again") from error
+        finally:
+            if asking is not None and asking._listening is None:
+                await asking.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the runtime can still be asked."""
+        return self._failure is None
+
+    async def close(self) -> None:
+        """Close the connection; pending requests fail with JournalError."""
+        self._fail(JournalError(self._place, "the connection to its runtime was closed here"))
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait({self._listening})
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def ask(self, ask: str, given: Mapping[str, Any]) -> SocketAnswer:
+        """Send a request and return its answer. Cancelling the task withdraws the request.
+
+        Raises:
+            JournalError: the runtime has ended.
+            ConfigError: the request has no JSON form, or is too long.
+            SessionTreeError: the runtime answered with this error.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._last_id += 1
+        number = self._last_id
+        line = _question(number, ask, given)
+        waiting = self._waiting[number] = _Waiting(asyncio.get_running_loop().create_future())
+        try:
+            self._writer.write(line)
+            with suppress(OSError):  # the listening task finds out and reports why
+                await self._writer.drain()
+            return await waiting.answered
+        except asyncio.CancelledError:
+            if not self._writer.is_closing():
+                self._writer.write(line_of({"withdraw": number}))
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _greeted(self) -> bool:
+        """Read the runtime's greeting and start to listen; return False if the runtime has already ended.
+
+        Raises:
+            SessionTreeError: the runtime refuses this process, or uses another protocol.
+        """
+        lines: list[bytes] = []
+        while not lines:
+            try:
+                data = await self._reader.read(READ_BYTES)
+            except OSError:
+                return False
+            if not data:
+                return False
+            lines = self._lines.take(data)
+        first = _object(lines[0])
+        if "error" in first:
+            raise error_from_wire(first["error"])
+        self.release = str(first.get("release"))
+        if first.get("protocol") != PROTOCOL:
+            reason = (
+                f"its runtime is of release {self.release} and uses another protocol; ask with that release"
+            )
+            raise JournalError(self._place, reason)
+        for line in lines[1:]:
+            self._take(line)
+        self._listening = asyncio.create_task(self._listen())
+        return True
+
+    async def _listen(self) -> None:
+        reason = "its runtime has ended, or hung up"
+        try:
+            while data := await self._reader.read(READ_BYTES):
+                for line in self._lines.take(data):
+                    self._take(line)
+                if self._lines.is_overlong:
+                    reason = "its runtime said something too long to be understood"
+                    break
+        except OSError as error:
+            reason = f"its runtime has ended: {error.strerror or error}"
+        self._fail(JournalError(self._place, f"{reason}; what it did is in the journal"))
+        self._writer.close()
+
+    def _take(self, line: bytes) -> None:
+        said = _object(line)
+        number = said.get("id")
+        if number is None and "error" in said:
+            self._fail(error_from_wire(said["error"]))
+        waiting = self._waiting.get(number) if isinstance(number, int) else None
+        if waiting is None or waiting.answered.done():
+            return  # the request was withdrawn
+        if "items" in said:
+            waiting.items.extend(said["items"])
+        elif "error" in said:
+            waiting.answered.set_exception(error_from_wire(said["error"]))
+        else:
+            waiting.answered.set_result(SocketAnswer(said.get("value"), waiting.items))
+
+    def _fail(self, error: SessionTreeError) -> None:
+        if self._failure is None:
+            self._failure = error
+        for waiting in self._waiting.values():
+            if not waiting.answered.done():
+                waiting.answered.set_exception(self._failure)
+
+
+async def _knock(state_dir: Path) -> socket.socket | None:
+    while True:
+        try:
+            return connect_control_socket(state_dir)
+        except BlockingIOError:
+            await asyncio.sleep(KNOCK_AGAIN_S)
+
+
+def _question(number: int, ask: str, given: Mapping[str, Any]) -> bytes:
+    try:
+        line = line_of({"id": number, "ask": ask, "given": given})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"the request has no JSON form: {error}") from error
+    if len(line) > MAX_LINE_BYTES:
+        raise ConfigError(
+            f"{len(line):,} bytes are too long for one request; the maximum is {MAX_LINE_BYTES:,}"
+        )
+    return line
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """Return the object of a line, or an empty one if it is no object: the runtime is not trusted either."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+REACH_TIMEOUT_S: Final = 5.0
+
+
+class ControlClient:
+    """A live runtime, used from another process. Use it as an async context manager.
+
+    Send requests with :attr:`supervisor`. What only the creating program may do, such as spawning, raises
+    ConfigError. Every method raises the tree's typed errors, and JournalError once the runtime has ended.
+    """
+
+    def __init__(self, asking: Asking) -> None:
+        """Wrap a connection; :meth:`find` and :meth:`connect` call this."""
+        self._asking = asking
+        self.supervisor: SupervisorApi = proxy_of(SupervisorApi, self)
+        """The methods that the runtime answers."""
+
+    @classmethod
+    async def find(cls, state_dir: Path, *, timeout_s: float = REACH_TIMEOUT_S) -> Self | None:
+        """Return a client of the runtime of a state directory; None if no runtime runs there.
+
+        Raises:
+            JournalError: it does not answer in time, or the system refused.
+            PermissionDenied: this process may not send requests.
         """
         asking = await Asking.reach(state_dir, timeout_s)
         return None if asking is None else cls(asking)
@@ -56,12 +247,12 @@ class ControlClient:
         """Return a client of the runtime of a state directory.
 
         Raises:
-            JournalError: none is at work there, it does not answer in time, or the system refused.
-            PermissionDenied: this process may not ask.
+            JournalError: no runtime runs there, it does not answer in time, or the system refused.
+            PermissionDenied: this process may not send requests.
         """
         client = await cls.find(state_dir, timeout_s=timeout_s)
         if client is None:
-            raise JournalError(str(state_dir), "no runtime is at work here; resume a tree of it first")
+            raise JournalError(str(state_dir), "no runtime is running here; resume one of its trees first")
         return client
 
     async def __aenter__(self) -> Self:
@@ -75,7 +266,7 @@ class ControlClient:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up; the runtime goes on."""
+        """Close the connection; the runtime continues."""
         await self._asking.close()
 
     @property
@@ -88,146 +279,17 @@ class ControlClient:
         """The runtime's release."""
         return self._asking.release
 
-    async def open_trees(self) -> list[str]:
-        """Return the ids of all trees open there, the one opened first first."""
-        return (await self._asking.ask("open_trees")).items
-
-    async def report(self, tree_id: str, session: str) -> SessionReport:
-        """Return a session's standing."""
-        heard = await self._asking.ask("report", tree_id=tree_id, session=session)
-        return self._made(values.report_from_wire, heard.value)
-
-    async def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
-        """Return every session of a tree and how it stands."""
-        heard = await self._asking.ask("receipt", tree_id=tree_id)
-        return tuple(self._made(values.line_from_wire, line) for line in heard.items)
-
-    async def pending(self, tree_id: str) -> list[ApprovalRequest]:
-        """Return the requests that wait for a person, oldest first."""
-        heard = await self._asking.ask("pending", tree_id=tree_id)
-        return [self._made(values.request_from_wire, request) for request in heard.items]
-
-    async def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
-        """Return a request that waits for a person, None where it does not or no more."""
-        heard = await self._asking.ask("shown", tree_id=tree_id, request_id=request_id)
-        return None if heard.value is None else self._made(values.request_from_wire, heard.value)
-
-    async def decide(self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str = "person") -> None:
-        """Answer an approval request; the runtime names this process as who did, whatever ``by`` says.
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Call a method of the runtime and return its result.
 
         Raises:
-            ApprovalClosed: it was decided before.
+            ConfigError: an argument can't be given from another process.
+            JournalError: the runtime has ended.
+            SessionTreeError: the error that the method raised.
         """
-        await self._asking.ask(
-            "decide",
-            tree_id=tree_id,
-            request_id=request_id,
-            approve=answer.approve,
-            reason=answer.reason,
-            always=answer.always,
-        )
-
-    async def client_calls(self, tree_id: str) -> list[ClientCall]:
-        """Return the calls that wait for the creating program, in the order they were handed over."""
-        heard = await self._asking.ask("client_calls", tree_id=tree_id)
-        return [self._made(values.client_call_from_wire, call) for call in heard.items]
-
-    async def answer(self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str) -> None:
-        """Answer a call of a client tool in the creating program's place.
-
-        Raises:
-            ClientCallClosed: it waits for no answer, or not in this tree.
-            ClientAnswerRefused: the answer can't be its result; it still waits.
-        """
-        await self._asking.ask(
-            "answer", tree_id=tree_id, client_id=client_id, answer=answer.to_wire(), answer_id=answer_id
-        )
-
-    async def send(self, tree_id: str, session: str, text: str, mode: SendMode, message_id: str) -> Reply:
-        """Say something to a session; returns its last word for it."""
-        heard = await self._asking.ask(
-            "send", tree_id=tree_id, session=session, text=text, mode=mode, message_id=message_id
-        )
-        return self._made(values.reply_from_wire, heard.value)
-
-    async def call(
-        self, tree_id: str, session: str, call_id: str, tool: str, arguments: Mapping[str, JsonValue]
-    ) -> CallReply:
-        """Have a session make one call outside its transcript."""
-        heard = await self._asking.ask(
-            "call", tree_id=tree_id, session=session, call_id=call_id, tool=tool, arguments=dict(arguments)
-        )
-        return self._made(values.call_from_wire, heard.value)
-
-    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
-        """Return a session's result, waiting for its end; its output is plain JSON."""
-        heard = await self._asking.ask("result", tree_id=tree_id, session=session)
-        return self._made(SessionResult.from_wire, heard.value)
-
-    async def stop(
-        self, tree_id: str, session: str, reason: str, status: SessionStatus = SessionStatus.CANCELLED
-    ) -> tuple[ReceiptLine, ...]:
-        """End a session and everything below it; returns how each of them ended."""
-        heard = await self._asking.ask(
-            "stop", tree_id=tree_id, session=session, reason=reason, status=status.value
-        )
-        return tuple(self._made(values.line_from_wire, line) for line in heard.items)
-
-    async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
-        """Have a session and everything below it drop what it does; returns how each of them stands then."""
-        heard = await self._asking.ask("interrupt", tree_id=tree_id, session=session, reason=reason)
-        return tuple(self._made(values.line_from_wire, line) for line in heard.items)
-
-    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
-        """Return at most 512 durable facts after a number, waiting up to 20 s for the first."""
-        heard = await self._asking.ask(
-            "read", tree_id=tree_id, after_seq=after_seq, max_n=max_n, wait_s=wait_s
-        )
-        return [self._made(values.record_from_wire, record) for record in heard.items]
-
-    async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
-        """Return the tree's own durable facts after a number, waiting up to 20 s for the first."""
-        heard = await self._asking.ask("read_tree", tree_id=tree_id, after_seq=after_seq, wait_s=wait_s)
-        return [self._made(values.record_from_wire, record) for record in heard.items]
-
-    async def record_of(
-        self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0
-    ) -> SessionRecord:
-        """Return a session's durable facts after a number, at most so many; 0 = all of them."""
-        value, facts = await self._asking.ask(
-            "record_of", tree_id=tree_id, session=session, after_seq=after_seq, max_n=max_n
-        )
-        return self._made(lambda wire: values.history_from_wire(wire, facts), value)
-
-    async def last_seq(self, tree_id: str) -> int:
-        """Return the number of a tree's newest fact."""
-        return self._made(int, (await self._asking.ask("last_seq", tree_id=tree_id)).value)
-
-    async def room(self, tree_id: str, session: str) -> int:
-        """Return how many more children a session may have now."""
-        return self._made(int, (await self._asking.ask("room", tree_id=tree_id, session=session)).value)
-
-    async def is_over(self, tree_id: str) -> bool:
-        """Whether Main has ended."""
-        return bool((await self._asking.ask("is_over", tree_id=tree_id)).value)
-
-    async def is_open(self, tree_id: str) -> bool:
-        """Whether a tree is kept there."""
-        return bool((await self._asking.ask("is_open", tree_id=tree_id)).value)
-
-    async def actors(self) -> list[ActorRow]:
-        """Return every process of the runtime, and the session it embodies."""
-        return [
-            self._made(values.actor_from_wire, actor) for actor in (await self._asking.ask("actors")).items
-        ]
-
-    async def security(self) -> dict[str, JsonValue] | None:
-        """Return what protects the engine the runtime runs on, now; None where it has none."""
-        return self._made(values.security_from_wire, (await self._asking.ask("security")).value)
-
-    def _made(self, make: Callable[[Any], T], wire: Any) -> T:
+        heard = await self._asking.ask(method.name, arguments_to_wire(method, given))
         try:
-            return make(wire)
+            return answer_from_wire(method, heard)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             release = self._asking.release
             raise SessionTreeError(

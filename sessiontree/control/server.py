@@ -1,59 +1,227 @@
-"""The control socket's server: lets peers in beside a supervisor and answers what they ask of its owner."""
+"""The control socket's server: it accepts peers and answers their requests to a supervisor."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
-from sessiontree.contracts.errors import PermissionDenied, SessionTreeError
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.control.connection import Connection
-from sessiontree.control.lineage import Lineage
-from sessiontree.control.peer import Peer, confinement_of, has_ended, held, peer_of, refusal_of
-from sessiontree.control.place import OpenSocket, open_control_socket
-from sessiontree.control.questions import answer
-from sessiontree.control.requests import SocketRequest, Told
-from sessiontree.runtime.supervisor_api import Owner
+from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.thread_calls import is_cancelled
+from sessiontree.control.call_codec import SocketAnswer, answer_to_wire, arguments_from_wire
+from sessiontree.control.peer import (
+    Lineage,
+    Peer,
+    confinement_of,
+    has_ended,
+    held,
+    hidden_process,
+    peer_of,
+    refusal_of,
+)
+from sessiontree.control.protocol import (
+    PROTOCOL,
+    Lines,
+    OpenSocket,
+    SocketRequest,
+    Withdrawal,
+    error_line,
+    line_of,
+    lines_of,
+    open_control_socket,
+    said_in,
+)
+from sessiontree.runtime.rpc import methods_of
+from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.version import VERSION
 
-MOST_PEERS = 32
+READ_BYTES = 64 * 1024
+MAX_BUFFER_BYTES = 256 * 1024
+"""If more is buffered, writing waits until the peer has read some of it."""
+MAX_AT_ONCE = 64
+"""Most pending requests of one peer."""
+
+Answer: TypeAlias = Callable[[SocketRequest], Awaitable[SocketAnswer]]
+
+
+class Connection:
+    """Serves one peer, many requests at once.
+
+    Args:
+        line: The connection.
+        answer: Answers a request.
+        patience_s: How long a peer may take to finish a line, or to read an answer.
+        grace_s: How long pending answers and buffered data may take at the end.
+    """
+
+    def __init__(self, line: socket.socket, answer: Answer, *, patience_s: float, grace_s: float) -> None:
+        self._line = line
+        self._answer = answer
+        self._patience_s = patience_s
+        self._grace_s = grace_s
+        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._speaking = asyncio.Lock()
+        self._listening: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._ends = False
+
+    async def run(self, refusal: SessionTreeError | None = None) -> None:
+        """Serve the peer until it disconnects, sends an invalid line, or stops reading.
+
+        Args:
+            refusal: Why the peer may not send requests; sent to the peer before the connection is closed.
+        """
+        reader, writer = await asyncio.open_unix_connection(sock=self._line, limit=READ_BYTES)
+        self._writer = writer
+        writer.transport.set_write_buffer_limits(high=MAX_BUFFER_BYTES)
+        try:
+            self._listening = asyncio.create_task(self._listen(reader, refusal))
+            if self._ends:
+                self._listening.cancel()
+            await asyncio.wait({self._listening})
+            if self._ends and self._answering:
+                await asyncio.wait(self._answering.values(), timeout=self._grace_s)
+        finally:
+            await self._hang_up(writer)
+
+    def end(self) -> None:
+        """Read no more requests; pending ones are still answered within the grace time."""
+        self._ends = True
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def _listen(self, reader: asyncio.StreamReader, refusal: SessionTreeError | None) -> None:
+        """Read the peer's requests; return when no more can be read."""
+        lines = Lines()
+        with suppress(OSError):  # TimeoutError is an OSError
+            if refusal is not None:
+                await self._say(error_line(None, refusal))
+                return
+            await self._say(line_of({"protocol": PROTOCOL, "release": VERSION, "pid": os.getpid()}))
+            try:
+                while not lines.is_overlong and (data := await self._heard(reader, lines.is_within)):
+                    for line in lines.take(data):
+                        await self._hear(line)
+                if lines.is_overlong:
+                    raise ValueError("it is too long")
+            except ValueError as error:
+                await self._say(error_line(None, ConfigError(f"a request can't be read: {error}")))
+
+    async def _heard(self, reader: asyncio.StreamReader, is_within: bool) -> bytes:
+        async with asyncio.timeout(self._patience_s if is_within else None):
+            return await reader.read(READ_BYTES)
+
+    async def _hear(self, line: bytes) -> None:
+        said = said_in(line)
+        under_way = self._answering.get(said.id)
+        if isinstance(said, Withdrawal):
+            if under_way is not None:
+                under_way.cancel()
+        elif under_way is not None:
+            raise ValueError(f"request {said.id} is not answered yet; use another id")
+        elif len(self._answering) >= MAX_AT_ONCE:
+            reason = f"{MAX_AT_ONCE} requests are already waiting for answers; try again later"
+            await self._say(error_line(said.id, SessionTreeError(reason)))
+        else:
+            task = asyncio.create_task(self._reply(said))
+            self._answering[said.id] = task
+            task.add_done_callback(lambda _: self._answering.pop(said.id, None))
+
+    async def _reply(self, request: SocketRequest) -> None:
+        with suppress(OSError):
+            try:
+                told = await self._answer(request)
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    raise
+                await self._say(error_line(request.id, error))
+                return
+            try:
+                for line in lines_of(request.id, told):
+                    await self._say(line)
+            except (SessionTreeError, TypeError, ValueError, RecursionError) as error:
+                await self._say(error_line(request.id, error))
+
+    async def _say(self, line: bytes) -> None:
+        """Write a line; wait while the peer has not read earlier lines.
+
+        Raises:
+            OSError: the peer has disconnected or does not read; no more requests of it are read.
+        """
+        writer = self._writer
+        if writer is None or writer.is_closing():
+            raise ConnectionResetError("the other end has closed the connection")
+        try:
+            async with self._speaking:
+                writer.write(line)
+                async with asyncio.timeout(self._patience_s):
+                    await writer.drain()
+        except OSError:
+            writer.transport.abort()
+            if self._listening is not None:
+                self._listening.cancel()
+            raise
+
+    async def _hang_up(self, writer: asyncio.StreamWriter) -> None:
+        under_way = [*self._answering.values(), *filter(None, [self._listening])]
+        for task in under_way:
+            task.cancel()
+        writer.close()
+        try:
+            if under_way:
+                await asyncio.wait(under_way)
+            async with asyncio.timeout(self._grace_s):
+                await writer.wait_closed()
+        except OSError:
+            pass
+        finally:
+            writer.transport.abort()
+
+
+MAX_PEERS = 32
 PATIENCE_S = 30.0
 GRACE_S = 2.0
 PAUSE_S = 1.0
-"""How long nobody is let in after the system could not open one more connection."""
+"""How long no peer is accepted after the system could not open another connection."""
 
 
 class ControlServer:
-    """Stands beside a supervisor for as long as it is open.
+    """Serves a supervisor's control socket while it is open.
 
-    Whoever connects is an owner: a process of the same user, no more confined than this one, or root; but
-    no process of the engine that the supervisor runs on, as tools can have one started.
-    What peers say or leave unsaid never holds up the supervisor: lines, questions, connections and what is
-    written ahead are bounded, and nobody is waited for longer than ``patience_s``.
+    Every accepted peer is an owner: root, or a process of the same user that is no more confined than this
+    one. A process of the engine that the supervisor runs on is not an owner, because tools can have it
+    start one. A peer never delays the supervisor, whether it sends data or not: lines, requests, connections
+    and buffers are bounded, and no peer is waited for longer than ``patience_s``.
 
     Args:
-        owner: What may be asked of the supervisor.
+        supervisor: Answers the requests; peers can call only the methods that its interface declares
+            ``for_peers``.
         state_dir: Where the control socket is; this process holds its lock.
-        most_peers: Most connections at a time; one more is told so and hung up on.
-        lineage: What tells the engine's processes from a person's; None where there is no engine.
-        patience_s: How long a peer may take to end a line, or to take what was said.
-        grace_s: How long, at the end, answers under way may take.
+        most_peers: Most connections at a time; another one is refused with an error.
+        lineage: Distinguishes the engine's processes from a person's; None without an engine.
+        patience_s: How long a peer may take to finish a line, or to read an answer.
+        grace_s: How long pending answers may take at the end.
     """
 
     def __init__(
         self,
-        owner: Owner,
+        supervisor: SupervisorApi,
         state_dir: Path,
         *,
         lineage: Lineage | None = None,
-        most_peers: int = MOST_PEERS,
+        most_peers: int = MAX_PEERS,
         patience_s: float = PATIENCE_S,
         grace_s: float = GRACE_S,
     ) -> None:
-        """Keep what it is made of; :meth:`start` opens the control socket."""
-        self._owner = owner
+        self._supervisor = supervisor
+        declared = methods_of(type(supervisor))
+        self._methods = {name: method for name, method in declared.items() if method.for_peers}
         self._state_dir = state_dir
         self._lineage = lineage
         self._most_peers = most_peers
@@ -64,7 +232,7 @@ class ControlServer:
         self._conversations: dict[asyncio.Task[None], Connection] = {}
 
     def start(self) -> None:
-        """Open the control socket; peers are heard on the running loop from now on.
+        """Open the control socket; peers are served on the running loop from now on.
 
         Raises:
             JournalUnwritable: the socket file can't be made.
@@ -73,9 +241,9 @@ class ControlServer:
         self._let_in()
 
     async def close(self) -> None:
-        """Close the control socket. Call it after the supervisor's end: what was asked has its answer then.
+        """Close the control socket. Call it after the supervisor has ended: every request is answered then.
 
-        Answers under way are still sent, for a moment; then everybody is hung up on.
+        Pending answers are still sent within the grace time; then all connections are closed.
         """
         listener, self._control = self._control, None
         if listener is None:
@@ -90,7 +258,7 @@ class ControlServer:
             await asyncio.wait(self._conversations)
 
     def abandon(self) -> None:
-        """Close the control socket where its loop is closed: nobody is heard there any more."""
+        """Close the control socket if its loop is closed: no peer can be served any more."""
         listener, self._control = self._control, None
         if listener is not None:
             listener.close()
@@ -108,7 +276,7 @@ class ControlServer:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError:
-            # no descriptor is left: whoever knocks waits, and the loop does not spin
+            # no descriptor is left: new connections wait, and the loop does not spin
             loop = asyncio.get_running_loop()
             loop.remove_reader(listener)
             self._pause = loop.call_later(PAUSE_S, self._let_in)
@@ -123,9 +291,11 @@ class ControlServer:
         refusal: SessionTreeError | None = None
         reason = self._refusal_of(line, peer)
         if reason is not None:
-            refusal = PermissionDenied(PermissionTier.ELEVATED, f"nobody but an owner may ask here: {reason}")
+            refusal = PermissionDenied(PermissionTier.ELEVATED, f"only an owner may ask here: {reason}")
         elif len(self._conversations) >= self._most_peers:
-            refusal = SessionTreeError(f"{self._most_peers} others are connected already; end one of them")
+            refusal = SessionTreeError(
+                f"{self._most_peers} other clients are already connected; end one of them"
+            )
         task = asyncio.create_task(conversation.run(refusal))
         self._conversations[task] = conversation
         task.add_done_callback(self._conversations.pop)
@@ -135,11 +305,22 @@ class ControlServer:
             reason = refusal_of(peer, os.geteuid(), confinement_of(), confinement_of(peer.pid))
             if reason is None and self._lineage is not None:
                 if process is None:
-                    return f"process {peer.pid} can't be seen from the runtime; ask from where it runs"
+                    return hidden_process(peer.pid)
                 reason = self._lineage.refusal_of(peer.pid)
                 if reason is None and has_ended(process):
                     return f"process {peer.pid} has ended"
             return reason
 
-    async def _answer(self, who: str, request: SocketRequest) -> Told:
-        return await answer(self._owner, request, who)
+    async def _answer(self, peer: str, request: SocketRequest) -> SocketAnswer:
+        """Call a method for a peer.
+
+        Raises:
+            ConfigError: peers can't call a method of that name, or an argument is not valid.
+            SessionTreeError: the error that the method raised.
+        """
+        method = self._methods.get(request.ask)
+        if method is None:
+            known = ", ".join(self._methods)
+            raise ConfigError(f"the runtime has no operation {request.ask[:80]!r}; it has {known}")
+        given = arguments_from_wire(method, request.given, peer)
+        return answer_to_wire(method, await getattr(self._supervisor, method.name)(*given))

@@ -1,7 +1,8 @@
-"""The one way a tool call takes: prepare → (approval, intent: decided elsewhere) → execute → finalize.
+"""The path of every tool call: prepare → (approval and intent, decided elsewhere) → execute → finalize.
 
-Order within prepare, fixed: name, and whether the session holds it → spellings → coercion → validation →
-before-hooks → validation of what they changed → policy → tier. Nothing reaches ``execute`` around this class.
+The order within prepare is fixed: name, and whether the session holds it → spellings → coercion →
+validation → before-hooks → validation of what they changed → policy → tier. Nothing calls a tool except
+through this class.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from functools import partial
 from threading import current_thread, main_thread
 from typing import Any, Final
 
-from sessiontree.contracts.cancellation import is_cancelled
-from sessiontree.contracts.client_call import ClientAnswer
+from sessiontree.contracts.approvals import CheckedCall, RejectedCall
+from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.codec import Outcome
 from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
-from sessiontree.contracts.error_results import blocked_message, error_message
 from sessiontree.contracts.errors import (
     ExecutionError,
     PermissionDenied,
@@ -27,27 +27,28 @@ from sessiontree.contracts.errors import (
     ValidationError,
     words_of,
 )
-from sessiontree.contracts.event_display import SHOWN_CHARS, short_progress
+from sessiontree.contracts.events import SHOWN_CHARS, short_progress
 from sessiontree.contracts.hooks import CalledTool, HookContext
 from sessiontree.contracts.jsonable import JsonValue, digest_of, dump_readable, to_json_value
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.ports import Protection
+from sessiontree.contracts.results import blocked_message, error_message
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.truncation import cut_text
-from sessiontree.dispatch.finalize import foreign, result_message
+from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.hook_run import HookFault
-from sessiontree.dispatch.hooks import HookChain
-from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall, RejectedCall
-from sessiontree.dispatch.pictures import Pictures
+from sessiontree.dispatch.images import Pictures
+from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall, foreign, result_message
 from sessiontree.dispatch.tool_table import ToolEntry, ToolTable
 from sessiontree.policy.compiled import SessionPolicy
 from sessiontree.policy.steps import OWNERS_ALONE
 
 _READ_ONLY: Final = PermissionTier.READ_ONLY
 MAX_UNREAD_SHOWN = 400
-"""Most characters of an unreadable argument text that its refusal shows."""
+"""Most characters of unreadable arguments that the refusal quotes."""
 
 
 class Dispatcher:
@@ -62,16 +63,24 @@ class Dispatcher:
         *,
         tool_timeout_s: float,
         now_ms: Callable[[], int],
-        standing: Callable[[Mapping[str, JsonValue], str], str],
+        command_fingerprint: Callable[[Mapping[str, JsonValue], str], str],
         protection: Protection | None = None,
     ) -> None:
         """Bind a session's rights, its policy, and the names of the tools it holds.
 
-        Tools of owners alone are refused to anybody else, even where the session was given them.
+        A tool for owners is refused to everyone else, even if the session holds it.
 
-        ``standing`` takes a call's arguments and which of them is a command, and returns a text that changes
-        with what that names: a command that was asked about is bound to it. ``protection`` knows the
-        protected places, and gives the writer of a call that may change one; None = there is no writer.
+        Args:
+            table: The tree's tools.
+            held: Names of the tools that the session holds.
+            rights: The session's rights; each tool gets the part that it declares.
+            policy: The tree's policy for this session.
+            tool_timeout_s: Longest run of a call whose tool and agent set no limit.
+            now_ms: Returns the tree's time.
+            command_fingerprint: Takes a call's arguments and the name of the one that is a command. Returns a
+                text that changes when a file changes that the command names; an approval is bound to it.
+            protection: Knows the protected places and gives a call the writer that may change those it was
+                allowed; None = the session has no writer.
         """
         self._table = table
         self._policy = policy
@@ -85,12 +94,12 @@ class Dispatcher:
         self._tool_timeout_s = tool_timeout_s
         self._tool_timeouts = rights.config.tool_timeouts
         self.cleanup_s = rights.config.exec_cleanup_s
-        """How long a command that was asked to end may take."""
+        """How long a command may take to end, in seconds."""
         self._now_ms = now_ms
         self._max_chars = rights.config.max_result_chars
         self._pictures = Pictures(rights.config.images, rights.config.context_tokens)
         self._place = str(rights.workspace_root)
-        self._standing = standing
+        self._command_fingerprint = command_fingerprint
         self._protection = protection
         self._after_untrusted = policy.policy.after_untrusted
 
@@ -106,60 +115,49 @@ class Dispatcher:
             entry = self._table.get(call.name)
             held = self._held - self.withheld_from(asked_by)
             if entry is None or entry.name not in held:
-                return self._unknown(key, call, entry, held, asked_by)
+                return self._refuse_unknown(key, call, entry, held, asked_by)
         if call.unread is not None:
-            return _unread(key, entry, call.unread)
+            return _reject_unreadable(key, entry, call.unread)
         try:
             params, arguments = entry.compiled.validate(call.arguments)
         except ValidationError as error:
             digest = _digest_of_invalid(entry.name, call.arguments)
             return RejectedCall(key, entry.name, error.message, error.field, digest, entry.compiled.schema)
-        return self._judge(key, call.id, entry, params, arguments, taint)
+        return self._assign_tier(key, call.id, entry, params, arguments, taint)
 
     def withheld_from(self, askers: tuple[Principal, ...]) -> frozenset[str]:
-        """Return what the session does not hold where it acts for these; nothing where that is nobody."""
+        """Return the tools withheld while the session acts for these askers; empty without askers."""
         if not askers:
             return frozenset()
         withheld = self._policy.withheld_from(askers)
         return withheld if _are_owners(askers) else withheld | self._table.for_owners
 
-    async def prepare_hooked(
-        self,
-        key: str,
-        call: ToolCall,
-        hooks: HookChain,
-        ctx: HookContext,
-        asked_by: tuple[Principal, ...] = (),
-        taint: str = "",
-    ) -> tuple[PreparedCall | RejectedCall | ImmediateOutcome, list[HookFault]]:
-        """Check one call and ask the hooks about it; what they change is validated and judged again.
-
-        A call that does not fit, or that the session may not make, is never shown to them.
-        """
-        prepared = self.prepare(key, call, asked_by, taint)
-        if not isinstance(prepared, PreparedCall):
-            return prepared, []
-        entry = prepared.entry
+    async def run_before_hooks(
+        self, prepared: PreparedCall, hooks: HookChain, ctx: HookContext, taint: str = ""
+    ) -> tuple[PreparedCall | ImmediateOutcome, tuple[HookFault, ...]]:
+        """Run the hooks before a prepared call; arguments that they change are validated and judged again."""
+        key, call_id, entry = prepared.call.key, prepared.provider_id, prepared.entry
         ruling = await hooks.before(
-            CalledTool(call.id, entry.name, prepared.arguments),
+            CalledTool(call_id, entry.name, prepared.call.arguments),
             ctx,
             entry.compiled.validate,
-            partial(result_message, call.id, entry.name, at_ms=self._now_ms(), max_chars=self._max_chars),
+            partial(result_message, call_id, entry.name, at_ms=self._now_ms(), max_chars=self._max_chars),
         )
+        faults = tuple(ruling.faults)
         if ruling.block is not None:
             at_ms, most = self._now_ms(), self._max_chars
-            message = blocked_message(call.id, entry.name, ruling.block, at_ms, max_chars=most)
-            return ImmediateOutcome(key, "blocked", message), ruling.faults
+            message = blocked_message(call_id, entry.name, ruling.block, at_ms, max_chars=most)
+            return ImmediateOutcome(key, "blocked", message), faults
         if ruling.message is not None:
             message = await self._pictures.fit(ruling.message, max_chars=self._max_chars, harmless=False)
             supplied = ImmediateOutcome(key, "ok", message, ruling.artifacts, untrusted=ruling.untrusted)
-            return supplied, ruling.faults
+            return supplied, faults
         if ruling.changed:
-            judged = self._judge(key, call.id, entry, ruling.params, ruling.arguments, taint)
-            return judged, ruling.faults
-        return prepared, ruling.faults
+            judged = self._assign_tier(key, call_id, entry, ruling.params, ruling.arguments, taint)
+            return judged, faults
+        return prepared, faults
 
-    def _judge(
+    def _assign_tier(
         self,
         key: str,
         call_id: str,
@@ -174,19 +172,22 @@ class Dispatcher:
             asked = tool.tier_for(params)
             if asked is not tier:
                 tier = PermissionTier(max(tier, asked))
-        except Exception:  # noqa: BLE001 - a tool that cannot tell its tier counts as the highest
+        except Exception:  # noqa: BLE001 - a tool that fails to report its tier gets the highest
             tier = PermissionTier.ELEVATED
         if tier is _READ_ONLY:
-            return PreparedCall(key, call_id, entry, params, arguments, 0, "", False)
-        standings = self._protected(tool, arguments) if tool.changes else None
-        if standings:
+            checked = CheckedCall(key, tool.name, arguments, "", 0, True)
+            return PreparedCall(checked, call_id, entry, params, False)
+        places = self._protected_places(tool, arguments) if tool.changes else None
+        if places:
             tier = PermissionTier.ELEVATED
         needs_approval = tier is PermissionTier.ELEVATED
         if tier is PermissionTier.SYSTEM:
             setting = self._rights.config.system_tier
             if setting == "deny":
-                reason = f"agent {self._rights.agent_id!r} may make no System calls"
-                return self._error(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
+                reason = (
+                    f"agent {self._rights.agent_id!r} may make no System calls (its system_tier is 'deny')"
+                )
+                return self._error_outcome(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = setting == "ask"
         if taint and self._after_untrusted != "allow":
             if self._after_untrusted == "deny":
@@ -194,32 +195,31 @@ class Dispatcher:
                     f"this session has taken in untrusted text ({taint}), and the policy refuses it every "
                     "call above ReadOnly from then on (after_untrusted is 'deny')"
                 )
-                return self._error(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
+                return self._error_outcome(key, call_id, tool.name, PermissionDenied(tier, reason), "denied")
             needs_approval = True
         digest = self._digest(tool, arguments, is_asked=needs_approval)
-        return PreparedCall(
-            key, call_id, entry, params, arguments, int(tier), digest, needs_approval, standings
-        )
+        checked = CheckedCall(key, tool.name, arguments, digest, int(tier), tool.idempotent)
+        return PreparedCall(checked, call_id, entry, params, needs_approval, places)
 
-    def _protected(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
-        """Return the names of the protected places that a call's arguments stand for."""
+    def _protected_places(self, tool: Tool[Any], arguments: Mapping[str, JsonValue]) -> frozenset[str]:
+        """Return the names of the protected places to which a call's arguments lead."""
         if self._protection is None:
             return frozenset()
         given = [arguments.get(name) for name in tool.changes]
         paths = [path for each in given for path in (each if isinstance(each, list) else [each])]
         return frozenset().union(
-            *(self._protection.standings(path) for path in paths if isinstance(path, str))
+            *(self._protection.places_at(path) for path in paths if isinstance(path, str))
         )
 
     def _digest(self, tool: Tool[Any], arguments: Mapping[str, JsonValue], *, is_asked: bool) -> str:
         place = self._place
         if is_asked and tool.command_in:
-            place += "\0" + self._standing(arguments, tool.command_in)
+            place += "\0" + self._command_fingerprint(arguments, tool.command_in)
         if is_asked and tool.changes:
-            place += "".join(f"\0{each}" for each in sorted(self._protected(tool, arguments)))
+            place += "".join(f"\0{each}" for each in sorted(self._protected_places(tool, arguments)))
         return digest_of(tool.name, arguments, place)
 
-    def _unknown(
+    def _refuse_unknown(
         self,
         key: str,
         call: ToolCall,
@@ -229,8 +229,8 @@ class Dispatcher:
     ) -> ImmediateOutcome:
         names = ", ".join(sorted(held)) or "none"
         if entry is None:
-            error: ToolError = ExecutionError(f"there is no tool {call.name!r}; this session holds: {names}")
-            return self._error(key, call.id, call.name, error, "error")
+            error: ToolError = ExecutionError(f"no tool is named {call.name!r}; this session holds: {names}")
+            return self._error_outcome(key, call.id, call.name, error, "error")
         removal = self._policy.explain_to(entry.name, asked_by).removal
         is_for_owners = entry.name in self._table.for_owners
         if entry.name in self._owned or (is_for_owners and not _are_owners(asked_by)):
@@ -244,50 +244,46 @@ class Dispatcher:
             ):
                 why = " (its workspace is read-only: workspace_access is 'ro')"
             reason = f"session {self._rights.session_id!r} does not hold {entry.name}{why}; it holds: {names}"
-        return self._error(key, call.id, entry.name, PermissionDenied(entry.tool.tier, reason), "denied")
+        return self._error_outcome(
+            key, call.id, entry.name, PermissionDenied(entry.tool.tier, reason), "denied"
+        )
 
-    def again(
-        self,
-        key: str,
-        call_id: str,
-        tool: str,
-        arguments: Mapping[str, JsonValue],
-        asked_by: tuple[Principal, ...] = (),
+    def prepare_again(
+        self, checked: CheckedCall, call_id: str, asked_by: tuple[Principal, ...] = ()
     ) -> PreparedCall | ImmediateOutcome:
-        """Prepare a call from its journaled final arguments, on a host that did not prepare it itself."""
-        prepared = self.prepare(key, ToolCall(call_id, tool, arguments), asked_by)
+        """Prepare a call from its journaled arguments, on a host that did not prepare it before."""
+        prepared = self.prepare(checked.key, ToolCall(call_id, checked.tool, checked.arguments), asked_by)
         if isinstance(prepared, RejectedCall):
-            message = blocked_message(
-                call_id, tool, f"its journaled arguments no longer fit: {prepared.message}", self._now_ms()
-            )
-            return ImmediateOutcome(key, "blocked", message)
+            reason = f"its journaled arguments are no longer valid: {prepared.message}"
+            message = blocked_message(call_id, checked.tool, reason, self._now_ms())
+            return ImmediateOutcome(checked.key, "blocked", message)
         return prepared
 
-    def altered(self, prepared: PreparedCall, digest: str) -> ImmediateOutcome | None:
-        """Return the outcome of a call that is not the one that was approved or intended; None if it is."""
+    def check_unchanged(self, prepared: PreparedCall, digest: str) -> ImmediateOutcome | None:
+        """Return None if a call is the one that was approved or intended, else the outcome that blocks it."""
         name = prepared.entry.name
         tool, is_asked = prepared.entry.tool, prepared.needs_approval
-        if not digest or digest == self._digest(tool, prepared.arguments, is_asked=is_asked):
+        if not digest or digest == self._digest(tool, prepared.call.arguments, is_asked=is_asked):
             return None
-        # Prepared again elsewhere, it is judged without what the session had taken in when it was asked.
-        if digest == self._digest(tool, prepared.arguments, is_asked=True):
+        # A call that another host prepares again is judged without the text that the session had taken in.
+        if digest == self._digest(tool, prepared.call.arguments, is_asked=True):
             return None
-        reason = "its arguments are not the ones that were allowed"
+        reason = "its arguments are not the ones that were approved"
         if is_asked and (tool.command_in or tool.changes):
-            reason += ", or the files it names have changed since; ask anew"
+            reason += ", or the files it names have changed since; ask again"
         message = blocked_message(prepared.provider_id, name, reason, self._now_ms())
-        return ImmediateOutcome(prepared.key, "blocked", message)
+        return ImmediateOutcome(prepared.call.key, "blocked", message)
 
-    def answered(self, key: str, call_id: str, tool: str, answer: ClientAnswer) -> ImmediateOutcome:
-        """Return the outcome of a call that the creating program answered; its images are not looked at yet.
+    def client_outcome(self, key: str, call_id: str, tool: str, answer: ClientAnswer) -> ImmediateOutcome:
+        """Return the outcome of a call that the creating program answered; :meth:`fit_images` comes later.
 
         Raises:
-            ValidationError: the answer does not fit what the tool says of its results.
-            ExecutionError: it has parts that can't be kept.
+            ValidationError: the answer does not fit the result type of the tool.
+            ExecutionError: the answer has parts that the journal can't store.
         """
         result = answer.result
         if result is None:
-            return self._error(key, call_id, tool, ExecutionError(answer.failure), "error")
+            return self._error_outcome(key, call_id, tool, ExecutionError(answer.failure), "error")
         entry = self._table.get(tool)
         if entry is not None and entry.answers is not None:
             entry.answers.validate(result.output)
@@ -298,8 +294,8 @@ class Dispatcher:
         is_foreign = bool(untrusted or result.untrusted)
         return ImmediateOutcome(key, "ok", message, result.artifacts, untrusted=is_foreign)
 
-    async def fitted(self, outcome: ImmediateOutcome, tier: int) -> ImmediateOutcome:
-        """Return an outcome whose images a model can be shown."""
+    async def fit_images(self, outcome: ImmediateOutcome, tier: int) -> ImmediateOutcome:
+        """Return an outcome whose images fit a model's request."""
         if len(outcome.message.content) == 1:
             return outcome
         harmless = tier == PermissionTier.READ_ONLY
@@ -318,16 +314,16 @@ class Dispatcher:
             signals: The call's deadline and progress.
 
         Contract: a task cancelled from outside with ``signals.cancelled`` set gives an ``aborted`` outcome;
-        any other cancellation of the task is passed on. No exception of the tool's gets out, no
-        ``CancelledError`` of something it waited for either.
+        any other cancellation of the task is propagated. No exception of the tool is propagated, nor a
+        ``CancelledError`` of something that the tool awaited.
         """
         tool = prepared.entry.tool
-        if digest and (altered := self.altered(prepared, digest)) is not None:
+        if digest and (altered := self.check_unchanged(prepared, digest)) is not None:
             return altered
         try:
-            rights = self._given.get(tool.name) or self._give(prepared.entry)
-            if prepared.tier == PermissionTier.ELEVATED and rights.writer is not None:
-                rights = self._allowed(rights, prepared)
+            rights = self._given.get(tool.name) or self._narrowed(prepared.entry)
+            if prepared.call.tier == PermissionTier.ELEVATED and rights.writer is not None:
+                rights = self._with_writer(rights, prepared)
             result = await tool.execute(prepared.params, ToolContext(rights, call_id, signals))
             message = result_message(
                 prepared.provider_id,
@@ -338,77 +334,83 @@ class Dispatcher:
                 untrusted=tool.untrusted,
             )
             if len(message.content) > 1:
-                harmless = prepared.tier == PermissionTier.READ_ONLY
+                harmless = prepared.call.tier == PermissionTier.READ_ONLY
                 message = await self._pictures.fit(message, max_chars=self._max_chars, harmless=harmless)
         except ToolError as error:
-            return self._told(prepared, error, signals)
+            return self._tool_error(prepared, error, signals)
         except asyncio.CancelledError:
             if signals.cancelled:
-                return self.stopped(prepared, signals)
+                return self.interrupted_outcome(prepared, signals)
             if is_cancelled():
                 raise
             inner = ExecutionError(f"{tool.name} failed: something it waited for was cancelled")
-            return self._error(prepared.key, prepared.provider_id, tool.name, inner, "error")
-        except BaseException as error:  # a tool may raise anything, SystemExit too; the session goes on
+            return self._error_outcome(prepared.call.key, prepared.provider_id, tool.name, inner, "error")
+        except BaseException as error:  # a tool may raise anything, even SystemExit; the session continues
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
-                raise  # somebody wants the program to end; to no other thread the system brings it
-            return self._broken(prepared, error)
+                raise  # the user ends the program; the system raises it only in the main thread
+            return self._unexpected_error(prepared, error)
         return ImmediateOutcome(
-            prepared.key, "ok", message, result.artifacts, untrusted=bool(result.untrusted or tool.untrusted)
+            prepared.call.key,
+            "ok",
+            message,
+            result.artifacts,
+            untrusted=bool(result.untrusted or tool.untrusted),
         )
 
-    def _broken(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
-        """Return the outcome of a call whose tool raised something that is no tool error."""
+    def _unexpected_error(self, prepared: PreparedCall, error: BaseException) -> ImmediateOutcome:
+        """Return the outcome of a call whose tool raised an exception that is not a ToolError."""
         tool = prepared.entry.tool
-        plain = self._marked(tool, ExecutionError(f"{tool.name} failed: {words_of(error)}"))
-        outcome = self._error(prepared.key, prepared.provider_id, tool.name, plain, "error")
+        plain = self._mark_untrusted(tool, ExecutionError(f"{tool.name} failed: {words_of(error)}"))
+        outcome = self._error_outcome(prepared.call.key, prepared.provider_id, tool.name, plain, "error")
         return replace(outcome, untrusted=bool(tool.untrusted))
 
-    def _marked(self, tool: Tool[Any], error: ToolError) -> ToolError:
-        """Return a tool's error, its text between marks where the tool says that it comes from outside."""
+    def _mark_untrusted(self, tool: Tool[Any], error: ToolError) -> ToolError:
+        """Return a tool's error; its text is put between marks if the tool declares it as untrusted."""
         if tool.untrusted is True:
             error.message = foreign(str(error.message), tool.name, self._max_chars // 2)
         return error
 
-    def _give(self, entry: ToolEntry) -> SessionRights:
-        """Return the rights of a tool: the session's, narrowed to what it declared when it was registered."""
+    def _narrowed(self, entry: ToolEntry) -> SessionRights:
+        """Return the session's rights, narrowed to the capabilities that a tool declared."""
         given = self._given[entry.tool.name] = self._rights.narrowed(entry.name, entry.row.declared)
         return given
 
-    def _allowed(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
-        """Return the rights of a call that was allowed: its writer changes the places it was asked about."""
+    def _with_writer(self, rights: SessionRights, prepared: PreparedCall) -> SessionRights:
+        """Return the rights of an allowed call; its writer may change the protected places of the request."""
         if self._protection is None:
             return rights
-        return replace(rights, writer=self._protection.writer(prepared.standings))
+        return replace(rights, writer=self._protection.writer(prepared.places))
 
-    def _told(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
-        """Return the outcome of an error a tool raised, whatever it put into the error's fields."""
+    def _tool_error(self, prepared: PreparedCall, error: ToolError, signals: CallSignals) -> ImmediateOutcome:
+        """Return the outcome of a ToolError; its fields may hold anything."""
         outcome: Outcome = "denied" if isinstance(error, PermissionDenied) else "error"
         passes = isinstance(error, Timeout) or (isinstance(error, ExecutionError) and error.retryable is True)
         try:
-            marked = self._marked(prepared.entry.tool, error)
-            return self._failed(prepared, marked, outcome, signals, again=passes)
+            marked = self._mark_untrusted(prepared.entry.tool, error)
+            return self._failed_attempt(prepared, marked, outcome, signals, again=passes)
         except (AttributeError, TypeError, ValueError, RecursionError):
-            return self._broken(prepared, error)
+            return self._unexpected_error(prepared, error)
 
-    def stopped(self, prepared: PreparedCall, signals: CallSignals) -> ImmediateOutcome:
-        """Return the outcome of a call that was cut short: by its deadline, or by somebody.
+    def interrupted_outcome(self, prepared: PreparedCall, signals: CallSignals) -> ImmediateOutcome:
+        """Return the outcome of a call that was stopped by its deadline or by a cancellation.
 
-        What it had reported last stands in it as ``partial``.
+        It holds the call's last progress report as ``partial``.
         """
         over_s = time.monotonic() - signals.deadline
         if over_s >= 0:
-            timeout = Timeout(round(self.timeout_of(prepared) + over_s, 3), prepared.entry.name)
-            return self._failed(prepared, timeout, "timeout", signals, again=True)
+            timeout = Timeout(round(self.timeout_s(prepared) + over_s, 3), prepared.entry.name)
+            return self._failed_attempt(prepared, timeout, "timeout", signals, again=True)
         error = ExecutionError("aborted while it ran; it may have done part of its work")
-        return self._failed(prepared, error, "aborted", signals, again=False)
+        return self._failed_attempt(prepared, error, "aborted", signals, again=False)
 
-    def not_begun(self, prepared: PreparedCall) -> ImmediateOutcome:
-        """Return the outcome of a call that was told to stop before it began."""
+    def skipped_outcome(self, prepared: PreparedCall) -> ImmediateOutcome:
+        """Return the outcome of a call that was cancelled before it began."""
         error = ExecutionError("stopped before its turn came; it did not run")
-        return self._error(prepared.key, prepared.provider_id, prepared.entry.name, error, "skipped")
+        return self._error_outcome(
+            prepared.call.key, prepared.provider_id, prepared.entry.name, error, "skipped"
+        )
 
-    def _failed(
+    def _failed_attempt(
         self,
         prepared: PreparedCall,
         error: ToolError,
@@ -417,7 +419,7 @@ class Dispatcher:
         *,
         again: bool,
     ) -> ImmediateOutcome:
-        """Return the outcome of an attempt: what failed, of how many, and what there was so far."""
+        """Return the outcome of a failed attempt: the error, the attempts so far, and the last progress."""
         extra: dict[str, JsonValue] = {} if signals.attempt == 1 else {"attempts": signals.attempt}
         if signals.partial is not None and outcome in {"timeout", "aborted"}:
             partial = short_progress(signals.partial, min(SHOWN_CHARS, self._max_chars // 2))
@@ -429,25 +431,26 @@ class Dispatcher:
             prepared.provider_id, name, error, at_ms, extra=extra, max_chars=self._max_chars
         )
         tool = prepared.entry.tool
-        harmless = prepared.tier == PermissionTier.READ_ONLY or tool.idempotent
-        may = again and harmless and (tool.retry is not None or isinstance(error, Timeout))
-        return ImmediateOutcome(prepared.key, outcome, message, again=may, untrusted=bool(tool.untrusted))
+        may = again and prepared.call.repeatable and (tool.retry is not None or isinstance(error, Timeout))
+        return ImmediateOutcome(
+            prepared.call.key, outcome, message, again=may, untrusted=bool(tool.untrusted)
+        )
 
-    def timeout_of(self, prepared: PreparedCall) -> float:
-        """Return the longest run of a call, in seconds: the agent's word, the tool's own, or the tree's."""
+    def timeout_s(self, prepared: PreparedCall) -> float:
+        """Return the time limit of a call in seconds: the agent's, else the tool's, else the tree's."""
         tool = prepared.entry.tool
         own_s = self._tool_timeouts.get(tool.name) if self._tool_timeouts else None
         return own_s or tool.timeout_s or self._tool_timeout_s
 
-    def _error(
+    def _error_outcome(
         self, key: str, call_id: str, tool: str, error: ToolError, outcome: Outcome
     ) -> ImmediateOutcome:
         message = error_message(call_id, tool, error, self._now_ms(), max_chars=self._max_chars)
         return ImmediateOutcome(key, outcome, message)
 
 
-def _unread(key: str, entry: ToolEntry, text: str) -> RejectedCall:
-    """Refuse a call whose arguments are no object: it says what is required, as a call without any would."""
+def _reject_unreadable(key: str, entry: ToolEntry, text: str) -> RejectedCall:
+    """Refuse a call whose arguments are not an object; the message also says what a call requires."""
     words, field = "", None
     try:
         entry.compiled.validate({})

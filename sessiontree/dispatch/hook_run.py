@@ -1,7 +1,8 @@
-"""Running one hook so that nothing it does reaches further than its own failure.
+"""Runs one hook so that its failure affects nothing else, and checks its answer.
 
-Whatever it raises is caught where it runs; a plain function has a daemon thread of its own, so that one that
-hangs keeps no other work and no process from ending. One that hung is not begun again without bound.
+Every exception of a hook is caught where the hook runs. A plain function runs in its own daemon thread, so
+that a hanging one blocks neither other work nor the end of the process. Only a few runs of a hook may hang at
+once. The types, size and depth of an answer are checked before it is used.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
-from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.hooks import Hook, HookContext, HookPoint, name_of, takes
+from sessiontree.contracts.errors import ExecutionError, words_of
+from sessiontree.contracts.hooks import Block, Hook, HookContext, HookPoint, KeptResult, name_of, takes
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import ImageContent, TextContent
+from sessiontree.contracts.results import Artifact, ArtifactKind, error_message
 
-MOST_HANGING = 4
-"""So many runs of a hook at one point may hang; then it fails there at once until one comes back."""
-MOST_WORDS = 300
+MAX_HANGING = 4
+"""Most hanging runs of a hook at one point; further runs fail at once until one returns."""
+MAX_WORDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class HookFault:
 
 
 class HookError(Exception):
-    """A hook failed; says how."""
+    """A hook failed; the text says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +55,18 @@ class HookRun:
         self.point = point
         self.name = name_of(hook)
         self.guards = hook.on_error == "block"
-        """Whether what it watches over stops when it fails."""
+        """Whether a failure of the hook blocks what it guards."""
         self.hanging = 0
-        """Runs that took too long and have not come back."""
+        """Runs that exceeded their time limit and have not returned."""
 
     async def run(self, *given: object) -> object:
-        """Return what the hook answers.
+        """Run the hook and return its answer.
 
         Raises:
-            HookError: it raised, took too long, or has hung too often. What it raised is told in its own
-                words only before a call: afterwards they could hold what a result held.
+            HookError: the hook raised, took too long, or has too many hanging runs. The text quotes the
+                hook's exception only before a call: after it, the exception could contain parts of a result.
         """
-        if self.hanging >= MOST_HANGING:
+        if self.hanging >= MAX_HANGING:
             raise HookError(f"{self.hanging} earlier runs of it still hang")
         function: Callable[..., Any] = getattr(self._hook, self.point)
         given = tuple(replace(each) if isinstance(each, HookContext) else each for each in given)
@@ -88,7 +93,7 @@ class HookRun:
         return HookFault(self.name, self.point, str(error))
 
     def _leave(self, work: asyncio.Future[_Made]) -> None:
-        """Leave a run behind; a coroutine is told to stop, a thread can't be."""
+        """Abandon a run; a coroutine is cancelled, a thread can't be."""
         if work.done():
             return
         self.hanging += 1
@@ -101,16 +106,16 @@ class HookRun:
 
 
 def runs_at(hooks: Iterable[Hook], point: HookPoint) -> list[HookRun]:
-    """Return the hooks that take part in a point, in order."""
+    """Return the hooks that run at a point, in order."""
     return [HookRun(hook, point) for hook in hooks if takes(hook, point)]
 
 
 async def look_all(runs: Iterable[HookRun], given: Callable[[], tuple[object, ...]]) -> tuple[HookFault, ...]:
-    """Show something to hooks that may only look; all at once, as nothing depends on them.
+    """Show a value to hooks that only observe; they run in parallel, because nothing depends on them.
 
     Args:
         runs: The hooks.
-        given: Makes what each of them is shown, a copy of its own.
+        given: Makes the arguments of one hook, as a separate copy.
     """
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(_look(run, given())) for run in runs]
@@ -129,11 +134,11 @@ async def _look(run: HookRun, given: tuple[object, ...]) -> HookFault | None:
 
 
 def _reason(error: BaseException, *, tells: bool) -> str:
-    name = type(error).__name__[:MOST_WORDS]
+    name = type(error).__name__[:MAX_WORDS]
     if not tells:
         return f"it raised {name}"
     try:
-        return f"it raised {words_of(error)[:MOST_WORDS]}"
+        return f"it raised {words_of(error)[:MAX_WORDS]}"
     except BaseException:  # noqa: BLE001 - an exception's text is its author's code, too
         return f"it raised {name}"
 
@@ -157,7 +162,7 @@ def _in_thread(function: Callable[..., Any], given: tuple[object, ...], name: st
             made = _Made(context.run(function, *given), None)
         except BaseException as error:  # noqa: BLE001 - a hook may raise anything; its thread ends with it
             made = _Made(None, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the result
             loop.call_soon_threadsafe(_settle, future, made)
 
     threading.Thread(target=call, name=f"hook {name}", daemon=True).start()
@@ -167,3 +172,160 @@ def _in_thread(function: Callable[..., Any], given: tuple[object, ...], name: st
 def _settle(future: asyncio.Future[_Made], made: _Made) -> None:
     if not future.done():
         future.set_result(made)
+
+
+MAX_CHARS = 1_000_000
+"""Most characters of the parameters or the result that a hook gives, and most it may add to what is kept."""
+MAX_REASON = 2_000
+MAX_DEPTH = 100
+MAX_BLOCKS = 1_000
+MAX_INT_BITS = 4_096
+"""Longer numbers can't be written as JSON."""
+_NODE = 8
+_KINDS = get_args(ArtifactKind)
+
+
+def json_of(value: object, most: int) -> tuple[JsonValue, int]:
+    """Return a separate copy of a JSON value, and its approximate size in characters.
+
+    Raises:
+        HookError: the value is larger than ``most``, nested too deeply, or not JSON.
+    """
+    left = most
+
+    def taken(value: object, depth: int) -> JsonValue:
+        nonlocal left
+        left -= len(value) if isinstance(value, str) else _NODE
+        if left < 0 or depth > MAX_DEPTH:
+            what = "larger than a hook may give" if left < 0 else "nested too deeply"
+            raise HookError(f"what it returned is {what}")
+        if value is None or isinstance(value, str | bool):
+            return value
+        if isinstance(value, float) and math.isfinite(value):
+            return value
+        if isinstance(value, int) and value.bit_length() <= MAX_INT_BITS:
+            left -= value.bit_length() // 3
+            return value
+        if isinstance(value, list | tuple):
+            return [taken(item, depth + 1) for item in value]
+        if isinstance(value, Mapping):
+            return {_key(taken(key, depth + 1)): taken(item, depth + 1) for key, item in value.items()}
+        raise HookError(f"what it returned holds a {type(value).__name__} without a JSON form")
+
+    return taken(value, 0), most - left
+
+
+def _key(key: JsonValue) -> str:
+    if not isinstance(key, str):
+        raise HookError(f"what it returned has {key!r} as a key; keys are text")
+    return key
+
+
+def size_of(kept: KeptResult) -> int:
+    """Return the approximate number of characters of a result."""
+    return _size(_texts(kept)) + _json_size(kept.details)
+
+
+def _json_size(value: JsonValue) -> int:
+    """Return the approximate number of characters of a value that was already kept."""
+    total, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        total += len(item) if isinstance(item, str) else _NODE
+        if isinstance(item, Mapping):
+            waiting.extend(item.values())
+            total += _size(item)
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return total
+
+
+def _size(texts: Iterable[str]) -> int:
+    return sum(_NODE + len(text) for text in texts)
+
+
+def _texts(kept: KeptResult) -> Iterable[str]:
+    for block in kept.content:
+        yield from (block.text,) if isinstance(block, TextContent) else (block.data, block.mime_type)
+    for artifact in kept.artifacts:
+        for text in (artifact.description, artifact.path, artifact.uri, artifact.data):
+            if text is not None:
+                yield text
+
+
+def rewritten(kept: KeptResult, answer: object) -> KeptResult:
+    """Return a kept result after a hook rewrote it.
+
+    Raises:
+        HookError: the hook returned no KeptResult, or one with parts that can't be kept or are too large.
+    """
+    if not isinstance(answer, KeptResult):
+        raise HookError(f"it returned {type(answer).__name__} instead of a KeptResult")
+    parts: tuple[tuple[object, Callable[[object], bool]], ...] = (
+        (answer.content, _is_block),
+        (answer.artifacts, _is_artifact),
+    )
+    for part, is_whole in parts:
+        if not isinstance(part, tuple) or len(part) > MAX_BLOCKS or not all(map(is_whole, part)):
+            raise HookError("it returned content or artifacts that are not what they should be")
+    if any(isinstance(block, ImageContent) and block not in kept.content for block in answer.content):
+        raise HookError("it returned an image the result did not have; images are made fit before")
+    most = size_of(kept) + MAX_CHARS
+    size = _size(_texts(answer))
+    details, _ = json_of(answer.details, most - size)
+    return replace(kept, content=answer.content, artifacts=answer.artifacts, details=details)
+
+
+def _is_block(block: object) -> bool:
+    if isinstance(block, TextContent):
+        return isinstance(block.text, str)
+    return (
+        isinstance(block, ImageContent) and isinstance(block.data, str) and isinstance(block.mime_type, str)
+    )
+
+
+def _is_artifact(artifact: object) -> bool:
+    if not isinstance(artifact, Artifact) or artifact.kind not in _KINDS:
+        return False
+    optional = (artifact.path, artifact.uri, artifact.data)
+    return isinstance(artifact.description, str) and all(
+        each is None or isinstance(each, str) for each in optional
+    )
+
+
+def text_of(answer: object, what: str, before: int) -> str:
+    """Check the text that a hook returned and return it.
+
+    Args:
+        answer: What the hook returned.
+        what: What the text is, for the error.
+        before: Number of characters of the text that it replaces.
+
+    Raises:
+        HookError: it is not text, is blank, or is too long.
+    """
+    if type(answer) is not str:  # a subclass of str could give another text each time it is read
+        raise HookError(f"its {what} is {type(answer).__name__} instead of text")
+    if len(answer) > before + MAX_CHARS:
+        raise HookError(f"its {what} is larger than a hook may give")
+    if not answer.strip():
+        raise HookError(f"its {what} is blank")
+    return answer
+
+
+def reason_of(block: Block) -> str:
+    """Return why a hook blocks something; if it gives no reason, a text that says so.
+
+    Raises:
+        HookError: the reason is not text.
+    """
+    if not isinstance(block.reason, str):
+        raise HookError(f"its reason is {type(block.reason).__name__} instead of text")
+    return block.reason[:MAX_REASON] if block.reason.strip() else Block().reason
+
+
+def withheld(kept: KeptResult, hook: str, reason: str) -> KeptResult:
+    """Return what is kept in place of a result whose guard failed."""
+    words = f"the call is over, but its result is withheld: hook {hook!r} failed, {reason}"
+    message = error_message(kept.call_id, kept.tool, ExecutionError(words), 0)
+    return KeptResult(kept.call_id, kept.tool, message.content, message.details, is_error=True)

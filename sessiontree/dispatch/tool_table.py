@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sessiontree.contracts.capabilities import WRITER
 from sessiontree.contracts.client_tool import ClientTool
+from sessiontree.contracts.context import WRITER
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.flags import ToolFlag
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tool import Tool, check_tool
-from sessiontree.policy.names import folded
-from sessiontree.policy.row import CatalogRow, row_of
+from sessiontree.contracts.tool import Tool, ToolFlag, check_tool
+from sessiontree.policy.catalog import CatalogRow, row_of
+from sessiontree.policy.vocabulary import folded
 from sessiontree.schema.compiled import CompiledTool, compile_tool
-from sessiontree.schema.result import ResultSchema, compile_result, result_schema_of
+from sessiontree.schema.result import ResultSchema, compile_result, result_json_schema
 
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """One tool with its compiled schema and its row."""
+    """One tool with its compiled schema and its catalog row."""
 
     tool: Tool[Any]
     compiled: CompiledTool
     row: CatalogRow
     answers: ResultSchema | None = None
-    """What the creating program's answers must fit; None = anything, or the program runs no call of it."""
+    """Checks the creating program's answers; None = any answer fits, or the program answers no call of it."""
 
-    @property
-    def name(self) -> str:
-        """The canonical name."""
-        return self.tool.name
+    name: str = field(init=False)
+    """The canonical name."""
+
+    def __post_init__(self) -> None:
+        """Store the name, because every call reads it."""
+        object.__setattr__(self, "name", self.tool.name)
 
 
 class ToolTable:
@@ -39,10 +40,10 @@ class ToolTable:
 
     Args:
         tools: The tools.
-        plugins: Name of a tool to the plugin that brings it along; tools of no plugin are not among them.
+        plugins: The plugin of each tool, by the tool's name; tools without a plugin are not in it.
 
     Raises:
-        ConfigError: a tool is badly declared, or two tools claim one name.
+        ConfigError: a declaration is not valid, or two tools claim one name.
     """
 
     def __init__(self, tools: Iterable[Tool[Any]], plugins: Mapping[str, str] | None = None) -> None:
@@ -64,7 +65,7 @@ class ToolTable:
             raise ConfigError(f"two tools are called {spelling!r}: {both}; rename one")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as tools and plugins alone; they are compiled again where they arrive."""
+        """Pickle only tools and plugins; the table is compiled again when it is unpickled."""
         return type(self), ([entry.tool for entry in self], self._plugins)
 
     def __iter__(self) -> Iterator[ToolEntry]:
@@ -78,7 +79,7 @@ class ToolTable:
 
     @property
     def for_owners(self) -> frozenset[str]:
-        """Names of the tools that owners alone may have called."""
+        """Names of the tools that only owners may have called."""
         return frozenset(entry.name for entry in self if ToolFlag.OWNER_ONLY in entry.row.flags)
 
     @property
@@ -93,7 +94,7 @@ class ToolTable:
 
     @property
     def plugins(self) -> Mapping[str, str]:
-        """Name of a tool to the plugin that brings it along."""
+        """The plugin of each tool, by the tool's name."""
         return self._plugins
 
     def get(self, name: str) -> ToolEntry | None:
@@ -111,7 +112,7 @@ def _answers_of(tool: Tool[Any]) -> ResultSchema | None:
         return None
     wanted = tool.result_type
     try:
-        return compile_result(wanted if isinstance(wanted, Mapping) else result_schema_of(wanted))
+        return compile_result(wanted if isinstance(wanted, Mapping) else result_json_schema(wanted))
     except ConfigError as error:
         raise ConfigError(f"tool {tool.name!r}: {error}") from error
 

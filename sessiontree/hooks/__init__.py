@@ -1,5 +1,5 @@
-"""Hooks to give to a tree: cut long results, take secrets out of all that is kept, add to results' details.
+"""The included hooks: they cut long results, remove secrets from everything kept, and add metadata.
 
-Room: floor 1, over the contracts alone; no files, no network.
-Not here: running hooks (``dispatch``), what a hook is (``contracts``).
+Floor 1. Imports contracts only; no files, no network.
+Not here: running hooks (``dispatch``), or what a hook is (``contracts``).
 """

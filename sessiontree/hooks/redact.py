@@ -1,4 +1,11 @@
-"""Taking secrets out of results, messages and tasks before anything is kept of them."""
+"""Removes secrets from results, messages and tasks before anything of them is kept.
+
+The patterns recognise secrets that were not given: prefixes of issuers, headers, addresses, settings. Their
+repetitions are bounded or of one class, so that a search takes time linear in the text. If a pattern has
+the group ``secret``, only that group is removed. No pattern crosses a quotation mark: JSON stays JSON.
+Source: the token formats that their issuers publish; RFC 3986 (user information), 6750 (bearer), 7468 (PEM),
+7519 (JWT), 7617 (basic).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +16,80 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.hook_sessions import Reword, Spawning, Words
-from sessiontree.contracts.hooks import Hook, HookContext, KeptResult, OnError
+from sessiontree.contracts.hooks import Hook, HookContext, KeptResult, OnError, Reword, Spawning, Words
 from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
-from sessiontree.hooks.leaves import rewritten_artifact, with_texts
-from sessiontree.hooks.secret_shapes import SECRET_NAMES, SHAPES
+from sessiontree.hooks.results import rewritten_artifact, with_texts
+
+_BEGINS = r"(?:(?<![A-Za-z0-9])|\\(?:[bfnrt]|u[0-9a-fA-F]{4}))"
+"""No letter or digit before it, except those of an escape: in JSON text a line begins after ``\\n``."""
+_IS = r"""["'\\]{0,4}\s{0,2}[:=]\s{0,2}["'\\]{0,4}"""
+_VALUE = r"""[^\s"'\\,;&<>(){}\[\]\u2039\u203a]"""
+
+_HAS_DIGIT = r"""(?=[^\s"'\\]{0,64}[0-9])"""
+_QUERY = (
+    "(?:access_|auth_|refresh_|id_)?token|api_?key|key|secret|sig|signature|auth|password"
+    "|x-amz-(?:signature|security-token)"
+)
+_SETTING = "secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential"
+
+_SHAPES: tuple[tuple[str, str], ...] = (
+    ("AWS access key id", r"(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ("AWS secret key", rf"(?i:aws_?secret_?(?:access_?)?key){_IS}(?P<secret>[A-Za-z0-9/+=]{{40}})"),
+    ("GitHub token", r"gh[pousr]_[A-Za-z0-9]{36,255}"),
+    ("GitHub fine-grained token", r"github_pat_[A-Za-z0-9_]{50,255}"),
+    ("GitLab token", r"gl(?:pat|ptt|dt|rt|cbt)-[A-Za-z0-9_-]{20,255}"),
+    ("Slack token", r"xox[abeprs]-[A-Za-z0-9-]{10,255}"),
+    ("Slack webhook", r"https://hooks\.slack\.com/(?:services|workflows)/(?P<secret>[A-Za-z0-9+/]{20,255})"),
+    ("Discord webhook", r"https://discord(?:app)?\.com/api/webhooks/(?P<secret>[0-9]{10,25}/[\w-]{20,255})"),
+    ("Stripe key", r"(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,255}"),
+    ("Anthropic key", r"sk-ant-[A-Za-z0-9_-]{20,255}"),
+    ("OpenAI key", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,255}"),
+    ("Google API key", r"AIza[0-9A-Za-z_-]{35}"),
+    ("Google OAuth token", r"ya29\.[0-9A-Za-z_-]{20,1024}"),
+    ("Google client secret", r"GOCSPX-[A-Za-z0-9_-]{28}"),
+    ("Hugging Face token", r"hf_[A-Za-z0-9]{30,255}"),
+    ("npm token", r"npm_[A-Za-z0-9]{36}"),
+    ("PyPI token", r"pypi-[A-Za-z0-9_-]{50,512}"),
+    ("SendGrid key", r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64}"),
+    ("Twilio id or key", r"(?:AC|SK)[0-9a-f]{32}(?![A-Za-z0-9])"),
+    ("Mailgun key", r"key-[0-9a-f]{32}"),
+    ("Telegram bot token", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
+    ("Discord bot token", r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}"),
+    ("DigitalOcean token", r"do[opr]_v1_[a-f0-9]{64}"),
+    ("Databricks token", r"dapi[0-9a-f]{32}"),
+    ("Azure account key", r"AccountKey=(?P<secret>[A-Za-z0-9+/=]{40,128})"),
+    ("age key", r"AGE-SECRET-KEY-1[0-9A-Z]{50,64}"),
+    ("JSON web token", r"eyJ[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,8192}\.[A-Za-z0-9_-]{8,2048}"),
+    ("private key", r'-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY-----(?P<secret>(?:[^-"]|-(?!----)){1,16384})'),
+    ("bearer header", r"(?i:bearer)\s{1,4}(?P<secret>[A-Za-z0-9._~+/=-]{16,8192})"),
+    ("basic header", rf"(?i:authorization){_IS}(?i:basic)\s{{1,4}}(?P<secret>[A-Za-z0-9+/=]{{8,1024}})"),
+    ("cookie", r"""(?i:cookie):\s{0,4}(?P<secret>[^\r\n"\\\u2039\u203a]{4,4096})"""),
+    (
+        "password in an address",
+        r"""://[^\s/:@"'\\\u2039\u203a]{0,64}:(?P<secret>[^\s/@"'\\\u2039\u203a]{1,256})@""",
+    ),
+    (
+        "secret in a query",
+        rf"""[?&](?i:{_QUERY})=(?P<secret>[^\s&#"'\\<>\u2039\u203a]{{4,4096}})""",
+    ),
+    ("password", rf"(?i:password|passwd|passphrase|pwd){_IS}(?P<secret>{_VALUE}{{6,256}})"),
+    ("secret in a setting", rf"(?i:{_SETTING}){_IS}(?P<secret>{_HAS_DIGIT}{_VALUE}{{8,512}})"),
+)
+_BARE = ("://", "[?&]", "(?i:", "-----", "AccountKey", "https:")
+"""How the patterns begin that may follow a letter."""
+
+SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(pattern if pattern.startswith(_BARE) else f"{_BEGINS}(?P<secret>{pattern})"))
+    for name, pattern in _SHAPES
+)
+"""Name and pattern of each shape."""
+
+SECRET_NAMES = re.compile(
+    r"(?i)(?:^|[_\W])(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key"
+    r"|private[_-]?key|authorization|cookie)$"
+)
+"""Members of details whose value is always removed."""
+
 
 MARK = "\u2039redacted\u203a"
 LEAST_CHARS = 6
@@ -21,43 +97,43 @@ _EDGES = re.compile("[\u2039\u203a]")
 
 
 class Redact(Hook):
-    """Puts a mark in the place of every secret, wherever words come in, are kept or go out.
+    """Replaces every secret by a mark, in everything that comes in, is kept or goes out.
 
     That is: in results with their errors, details, display and artifacts; in progress; in messages to a
     session; in what its model says, and its tools on a channel; in tasks and labels of children. Arguments of
-    calls stay as the model wrote them, which was told none of these secrets.
+    calls stay as the model wrote them; the model never saw these secrets.
 
-    A guard: where it fails, nothing of the result or message is kept, no child is spawned. Secrets given are
-    found as they stand, escaped in JSON, percent-encoded, and in base64 of their own; what else looks like
-    one is found by its shape. Images are not looked into. Redacting twice is redacting once.
+    It is a guard: if it fails, nothing of the result or message is kept, and no child is spawned. Given
+    secrets are found in their literal form, escaped in JSON, percent-encoded, and base64-encoded on their
+    own. Other secrets are found by their shape. Images are not searched. Redacting is idempotent.
 
     Args:
         secrets: Known secrets, at least six characters each.
-        shapes: Whether what looks like a secret is taken out, too.
+        shapes: Whether to remove also what looks like a secret.
     """
 
     name = "redact"
     on_error: OnError = "block"
 
     def __init__(self, secrets: Iterable[str] = (), *, shapes: bool = True) -> None:
-        """Keep the secrets.
+        """Store the secrets.
 
         Raises:
-            ConfigError: one is too short, or part of the mark; says which place it has, not what it is.
+            ConfigError: one is too short, or part of the mark; the message gives its position, not its value.
         """
         forms: set[str] = set()
         for place, secret in enumerate(secrets):
             if not isinstance(secret, str) or len(secret) < LEAST_CHARS:
                 raise ConfigError(f"Redact: secret {place} must be text of at least {LEAST_CHARS} characters")
             if secret in MARK or _EDGES.search(secret):
-                raise ConfigError(f"Redact: secret {place} can't be told from the mark {MARK}")
+                raise ConfigError(f"Redact: secret {place} can't be distinguished from the mark {MARK}")
             forms |= _forms(secret)
         ordered = sorted(forms, key=lambda form: (-len(form), form))
         self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
         self._shapes = SHAPES if shapes else ()
 
     def __repr__(self) -> str:
-        """Show nothing of what it knows."""
+        """Show nothing of the secrets."""
         return "Redact(…)"
 
     def text(self, text: str) -> str:
@@ -66,7 +142,7 @@ class Redact(Hook):
             cleaned = self._once(text)
             if cleaned == text:
                 return text
-            text = cleaned  # what stood beside a secret may be one, now that it stands alone
+            text = cleaned  # the text next to a removed secret may now match a pattern itself
 
     def _once(self, text: str) -> str:
         if self._known is not None:
@@ -76,7 +152,7 @@ class Redact(Hook):
         return text
 
     def value(self, value: JsonValue) -> JsonValue:
-        """Return a JSON value without secrets: neither in texts nor keys, nor as numbers."""
+        """Return a JSON value without secrets in texts, keys or numbers."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -105,11 +181,11 @@ class Redact(Hook):
         return replace(words, text=self.text(words.text))
 
     def message_sending(self, words: Words, ctx: HookContext) -> Words:
-        """Return what is said without secrets."""
+        """Return an outgoing message without secrets."""
         return replace(words, text=self.text(words.text))
 
     def subagent_spawning(self, spawning: Spawning, ctx: HookContext) -> Reword:
-        """Let the child be asked for without secrets."""
+        """Return the child's task and label without secrets."""
         label = None if not spawning.label else self.text(spawning.label)
         return Reword(self.text(spawning.task), label)
 

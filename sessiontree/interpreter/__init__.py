@@ -1,6 +1,6 @@
-"""What Python does first: where modules may come from, in programs and in the processes of a runtime.
+"""The first steps of a Python process: where modules may come from, in programs and the runtime's processes.
 
-Room: floor 0; stands on what every interpreter has loaded when it starts, for until it works nothing else may
-be imported.
-Not here: how processes of the runtime are started and confined (sandbox), the copy of a program (actors).
+Floor 0. It imports only modules that every interpreter has loaded at its start, because nothing else may be
+imported before this package has done its work.
+Not here: starting and confining processes (``sandbox``), or the packed copy of a program (``backends``).
 """

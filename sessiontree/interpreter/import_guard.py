@@ -1,25 +1,27 @@
 """Where modules may come from: never from a place that a session can write.
 
-*Closed*, in every process the runtime starts: this file, run by its path before anything else, ::
+*Closed* is every process that the runtime starts. This file runs by its path before anything else, ::
 
     python -I -S import_guard.py (SCRIPT | -c CODE | -m MODULE) …
 
-leaves the standard library, the site directories with what their ``.pth`` files install, and the *packages*
-of editable installs, never the directories these are in. Whatever else is put on ``sys.path``, by whomever
-and whenever, finds nothing. A copy of the program's own modules may be added; it stands behind everything,
-and an import statement of installed code never reaches it.
+and allows imports from the standard library, from the site directories with what their ``.pth`` files
+install, and of the *packages* of editable installs, but not from the directories that hold these packages.
+Nothing is found in any other directory on ``sys.path``, no matter when it was added. A copy of the
+program's own modules may be added. It is searched last, and never for an import statement of installed
+code.
 
-*Open*, in the program of a user, from the first import of ``sessiontree`` on: Python goes on as it was,
-except that a module of the working directory, of the script's directory or of a workspace never takes the
-place of one that this package or Ray needs, and is never found by an import statement of installed code.
+*Open* is the program of a user, from the first import of ``sessiontree`` on. Python behaves as before, with
+one exception: a module of the working directory, of the script's directory or of a workspace never replaces
+one that this package or Ray needs, and an import statement of installed code never finds it.
 
-It stands on the modules that every interpreter has loaded when it starts, for until it works nothing may be
-imported. So no annotation names a type that is not built in, and there is no future statement.
+This file uses only modules that every interpreter has loaded at its start, because nothing may be imported
+before the guard works. So no annotation names a type that is not built in, and no future statement is used.
 """
 
 # Paths are text here: pathlib is not loaded yet, and must not be.
 # ruff: noqa: PTH100, PTH112, PTH117, PTH118, PTH119, PTH120, PTH123, PTH208
 
+import gc
 import os
 import site
 import sys
@@ -34,16 +36,16 @@ from _frozen_importlib_external import (
 )
 
 HARMLESS = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "PYTHONIOENCODING"})
-"""Variables of Python that name no code."""
+"""Python's environment variables that name no code."""
 FLAGS = frozenset({"-s", "-S", "-I", "-E", "-P", "-B", "-u"})
-"""Words for Python itself: stricter ones hold already."""
+"""Options for Python itself that are accepted: a closed process is at least as strict."""
 INTERNAL = frozenset({"test", "idlelib", "turtledemo", "lib2to3"})
-"""Of the standard library what nothing needs; a program may well have its own ``test``."""
+"""Modules of the standard library that nothing needs; a program may have its own ``test``."""
 _IMPORT_MACHINERY = ("<frozen importlib", "<frozen zipimport")
 
 
 def is_beneath(path: str, places: "frozenset[str] | set[str]") -> bool:
-    """Return whether a path is one of these directories, or in one; no link is followed."""
+    """Return whether a path is one of these directories, or below one; no link is followed."""
     while path not in places:
         above = os.path.dirname(path)
         if above == path:
@@ -53,11 +55,11 @@ def is_beneath(path: str, places: "frozenset[str] | set[str]") -> bool:
 
 
 def environment() -> "list[str]":
-    """Return the directories of the standard library and of installed distributions, as they are spelled."""
+    """Return the directories of the standard library and of installed distributions, links unresolved."""
     library = os.path.dirname(os.__file__)
     compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library))
     zipped = os.path.join(os.path.dirname(library), f"python{sys.version_info[0]}{sys.version_info[1]}.zip")
-    prefixes = [sys.prefix, sys.exec_prefix, *site.PREFIXES]  # a virtual one comes late among the latter
+    prefixes = [sys.prefix, sys.exec_prefix, *site.PREFIXES]  # a virtual one comes late in PREFIXES
     found = [library, compiled, zipped, *site.getsitepackages(prefixes)]
     if site.ENABLE_USER_SITE and site.USER_SITE:
         found.append(site.USER_SITE)
@@ -65,7 +67,7 @@ def environment() -> "list[str]":
 
 
 class Directories:
-    """A set of directories, found again by any spelling that can't be turned elsewhere."""
+    """A set of directories, compared by their spelling and by their resolved path."""
 
     def __init__(self, *directories: str) -> None:
         self.spelled: set[str] = set()
@@ -73,13 +75,13 @@ class Directories:
         self.add(*directories)
 
     def add(self, *directories: str) -> None:
-        """Take directories in; those that are not there are no harm."""
+        """Add directories; they need not exist."""
         for path in directories:
             self.spelled |= {os.path.abspath(path), os.path.realpath(path)}
             self.real.add(os.path.realpath(path))
 
     def hold(self, path: str) -> bool:
-        """Return whether a path is beneath one of them as it is spelled, and where it leads."""
+        """Return whether a path is below one of them, both as it is spelled and after links are resolved."""
         return is_beneath(os.path.abspath(path), self.spelled) and is_beneath(
             os.path.realpath(path), self.real
         )
@@ -87,21 +89,21 @@ class Directories:
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OURS = Directories(_PACKAGE, os.path.join(os.path.dirname(_PACKAGE), "tools", "sessiontree_tools"))
-"""Our own code, also where an editable install leaves it in a checkout."""
+"""Our own code, also if an editable install leaves it in a checkout."""
 
 
 class Nowhere:
-    """The finder of a directory that no module comes from."""
+    """The finder of a directory in which no module is found."""
 
     def find_spec(self, name: str, target: object = None) -> None:
         """Find nothing."""
 
     def invalidate_caches(self) -> None:
-        """Have no cache."""
+        """Do nothing, because nothing is cached."""
 
 
 class DeclaredPackages:
-    """The finder of a directory that an editable install put on the path: its packages alone are found."""
+    """The finder of a directory that an editable install put on the path; it finds only declared packages."""
 
     def __init__(self, directory: str, names: "frozenset[str]") -> None:
         source, compiled = (SourceFileLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES)
@@ -109,7 +111,7 @@ class DeclaredPackages:
         self._names = names
 
     def find_spec(self, name: str, target: object = None) -> "ModuleSpec | None":
-        """Return a declared package that has an ``__init__``; nothing else in there is installed."""
+        """Return a declared package that has an ``__init__``; nothing else in the directory is installed."""
         spec = self._finder.find_spec(name) if name in self._names else None
         is_package = (
             spec is not None and spec.loader is not None and spec.submodule_search_locations is not None
@@ -117,12 +119,12 @@ class DeclaredPackages:
         return spec if is_package else None
 
     def invalidate_caches(self) -> None:
-        """Forget what the directory held."""
+        """Forget the listing of the directory."""
         self._finder.invalidate_caches()
 
 
 def declared_names(directories: "list[str]") -> "frozenset[str]":
-    """Return the top-level names that editable installs in these site directories say they have."""
+    """Return the top-level names that editable installs in these site directories declare."""
     found: set[str] = set()
     for directory in directories:
         try:
@@ -150,8 +152,8 @@ def _text(directory: str, name: str) -> str:
 
 
 def importer() -> "tuple[str, bool]":
-    """Return the file of the code that asks for an import, and whether it does so by an import statement."""
-    frame = sys._getframe(2)  # noqa: SLF001 - there is no other way to learn who imports
+    """Return the file of the code that imports, and whether it uses an import statement."""
+    frame = sys._getframe(2)  # noqa: SLF001 - nothing else says who imports
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_IMPORT_MACHINERY):
         frame = frame.f_back
     if frame.f_code.co_code[frame.f_lasti] == IMPORT_STATEMENT:
@@ -170,18 +172,17 @@ def _operations(source: str) -> "set[int]":
 
 
 IMPORT_STATEMENT = min(_operations("import a") - _operations("a = 0\nb = None"))
-"""Number of the instruction of an import statement; the module that lists them is not loaded yet."""
+"""Opcode of an import statement; the module that lists opcodes is not loaded yet."""
 
 
 class ClosedImports:
-    """What makes a process of the runtime closed; see the module's text. There is one a process.
+    """Closes a process of the runtime; see the module's docstring. There is one per process.
 
-    It stands in front of ``sys.path_hooks``: who changes the path later changes nothing. The copies of the
-    program's modules stand at the end of ``sys.meta_path``.
+    It is first in ``sys.path_hooks``, so later changes of the path have no effect. The copies of the
+    program's modules are at the end of ``sys.meta_path``.
     """
 
     def __init__(self) -> None:
-        """Begin with what the interpreter belongs to."""
         self._copies: list[str] = []
         self._copied = Directories()
         self._seen: tuple[object, ...] = ()
@@ -190,29 +191,29 @@ class ClosedImports:
         self._settled: tuple[str, ...] = ()
 
     def install(self) -> None:
-        """Work from now on."""
+        """Take effect."""
         sys.path_hooks.insert(0, self._finder_of)  # type: ignore[arg-type]  # a finder is what can find
         sys.path_importer_cache.clear()
         sys.meta_path.append(self)
 
     def settle(self) -> None:
-        """Keep on ``sys.path`` what ``site`` has put there; see ``tidy``."""
+        """Keep the entries that ``site`` has put on ``sys.path``; see ``tidy``."""
         self._settled = tuple(path for path in sys.path if os.path.isabs(path))
         self.tidy()
 
     def tidy(self) -> None:
-        """Take off ``sys.path`` what nothing is found in; a process that is started from here may copy it."""
+        """Remove useless entries of ``sys.path``, because a process started from here may copy it."""
         sys.path[:] = [path for path in sys.path if path in self._settled]
 
     def add_copy(self, directory: str) -> None:
-        """Have a copy of the program's modules stand behind everything; the latest before the others."""
+        """Add a copy of the program's modules after everything else, but before earlier copies."""
         if directory not in self._copies:
             self._copies.insert(0, directory)
             self._copied.add(directory)
             sys.path_importer_cache.pop(directory, None)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
-        """Find what nobody else has found among the copies, for whoever may."""
+        """Find a module in the copies if the importing code may use them."""
         if path is not None or not self._copies:
             return None
         file, is_statement = importer()
@@ -223,7 +224,7 @@ class ClosedImports:
         return fixed(PathFinder.find_spec(name, self._copies))
 
     def _environment(self) -> Directories:
-        """Return the environment's places: ``site`` may just be finding them."""
+        """Return the environment's directories; recomputed if ``site`` has changed them."""
         seen = (sys.prefix, *site.PREFIXES, site.ENABLE_USER_SITE, site.USER_SITE)
         if seen != self._seen:
             directories = environment()
@@ -232,7 +233,7 @@ class ClosedImports:
         return self._base
 
     def _finder_of(self, path: str) -> object:
-        """Return the finder of a directory that is not of the environment; leave the others to Python."""
+        """Return the finder of a directory outside the environment; leave the others to Python."""
         if self._environment().hold(path) or self._copied.hold(path) or _is_of_a_package(path):
             raise ImportError(path)
         if path in sys.path and os.path.isdir(path):
@@ -241,28 +242,29 @@ class ClosedImports:
 
 
 def fixed(spec: "ModuleSpec | None") -> "ModuleSpec | None":
-    """Return a spec whose places stay what they are: a namespace's follow ``sys.path`` otherwise."""
+    """Return a spec with fixed locations: those of a namespace package would follow ``sys.path``."""
     if spec is not None and spec.loader is None and spec.submodule_search_locations is not None:
         spec.submodule_search_locations = list(spec.submodule_search_locations)
     return spec
 
 
 def _is_of_a_package(path: str) -> bool:
-    """Return whether a loaded package says that its modules are there, and the path does not offer it."""
-    packages = (getattr(module, "__path__", None) for module in list(sys.modules.values()))
+    """Return whether a path is outside ``sys.path`` and in the ``__path__`` of a loaded package."""
+    loaded = (module for module in list(sys.modules.values()) if not isinstance(module, LateModule))
+    packages = (getattr(module, "__path__", None) for module in loaded)
     return path not in sys.path and any(path in places for places in packages if places)
 
 
 class OpenImports:
-    """What guards the program of a user; see the module's text. There is one a process.
+    """Guards the program of a user; see the module's docstring. There is one per process.
 
-    It stands just before Python's own finder of files. Found by a module of this package or of an installed
-    distribution, a name comes from an installed place or is not found. The program's own code gets what
-    Python would give it, except where that would stand in for what this package needs.
+    It comes just before Python's own finder of files. If a module of this package or of an installed
+    distribution imports a name, the name comes from an installed place or is not found. The program's own
+    code gets what Python would give it, except if that would replace what this package needs.
     """
 
     def __init__(self) -> None:
-        """Begin with the directories that Python itself has put on the path for a program."""
+        """Record the directories that Python itself has put on the path for a program."""
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         self._own = frozenset(_directories(os.curdir, *([] if main is None else [os.path.dirname(main)])))
         self._workspaces = Directories()
@@ -273,20 +275,20 @@ class OpenImports:
         self._needed: frozenset[str] | None = None
 
     def install(self) -> None:
-        """Work from now on."""
+        """Take effect."""
         finders = [index for index, finder in enumerate(sys.meta_path) if finder is PathFinder]
         sys.meta_path.insert(finders[0] if finders else 0, self)
 
     def keep_out(self, workspace: str) -> None:
-        """Have no module that somebody else needs come from a workspace."""
+        """Prevent modules of a workspace from replacing those that others need."""
         self._workspaces.add(workspace)
         self._split_of = ((), [], [])
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
-        """Find a module where an own one must not stand in for it.
+        """Find a module that the program's own one must not replace.
 
         Raises:
-            ModuleNotFoundError: an import statement of installed code asks for what is not installed.
+            ModuleNotFoundError: an import statement of installed code names a module that is not installed.
         """
         if path is not None:
             return None
@@ -307,7 +309,7 @@ class OpenImports:
         return self._found(name, installed)
 
     def _split(self) -> "tuple[list[str], list[str]]":
-        """Return the places on ``sys.path`` that are installed or the user's, and the program's own."""
+        """Return the entries of ``sys.path``: first the installed and the user's, then the program's own."""
         now = tuple(sys.path)
         if self._split_of[0] != now:
             own = [path for path in now if isinstance(path, str) and self._is_own(path)]
@@ -322,7 +324,7 @@ class OpenImports:
         return not self._own.isdisjoint(_directories(path)) or not _is_apart(path, self._workspaces)
 
     def _holds(self, file: str) -> bool:
-        """Return whether code is installed; by its directory, as that is asked a thousand times."""
+        """Return whether a file is installed; cached by directory, because there are thousands of calls."""
         if file.startswith("<"):
             return file.startswith("<frozen ")
         directory = os.path.dirname(file)
@@ -336,7 +338,7 @@ class OpenImports:
         if spec is not None and spec.loader is not None:
             return spec
         behind = sys.meta_path[sys.meta_path.index(PathFinder) + 1 :] if PathFinder in sys.meta_path else []
-        for finder in behind:  # an editable install's own
+        for finder in behind:  # the finders of editable installs
             found = finder.find_spec(name, None)
             if found is not None:
                 self._mapped.add(*(found.submodule_search_locations or ()))
@@ -344,11 +346,11 @@ class OpenImports:
         return spec
 
     def _is_needed(self, name: str) -> bool:
-        """Return whether a name is one that this package, or what it stands on, may import."""
+        """Return whether this package, or what it depends on, may import a name."""
         if name in sys.stdlib_module_names:
             return name not in INTERNAL
         if self._needed is None:
-            self._needed = frozenset()  # while this very question is answered
+            self._needed = frozenset()  # for imports during the next line
             self._needed = required_names("sessiontree")
         return name in self._needed
 
@@ -358,16 +360,16 @@ def _directories(*paths: str) -> "set[str]":
 
 
 def _is_apart(path: str, places: Directories) -> bool:
-    """Return whether neither spelling nor target of a path is beneath these places."""
+    """Return whether a path is outside these places, both as spelled and with links resolved."""
     return not any(is_beneath(each, places.spelled) for each in _directories(path))
 
 
 def _bundle() -> "list[str]":
-    """Return this package's directory where it was installed beside a program (``pip install -t``)."""
+    """Return the directory that ``pip install -t`` installed this package into; empty if it did not."""
     above = os.path.dirname(_PACKAGE)
     try:
         entries = os.listdir(above)
-    except OSError:  # an archive, for example: it is all there is
+    except OSError:  # for example a zip archive, which holds everything
         return [above]
     return (
         [above]
@@ -377,15 +379,15 @@ def _bundle() -> "list[str]":
 
 
 def _name_in(requirement: str) -> str:
-    """Return the distribution a requirement is about."""
+    """Return the name of the distribution in a requirement."""
     text = requirement.strip().lower().replace("_", "-")
     ends = [at for at, sign in enumerate(text) if not (sign.isalnum() or sign in "-.")]
     return text[: ends[0]] if ends else text
 
 
 def required_names(distribution: str) -> "frozenset[str]":
-    """Return the top-level modules of a distribution and of what it requires, as far as it is there."""
-    metadata = __import__("importlib.metadata").metadata  # rarely needed, so not loaded before
+    """Return the top-level modules of a distribution and of its requirements that are installed."""
+    metadata = __import__("importlib.metadata").metadata  # rarely needed, so not imported at the start
     found: set[str] = set()
     asked, seen = [distribution], set()
     while asked:
@@ -408,13 +410,18 @@ def required_names(distribution: str) -> "frozenset[str]":
 
 
 _guards: "list[ClosedImports | OpenImports]" = []
+COLLECT_AFTER = (10_000, 50, 20)
+"""When the runtime's processes look for circular garbage, of which sessions leave little. With Python's own
+numbers that takes a tenth of the time of small sessions."""
+_put_off: "list[str]" = []
+"""Packages that seem not to be installed while the process starts, and those imported at their first use."""
 
 
 def close_imports(user_site: str = "") -> ClosedImports:
     """Close this process, which was started with ``-I -S``, and find its environment.
 
     Args:
-        user_site: The directory of a user's own installed distributions, where they count.
+        user_site: The directory of the user's own installed distributions; empty = they are not used.
     """
     guard = ClosedImports()
     guard.install()
@@ -427,7 +434,7 @@ def close_imports(user_site: str = "") -> ClosedImports:
 
 
 def close_settled(without: str) -> None:
-    """Close this process, whose environment was found already; one directory leaves the path."""
+    """Close this process, whose environment is already set up, and remove one directory from the path."""
     guard = ClosedImports()
     guard.install()
     _guards.append(guard)
@@ -449,46 +456,79 @@ def is_closed() -> bool:
 
 
 def keep_out(workspace: str) -> None:
-    """Have no module of a workspace stand in for an installed one; in a closed process none does anyway."""
+    """Prevent modules of a workspace from replacing installed ones; a closed process needs no such step."""
     for guard in _guards:
         if isinstance(guard, OpenImports):
             guard.keep_out(workspace)
 
 
 def add_copy(directory: str) -> None:
-    """Have modules of the program be found in a copy of them; the program itself has them."""
+    """Let a closed process find the program's modules in a copy; other processes ignore the call."""
     for guard in _guards:
         if isinstance(guard, ClosedImports):
             guard.add_copy(directory)
 
 
 def tidy() -> None:
-    """Take off ``sys.path`` what others have put there since the process was closed."""
+    """Remove what others have added to ``sys.path`` since the process was closed; end a quick start."""
     for guard in _guards:
         if isinstance(guard, ClosedImports):
             guard.tidy()
+    if _put_off:
+        gc.freeze()  # imported objects stay until the end, so no collection needs to scan them
+        gc.set_threshold(*COLLECT_AFTER)
+        gc.enable()
+    while _put_off:
+        name = _put_off.pop()
+        found: object = sys.modules.get(name, sys)
+        if found is None or isinstance(found, LateModule):
+            del sys.modules[name]
+
+
+class LateModule(type(sys)):  # type: ignore[misc]  # modules have this type, and no import names it here
+    """Replaces a package that has been imported and not used; its first use imports the real one."""
+
+    def __getattr__(self, name: str) -> object:
+        """Return an attribute of the real package."""
+        own = str(self.__name__)
+        if sys.modules.get(own) is self:
+            del sys.modules[own]
+        return getattr(__import__(own), name)
+
+
+def start_quickly(without: str, late: "tuple[str, ...]") -> None:
+    """Collect no garbage until ``tidy``, and import less until then.
+
+    Args:
+        without: This package seems not to be installed.
+        late: These packages are imported when they are used, not when an import statement names them.
+    """
+    gc.disable()
+    _put_off.extend((without, *late))
+    sys.modules[without] = None  # type: ignore[assignment]  # the import system takes it to mean just that
+    sys.modules.update((name, LateModule(name)) for name in late)
 
 
 def user_site_words() -> "list[str]":
-    """Return the option that lets a user's own installed distributions count; none where they do not here."""
+    """Return the option that enables the user's own distributions; empty if they are disabled here."""
     return ["--user-site", site.USER_SITE] if site.ENABLE_USER_SITE and site.USER_SITE else []
 
 
 def words_for(*program: str) -> "list[str]":
-    """Return the words that start this interpreter closed, as a program; see ``run``."""
+    """Return the command line that runs a program closed in this interpreter; see ``run``."""
     kept = [f"-Xutf8={sys.flags.utf8_mode}", *(["-u"] if os.environ.get("PYTHONUNBUFFERED") else [])]
     return [sys.executable, "-I", "-S", *kept, os.path.abspath(__file__), *user_site_words(), *program]
 
 
 def clean_variables() -> None:
-    """Take away every variable of Python that may name code, for what is started from here as well."""
+    """Remove Python's environment variables that may name code; processes started from here inherit this."""
     for name in [name for name in os.environ if name.startswith("PYTHON") and name not in HARMLESS]:
         del os.environ[name]
     sys.dont_write_bytecode = sys.dont_write_bytecode or bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
 
 
 def run(words: "list[str]", user_site: str = "") -> None:
-    """Be a program, closed: a script, ``-c`` and code, or ``-m`` and a module. Returns when it is over."""
+    """Run a program closed: a script, ``-c`` and code, or ``-m`` and a module. Returns when it has ended."""
     clean_variables()
     while words[0] in FLAGS:
         sys.dont_write_bytecode = sys.dont_write_bytecode or words[0] == "-B"
@@ -513,7 +553,7 @@ def run(words: "list[str]", user_site: str = "") -> None:
 
 
 def _use_encoding(wanted: str) -> None:
-    """Have the standard streams speak as ``PYTHONIOENCODING`` asks: an isolated interpreter does not look."""
+    """Set the standard streams to ``PYTHONIOENCODING``, which an isolated interpreter ignores."""
     encoding, _, errors = wanted.partition(":")
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if wanted and hasattr(stream, "reconfigure"):

@@ -1,8 +1,8 @@
-"""Installed as ``_sessiontree_site.py``; ``sessiontree.pth`` beside it loads it in every interpreter.
+"""Installed as ``_sessiontree_site.py``; ``sessiontree.pth`` next to it loads it in every interpreter.
 
-``import sessiontree`` means the installed package, whatever is in the working directory or beside a script:
-that is the first import of a program, and what guards the rest stands behind it (``import_guard.py``). It
-looks at no other name, and imports nothing.
+``import sessiontree`` always means the installed package, even if the working directory or the script's
+directory holds one of that name. This is the first import of a program; ``import_guard.py`` then guards the
+others. This module handles no other name and imports nothing.
 """
 
 import sys
@@ -11,12 +11,12 @@ from _frozen_importlib_external import PathFinder, SourceFileLoader
 
 NAMES = frozenset({"sessiontree", "sessiontree_tools"})
 PLACES: "dict[str, str]" = {}
-"""Package directories of an editable install, by name; ``.ci/setup.py`` tells them."""
+"""Package directories of an editable install, by name; ``.ci/setup.py`` fills it in."""
 _HERE = __file__.rpartition("/")[0]
 
 
 class InstalledFirst:
-    """Finds the packages of this distribution where they are installed, and nothing else."""
+    """Finds the packages of this distribution in their installed place, and nothing else."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
@@ -26,7 +26,7 @@ class InstalledFirst:
         if name in PLACES:
             return _package(name, PLACES[name])
         for finder in sys.meta_path:
-            if getattr(finder, "__name__", "") == "RedirectingFinder":  # an editable install's own
+            if getattr(finder, "__name__", "") == "RedirectingFinder":  # the finder of an editable install
                 found = finder.find_spec(name, None)
                 if found is not None:
                     return found

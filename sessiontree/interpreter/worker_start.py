@@ -1,7 +1,7 @@
-"""What Ray's ``setup_worker.py`` does after 0.3 s of importing all of Ray, done at once.
+"""Starts an actor's process at once, as Ray's ``setup_worker.py`` does after 0.3 s of importing all of Ray.
 
-It has the shell run the words that start an actor's process. Run before any package can be imported, in the
-processes of a private Ray (``ray_site``). Source: Ray 2.60, ``_private/runtime_env/context.py``.
+It has the shell run the command line that starts the process. It runs before any package can be imported, in
+the processes of a private Ray (``ray_site``). Source: Ray 2.60, ``_private/runtime_env/context.py``.
 """
 
 import json
@@ -16,10 +16,10 @@ _LANGUAGE: Final = "--language=PYTHON"
 
 
 def start(words: Sequence[str]) -> None:
-    """Become the process that is asked for, if it is one of a runtime's own and nothing else is asked for.
+    """Replace this process by the requested one, if that is one of a runtime's own and needs nothing else.
 
     Args:
-        words: Arguments of ``setup_worker.py``. What is returned from is left to Ray.
+        words: Arguments of ``setup_worker.py``. If this function returns, Ray handles the request.
     """
     context = [word for word in words if word.startswith(_CONTEXT)]
     if len(context) != 1 or _LANGUAGE not in words:

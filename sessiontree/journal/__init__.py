@@ -1,5 +1,5 @@
-"""The durable log of trees in one state directory: facts, snapshots, blobs and exports.
+"""The durable log of all trees in one state directory: facts, blobs and exports.
 
-Room: floor 3; SQLite and files, one writing process. What was acknowledged survives a kill.
-Not here: what a fact means (contracts/facts.py), how state follows from facts (session/, tree/).
+Floor 3, SQLite and files, one writing process. Everything that was acknowledged survives a kill. Not here:
+what a fact means (``contracts``), or how state follows from facts (``session``, ``tree``).
 """

@@ -1,4 +1,4 @@
-"""Texts too long for a segment, as files named by their SHA-256."""
+"""Texts that are too long for a segment, as files named by their SHA-256."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class BlobStore:
     def write(self, texts: Mapping[str, str]) -> None:
         """Write texts under their digests; when this returns, files and directory are on the disk.
 
-        A file that is already there and whole is left alone, a damaged one is replaced.
+        A whole file that exists is kept; a damaged one is replaced.
 
         Raises:
-            OSError: the disk is full or failing; what was there before is untouched.
+            OSError: the disk is full or failing; existing files are unchanged.
         """
         if not texts:
             return
@@ -59,7 +59,7 @@ class BlobStore:
         return data.decode("ascii", "replace")
 
     def remove(self, digests: Iterable[str]) -> None:
-        """Delete blobs, and what a writer that was killed left half written."""
+        """Delete blobs, and the unfinished files of a writer that was killed."""
         if not self._directory.is_dir():
             return
         for path in [self._directory / digest for digest in digests] + list(
@@ -85,7 +85,11 @@ class BlobStore:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
+    """Make the names in a directory durable.
+
+    Raises:
+        OSError: the disk is failing.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,8 @@
-"""The journals of one state directory: each program at work writes one of its own, readers know all.
+"""The journals of one state directory: each running program writes its own journal, readers read all.
 
-The first program writes in the state directory itself, the next in ``journals/2`` beneath it, and so on; a
-program that begins takes the first that nobody writes. What it wrote stays there, for whoever takes it up.
+The first program writes in the state directory itself, the second in ``journals/2`` below it, and so on. A
+new program takes the first journal that no program writes. Its trees stay there; any program can resume
+them.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from sessiontree.contracts.errors import JournalError, JournalLocked, SessionTre
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.journal.reader import no_tree
-from sessiontree.journal.sqlite_errors import write_error
+from sessiontree.journal.tables import write_error
 
 JOURNALS: Final = "journals"
-"""Directory of all journals but the first, in a state directory."""
+"""Name of the directory that holds all journals but the first, in a state directory."""
 MAX_JOURNALS: Final = 1_000
-"""Most programs at work over one state directory."""
+"""Most programs that can use one state directory at a time."""
 _LOCK: Final = "program.lock"
 _TRIES: Final = 1_000
-"""How often a claim begins again when another program took its own back at that moment."""
+"""How often a claim is tried again when another program released its own at that moment."""
 
 
 def state_dir_of_journal(place: Path) -> Path:
-    """Return the state directory that a journal's directory belongs to; a state directory is its own."""
+    """Return the state directory that a journal's directory belongs to; itself for a state directory."""
     return place.parent.parent if place.parent.name == JOURNALS and place.name.isdecimal() else place
 
 
 def journal_dirs(state_dir: Path) -> tuple[Path, ...]:
-    """Return the directories of all journals there are, the first program's first.
+    """Return the directories of all existing journals, the first program's first.
 
-    A directory of one journal stands for that journal alone.
+    For the directory of one journal below a state directory, return only that one.
     """
     others: list[Path] = []
     if state_dir_of_journal(state_dir) == state_dir:
@@ -51,25 +52,24 @@ def _has_journal(directory: Path) -> bool:
     try:
         return JournalPlace(directory).database.is_file()
     except OSError:
-        return True  # whoever opens it says what is wrong
+        return True  # opening it raises what is wrong
 
 
 def journal_holding(state_dir: Path, tree_id: str) -> Path:
-    """Return the directory of the journal that holds a tree; a journal that can't be read is passed over.
+    """Return the directory of the journal that holds a tree; journals that can't be read are skipped.
 
     Raises:
-        TreeNotFound: none of them does.
-        JournalError: there is no journal, or none that can be read.
+        TreeNotFound: no journal holds it.
+        JournalError: no journal exists, or none can be read.
     """
     dirs = journal_dirs(state_dir)
     if len(dirs) <= 1:
-        return dirs[0] if dirs else state_dir  # whoever opens it says what is wrong
+        return dirs[0] if dirs else state_dir  # opening it raises what is wrong
     failures: list[SessionTreeError] = []
     for each in dirs:
         try:
-            with Journal.open(each, read_only=True) as journal:
-                if any(row.tree_id == tree_id for row in journal.trees()):
-                    return each
+            if holds_tree(each, tree_id):
+                return each
         except JournalError as error:
             failures.append(error)
     if len(failures) == len(dirs):
@@ -77,48 +77,65 @@ def journal_holding(state_dir: Path, tree_id: str) -> Path:
     raise no_tree(str(JournalPlace(state_dir).database), tree_id)
 
 
-class JournalClaim:
-    """A program's right to write one journal, from its first moment on; freed by the system if it dies.
+def holds_tree(journal_dir: Path, tree_id: str) -> bool:
+    """Return whether a journal holds a tree; a journal that was not begun holds no tree. Blocks.
 
-    The writer's own lock is another: on Ray the writer is a process that comes later and may be replaced.
+    Raises:
+        JournalError: the journal can't be read.
+    """
+    if not _has_journal(journal_dir):
+        return False
+    with Journal.open(journal_dir, read_only=True) as journal:
+        return any(row.tree_id == tree_id for row in journal.trees())
+
+
+class JournalClaim:
+    """A program's right to write one journal, from its start on; the system frees it if the program dies.
+
+    The lock of the writer is a different one: on Ray the writer is a process that starts later and may be
+    replaced.
     """
 
     def __init__(self, directory: Path, descriptor: int, made: tuple[Path, ...]) -> None:
         self.directory = directory
-        """Where the journal lies."""
+        """Where the journal is."""
         self._descriptor: int | None = descriptor
         self._made = made
 
     @classmethod
     def take(cls, state_dir: Path, tree_id: str | None = None) -> JournalClaim:
-        """Claim the first journal that nobody writes, or the one that holds a tree.
+        """Claim the first journal that no program writes, or the one that holds a tree.
 
         Args:
             state_dir: The state directory, made (0700) if missing; or the directory of one of its journals,
                 which is claimed then.
-            tree_id: The tree that is to be taken up; None = any journal will do.
+            tree_id: The tree to resume; None = any journal.
 
         Raises:
-            JournalLocked: the one wanted is written by somebody; names the process.
-            JournalUnwritable: directory or lock file can't be made.
+            JournalLocked: a program writes the journal that is wanted; the text names the process.
+            JournalUnwritable: the directory or the lock file can't be made.
             TreeNotFound: no journal holds the tree.
         """
         root = state_dir_of_journal(state_dir)
         if tree_id is not None or root != state_dir:
             wanted = state_dir if tree_id is None else journal_holding(state_dir, tree_id)
-            claim = cls._of(wanted)
+            claim = cls.of_journal(wanted)
             if claim is None:
                 raise _locked(wanted)
             return claim
         for number in range(1, MAX_JOURNALS + 1):
-            claim = cls._of(root if number == 1 else root / JOURNALS / str(number))
+            claim = cls.of_journal(root if number == 1 else root / JOURNALS / str(number))
             if claim is not None:
                 return claim
         raise _locked(root)
 
     @classmethod
-    def _of(cls, directory: Path) -> JournalClaim | None:
-        """Return the claim to one journal, None where another has it."""
+    def of_journal(cls, directory: Path) -> JournalClaim | None:
+        """Claim the journal of one directory; return None where another program writes it.
+
+        Raises:
+            JournalUnwritable: the directory or its lock file can't be made.
+        """
         place = directory / _LOCK
         for left in reversed(range(_TRIES)):
             try:
@@ -126,13 +143,13 @@ class JournalClaim:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
                 descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                # Whoever else made the directory may have taken it back meanwhile.
+                # Another program may have made the directory and removed it again.
                 if left and isinstance(error, FileNotFoundError | FileExistsError):
                     continue
                 raise write_error(directory, error) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not _is_file_at(place, descriptor):  # taken back between opening and locking
+                if not _is_file_at(place, descriptor):  # removed between opening and locking
                     os.close(descriptor)
                     continue
                 if not _is_written(JournalPlace(directory)):
@@ -149,9 +166,9 @@ class JournalClaim:
         return None
 
     def release(self) -> None:
-        """Let another program write there; where no journal was begun, what was made for it goes too.
+        """Let another program write there. If no journal was begun, remove the directories made for it.
 
-        Releasing again does nothing.
+        Releasing it again does nothing.
         """
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
@@ -166,13 +183,13 @@ class JournalClaim:
 
 def _is_file_at(place: Path, descriptor: int) -> bool:
     try:
-        return os.path.samestat(os.stat(place), os.fstat(descriptor))  # noqa: PTH116 - beside fstat
+        return os.path.samestat(os.stat(place), os.fstat(descriptor))  # noqa: PTH116 - alongside fstat
     except FileNotFoundError:
         return False
 
 
 def _is_written(place: JournalPlace) -> bool:
-    """Whether a living program's writer holds a journal's lock; one whose program is gone ends by itself."""
+    """Whether the writer of a running program holds a journal's lock; a writer without one ends itself."""
     try:
         descriptor = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -194,7 +211,7 @@ def _locked(directory: Path) -> JournalLocked:
         except OSError:
             continue
     if holder == str(os.getpid()):
-        fix = "this very process; pass runtime=… to use the open one, or close what was opened before"
+        reason = "this process writes it already; pass runtime=… to use the open runtime, or close that one"
     else:
-        fix = f"process {holder or 'unknown'}; end that one, or reach its trees with the command line"
-    return JournalLocked(str(directory), f"it is written by {fix}")
+        reason = f"process {holder or 'unknown'} writes it; end it, or reach its trees by the command line"
+    return JournalLocked(str(directory), reason)

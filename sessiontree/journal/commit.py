@@ -1,57 +1,137 @@
-"""One commit: what waits for the disk, packed into rows and written as one statement."""
+"""Transactions: a commit of everything that waits, the import of a tree, and the erasure of trees.
+
+A commit packs what waits for the disk into rows and writes them as one statement.
+"""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.chain import Advance, Span
-from sessiontree.journal.record import Packed
+from sessiontree.journal.export import Manifest
+from sessiontree.journal.record import Packed, Record
 from sessiontree.journal.segment import (
     MAX_BODY_BYTES,
     MAX_INLINE_CHARS,
+    Advance,
     Segment,
     Share,
+    Span,
     build_segment,
-    snapshot_hash,
+    genesis_hash,
     write_line,
 )
-from sessiontree.journal.tables import INTAKE_COLUMNS
+from sessiontree.journal.tables import INTAKE_COLUMNS, without_waiting
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+_TABLES = ("segments", "touched", "heads", "blob_uses", "quarantine", "trees")
+
+
+def erase_trees(connection: sqlite3.Connection, blobs: BlobStore, tree_ids: Sequence[str]) -> None:
+    """Delete everything of some trees in one transaction, then the blobs no other tree uses.
+
+    The bytes are overwritten in the database and in its log; while a reader uses the log, only with the
+    first commit after it ends. If SQLite moved a row within its page before, an unused part of the page may
+    keep the first few hundred bytes of the row: :func:`compact` removes them.
+
+    Raises:
+        sqlite3.Error: nothing was deleted.
+        OSError: the trees are gone, but some of their blobs remain.
+    """
+    unused: set[str] = set()
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for tree_id in tree_ids:
+            unused.update(_digests(connection, "SELECT digest FROM blob_uses WHERE tree_id = ?", tree_id))
+        for tree_id in tree_ids:
+            for table in _TABLES:
+                connection.execute(f"DELETE FROM {table} WHERE tree_id = ?", (tree_id,))  # noqa: S608 - constants
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    remove_unused(connection, blobs, unused)
+    empty_log(connection)
+
+
+def remove_unused(connection: sqlite3.Connection, blobs: BlobStore, digests: Iterable[str]) -> None:
+    """Remove those of some blobs that no tree uses.
+
+    Raises:
+        sqlite3.Error, OSError: some of them remain.
+    """
+    blobs.remove(set(digests).difference(_digests(connection, "SELECT DISTINCT digest FROM blob_uses")))
+
+
+def compact(connection: sqlite3.Connection) -> None:
+    """Rewrite the database without its unused parts, which may hold bytes of erased trees.
+
+    Needs free disk space of about twice the size of the trees that are left.
+
+    Raises:
+        sqlite3.Error: the database is as it was.
+    """
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    # Another connection: the writing one keeps temporary data in memory, which a large journal would fill.
+    with closing(sqlite3.connect(path, isolation_level=None)) as vacuuming:
+        vacuuming.execute("VACUUM")
+    empty_log(connection)
+
+
+def empty_log(connection: sqlite3.Connection) -> bool:
+    """Move the write-ahead log into the database; return False if a reader prevented it, which is harmless.
+
+    The log is emptied and not only copied. A log that repeats pages of the database could combine old
+    pages with new ones if it were truncated.
+    """
+    with without_waiting(connection):
+        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    return not busy
+
+
+def _digests(connection: sqlite3.Connection, statement: str, *values: str) -> list[str]:
+    """Return names of blobs; values of a damaged file that are not names are left out."""
+    names = [str(row[0]) for row in connection.execute(statement, values).fetchall()]
+    return [name for name in names if _DIGEST.fullmatch(name)]
+
 
 Numbered: TypeAlias = tuple[str, int, tuple[Packed, ...]]
 """A session, the seq of its first fact here, and its facts."""
 _Value: TypeAlias = str | int | bytes | None
 _MAX_ROWS = 400
-"""Rows of one statement; SQLite's smallest usual bound on variables allows for 2,700."""
+"""Rows of one statement. The smallest usual limit of SQLite's variables allows about 2,900."""
 _WIDTH = len(INTAKE_COLUMNS.split(", "))
 _PLACES = f"({', '.join('?' * _WIDTH)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What the next commit of a damaged tree does before it appends."""
+    """What the next commit to a damaged tree does before it appends."""
 
     from_n: int
-    """Segments from this one on go into quarantine."""
+    """This segment and those after it go into quarantine."""
     reason: str
     shares: tuple[Share, ...]
-    """Good records of the segment ``from_n`` itself, to be written anew."""
+    """Good records of the segment ``from_n`` itself, which are written again."""
     last_seq: int
     """The last good record, those included."""
     index: tuple[Span, ...] | None
-    """The session index of the good segments where it must be made anew."""
+    """The session index of the good segments, if it must be rebuilt."""
 
 
 @dataclass(slots=True)
 class Tail:
     """The end of one tree, where facts are appended.
 
-    ``last_seq`` belongs to the event loop's thread, all else to the writer's.
+    ``last_seq`` belongs to the thread of the event loop, all other fields to the writer's thread.
     """
 
     tree_id: str
@@ -64,25 +144,24 @@ class Tail:
 
 @dataclass(slots=True)
 class Commit:
-    """Gathers trees, facts and snapshots, then writes them in one transaction.
+    """Gathers trees and facts, then writes them in one transaction.
 
     Args:
-        blobs: Takes the texts too long for a segment.
+        blobs: Stores the texts that are too long for a segment.
     """
 
     blobs: BlobStore
     _trees: list[tuple[_Value, ...]] = field(default_factory=list)
     _facts: dict[str, tuple[Tail, list[Numbered]]] = field(default_factory=dict)
-    _snapshots: list[tuple[_Value, ...]] = field(default_factory=list)
     _long: dict[str, str] = field(default_factory=dict)
     advances: list[Advance] = field(default_factory=list)
-    """What is durable once :meth:`write` has returned."""
+    """What is durable after :meth:`write` has returned."""
     written_bytes: int = 0
-    """A rough measure of what the log grew by."""
+    """Roughly how many bytes the log grew by."""
 
     def add_tree(self, tail: Tail, created_ms: int, row0: str) -> None:
         """Add a new tree."""
-        at = (None, None, None, None, None)
+        at = (None, None, None, None)
         self._trees.append(("tree", tail.tree_id, *at, tail.genesis, row0, created_ms, None, None))
         self.advances.append(Advance(tail.tree_id, tail.genesis, 0, tail.genesis, 0))
 
@@ -91,19 +170,16 @@ class Commit:
         if facts:
             self._facts.setdefault(tail.tree_id, (tail, []))[1].extend(facts)
 
-    def add_snapshot(self, tree_id: str, session: str, seq: int, body: str) -> None:
-        """Add a session's snapshot; it replaces the one before."""
-        data = body.encode("utf-8", "surrogatepass")
-        own = snapshot_hash(tree_id, session, seq, data)
-        self._snapshots.append(
-            ("snapshot", tree_id, session, seq, None, None, None, own, data, None, None, None)
-        )
+    @property
+    def blob_digests(self) -> Set[str]:
+        """Names of the blobs that its facts use."""
+        return self._long.keys()
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write everything; when this returns, it is on the disk.
 
         Raises:
-            sqlite3.Error, OSError: nothing of it was committed.
+            sqlite3.Error, OSError: nothing was committed.
         """
         repairs = [tail for tail, _ in self._facts.values() if tail.repair is not None]
         now_ms = time.time_ns() // 1_000_000
@@ -114,7 +190,6 @@ class Commit:
                 self.written_bytes += len(segment.body)
             last_seq = facts[-1][1] + len(facts[-1][2]) - 1
             self.advances.append(Advance(tail.tree_id, tail.genesis, tail.n, tail.head, last_seq))
-        rows += self._snapshots
         self.written_bytes += len(rows) * 16_384
         self.blobs.write(self._long)
         if not repairs and len(rows) <= _MAX_ROWS:
@@ -162,6 +237,30 @@ class Commit:
         return digest
 
 
+def import_tree(
+    connection: sqlite3.Connection, blobs: BlobStore, manifest: Manifest, records: Sequence[Record]
+) -> None:
+    """Write a whole tree in one transaction, under its own id, creation time and seqs.
+
+    Raises:
+        sqlite3.Error, OSError: nothing of it was committed.
+    """
+    row0 = dump_json(manifest.row0)
+    genesis = genesis_hash(manifest.tree_id, manifest.created_ms, row0)
+    tail = Tail(manifest.tree_id, genesis, len(records), 0, genesis)
+    commit = Commit(blobs)
+    commit.add_tree(tail, manifest.created_ms, row0)
+    for record in records:
+        fact = Packed(record.cause, record.at_ms, record.text)
+        commit.add_facts(tail, [(record.session, record.seq, (fact,))])
+    try:
+        commit.write(connection)
+    except BaseException:
+        with suppress(sqlite3.Error, OSError):
+            remove_unused(connection, blobs, commit.blob_digests)
+        raise
+
+
 def _extend(tail: Tail, first_seq: int, shares: tuple[Share, ...]) -> Segment:
     segment = build_segment(tail.tree_id, tail.n + 1, tail.head, first_seq, shares)
     tail.n, tail.head = segment.n, segment.hash
@@ -173,7 +272,7 @@ def _segment_row(tree_id: str, segment: Segment, now_ms: int) -> tuple[_Value, .
     blobs = dump_json([digest for chunk in segment.chunks for digest in chunk.blobs])
     numbers = (segment.n, segment.first_seq, segment.count)
     hashes = (segment.prev_hash, segment.hash)
-    return ("segment", tree_id, None, *numbers, *hashes, segment.body, now_ms, touched, blobs)
+    return ("segment", tree_id, *numbers, *hashes, segment.body, now_ms, touched, blobs)
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[_Value, ...]]) -> None:
@@ -184,7 +283,7 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[_Value, ...]]) 
 
 
 def _cut_off(connection: sqlite3.Connection, tail: Tail, now_ms: int) -> None:
-    """Move a tree's damaged end into quarantine, and everything made from it away."""
+    """Move a tree's damaged end into quarantine, and remove its rows in the session index."""
     repair = tail.repair
     if repair is None:
         return
@@ -196,13 +295,12 @@ def _cut_off(connection: sqlite3.Connection, tail: Tail, now_ms: int) -> None:
     )
     connection.execute("DELETE FROM segments WHERE tree_id = ? AND n >= ?", (tree_id, from_n))
     connection.execute("DELETE FROM touched WHERE tree_id = ? AND n >= ?", (tree_id, from_n))
-    connection.execute("DELETE FROM snapshots WHERE tree_id = ? AND seq > ?", (tree_id, repair.last_seq))
     if repair.index is not None:
         _index_anew(connection, tree_id, repair.index)
 
 
 def _index_anew(connection: sqlite3.Connection, tree_id: str, index: Sequence[Span]) -> None:
-    """Replace a tree's session index; the whole table is laid down again, its order may be damaged, too."""
+    """Replace a tree's session index. The whole table is rewritten, because its order may be damaged too."""
     connection.execute("CREATE TEMP TABLE kept AS SELECT * FROM touched WHERE +tree_id <> ?", (tree_id,))
     connection.execute("DELETE FROM touched")
     connection.execute("INSERT OR IGNORE INTO touched SELECT * FROM kept")
@@ -215,10 +313,10 @@ def _index_anew(connection: sqlite3.Connection, tree_id: str, index: Sequence[Sp
 
 
 def mend_numbering(connection: sqlite3.Connection) -> None:
-    """Make the index over segment numbers anew, so that a segment is missing only if its row is."""
+    """Rebuild the index over segment numbers, so that a segment is missing only if its row is."""
     try:
         connection.execute("REINDEX segments")
     except sqlite3.DatabaseError as error:
-        # Two rows may claim one number, or the rows' own order be damaged; the chain will tell.
+        # Two rows may claim one number, or the order of the rows may be damaged; the chain shows it.
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_CORRUPT):
             raise

@@ -1,6 +1,6 @@
-"""A tree as NDJSON text, and back: each line carries the hash of everything up to it.
+"""Exports of trees: NDJSON text in which each line carries the hash of everything up to it.
 
-The first line is the manifest, then one line per record in seq order, then the end line::
+The manifest comes first, then one line per record in seq order, then the end::
 
     {"format":"sessiontree-journal","version":1,"tree":...,"created_ms":...,"row0":{...},"hash":...}
     {"seq":1,"session":"main","at_ms":...,"cause":...,"fact":{...},"hash":...}
@@ -9,15 +9,21 @@ The first line is the manifest, then one line per record in seq order, then the 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TextIO, TypeAlias
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
 from sessiontree.contracts.errors import JournalTooNew
 from sessiontree.contracts.jsonable import JsonValue, dump_json
+from sessiontree.journal.blobs import sync_directory
 from sessiontree.journal.record import Record, TreeRow, Verification
 from sessiontree.journal.segment import DamageError
 
@@ -43,37 +49,44 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportSummary:
+    """What an export holds."""
+
+    tree_id: str
+    records: int
+    damage: str | None
+    """What was damaged in the journal when the tree was exported; None = the export holds the whole tree."""
+
+
+@dataclass(frozen=True, slots=True)
 class Export:
     """The longest valid beginning of an export."""
 
     manifest: Manifest | None
-    """None where not even the first line is whole."""
+    """None if even the first line is damaged."""
     records: tuple[Record, ...]
     """In seq order from 1, without gaps."""
     stopped_at_line: int | None = None
-    """The first line that is missing or altered, from 1; None where all of it is whole."""
+    """Number of the first line that is missing or altered, from 1; None = all lines are whole."""
     reason: str | None = None
-    """Why it stops there."""
+    """What is wrong with that line."""
     damage: str | None = None
-    """What had already been damaged in the journal when it was exported, where it says so."""
+    """What was damaged in the journal when the tree was exported; None = nothing."""
 
     @property
     def complete(self) -> bool:
-        """True when nothing is missing from the journal's first record to its last."""
+        """Whether it holds every record of the tree."""
         return self.stopped_at_line is None and self.damage is None
 
 
-def write_export(tree: TreeRow, read: Read, verdict: Verification, out: TextIO) -> int:
+def write_export(tree: TreeRow, read: Read, verdict: Verification, out: TextIO) -> ExportSummary:
     """Write a tree.
 
     Args:
-        tree: Its row; row 0 must be whole.
+        tree: Its row; row 0 must be good.
         read: (tree id, after_seq, max_n) → the next records.
-        verdict: What the check found; records after its last good one are left out.
+        verdict: The result of its check; records after the last good one are left out.
         out: Text file; the caller closes it.
-
-    Returns:
-        How many records were written.
     """
     head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "tree": tree.tree_id}
     head |= {"created_ms": tree.created_ms, "row0": tree.row0}
@@ -89,7 +102,7 @@ def write_export(tree: TreeRow, read: Read, verdict: Verification, out: TextIO) 
         )
         count += 1
     out.write(seal.close(dump_json({"end": True, "records": count, "damage": verdict.reason})[:-1]))
-    return count
+    return ExportSummary(tree.tree_id, count, verdict.reason)
 
 
 def load_export(lines: Iterable[str]) -> Export:
@@ -97,7 +110,7 @@ def load_export(lines: Iterable[str]) -> Export:
 
     Args:
         lines: Its lines, newline included, as a text file yields them. Read an untrusted file with
-            ``errors="replace"``: what is no text is then found by the hash.
+            ``errors="replace"``: the hash then finds what is not text.
 
     Raises:
         JournalTooNew: a later release wrote it.
@@ -106,14 +119,19 @@ def load_export(lines: Iterable[str]) -> Export:
     manifest: Manifest | None = None
     records: list[Record] = []
     number = 0
+    rest = iter(lines)
     try:
-        for line in lines:
+        for line in rest:
             number += 1
             text = seal.open(line)
             if manifest is None:
                 manifest = _manifest(text)
             elif text.startswith('{"end":'):
-                return Export(manifest, tuple(records), damage=_end(text, len(records)))
+                damage = _end(text, len(records))
+                if next(rest, None) is None:
+                    return Export(manifest, tuple(records), damage=damage)
+                number += 1
+                raise DamageError("more follows the end of the export; a file holds one tree")
             else:
                 records.append(_record(text, len(records) + 1))
         number += 1
@@ -123,7 +141,7 @@ def load_export(lines: Iterable[str]) -> Export:
 
 
 class _Seal:
-    """Closes lines with the hash of all lines so far, and opens them again."""
+    """Adds to each line the hash of all lines so far, and checks it again."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -134,7 +152,7 @@ class _Seal:
         return f'{text},"hash":"{self._hash.hexdigest()}"}}\n'
 
     def open(self, line: str) -> str:
-        """Return the text :meth:`close` was given; raise DamageError where the line is another."""
+        """Return the text that :meth:`close` was given; raise DamageError if the line was changed."""
         if not line.endswith("\n"):
             raise DamageError("the line is cut off")
         text, tail = line[: -_TAIL_CHARS - 1], _TAIL.fullmatch(line[-_TAIL_CHARS - 1 : -1])
@@ -159,19 +177,19 @@ def _pages(read: Read, verdict: Verification) -> Iterator[Record]:
 def _manifest(text: str) -> Manifest:
     value = _object(text)
     if value.get("format") != FORMAT or not isinstance(value.get("version"), int):
-        raise DamageError("this is no export of a journal")
+        raise DamageError("it is not an export of a journal")
     if value["version"] > VERSION:
         raise JournalTooNew("export", f"it has version {value['version']}, this release knows {VERSION}")
-    try:
-        return Manifest(value["tree"], value["created_ms"], value["row0"])
-    except KeyError as error:
-        raise DamageError(f"the manifest has no {error}") from error
+    for name, kind in (("tree", str), ("created_ms", int), ("row0", dict)):
+        if not isinstance(value.get(name), kind):
+            raise DamageError(f"the manifest has no {name!r} of type {kind.__name__}")
+    return Manifest(value["tree"], value["created_ms"], value["row0"])
 
 
 def _record(text: str, seq: int) -> Record:
     match = _RECORD.fullmatch(text)
     if match is None or int(match.group(1)) != seq:
-        raise DamageError(f"record {seq} should stand here")
+        raise DamageError(f"record {seq} was expected here")
     session, cause = _text(match.group(2)), _text(match.group(4))
     return Record(seq, session, cause, int(match.group(3)), match.group(5))
 
@@ -179,7 +197,7 @@ def _record(text: str, seq: int) -> Record:
 def _end(text: str, count: int) -> str | None:
     value = _object(text)
     if value.get("records") != count:
-        raise DamageError(f"{value.get('records')} records should stand before the end")
+        raise DamageError(f"{value.get('records')} records were expected before the end, not {count}")
     return None if value.get("damage") is None else str(value["damage"])
 
 
@@ -187,14 +205,50 @@ def _text(quoted: str) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError as error:
-        raise DamageError("a text is no JSON") from error
+        raise DamageError("a text is not JSON") from error
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(f"{text}}}")
     except ValueError as error:
-        raise DamageError("the line is no JSON") from error
+        raise DamageError("the line is not JSON") from error
     if not isinstance(value, dict):
-        raise DamageError("the line is no JSON object")
+        raise DamageError("the line is not a JSON object")
     return value
+
+
+@contextmanager
+def private_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that only its owner may read; it replaces ``path`` once it is whole and on the disk.
+
+    A link is followed. A device, a pipe or a directory is not replaced.
+
+    Raises:
+        OSError: the file can't be written; the earlier file is unchanged.
+    """
+    if path.exists() and not path.is_file():
+        reason = "it is not a regular file, and would be replaced by one; name another, or - for the output"
+        raise FileExistsError(errno.EEXIST, reason, str(path))
+    path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        reason = f"{os.strerror(errno.ELOOP)}; name another file"
+        raise OSError(errno.ELOOP, reason, str(path))
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(draft, flags, 0o600)
+    except OSError as error:  # it names the draft, which nobody asked for
+        reason = f"{error.strerror}; name a file in a directory that exists and can be written"
+        raise OSError(error.errno, reason, str(path)) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+    sync_directory(path.parent)

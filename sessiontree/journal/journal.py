@@ -1,7 +1,9 @@
-"""How long a busy event loop may keep the interpreter from the writer thread.
+"""The journal: the durable log of many trees, as programs of this package open it.
 
-A thread that comes back from the disk waits one switch interval for the interpreter. The interpreter's
-default of 5 ms is paid several times a commit, so it is lowered while any writer is open.
+The appender gives out seqs at once and checks facts on the event loop; the thread of ``writer.py`` commits
+them. A thread that comes back from the disk waits one switch interval for the interpreter. The
+interpreter's default of 5 ms would be paid several times a commit, so the interval is shorter while any
+writer is open.
 """
 
 from __future__ import annotations
@@ -9,31 +11,184 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self, TextIO
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
-from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.journal.appender import Appender
+from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.export import write_export
+from sessiontree.journal.commit import Numbered, Repair, Tail, compact, erase_trees, import_tree
+from sessiontree.journal.export import ExportSummary, Manifest, write_export
 from sessiontree.journal.place import JournalLock, JournalPlace
-from sessiontree.journal.reader import JournalReader
+from sessiontree.journal.reader import ChainState, Flaw, JournalReader, Rows, no_tree
 from sessiontree.journal.record import Packed, Record, TreeRow, Verification
-from sessiontree.journal.rows import Rows
-from sessiontree.journal.sqlite_errors import FAULTS, typed_reads, write_error
-from sessiontree.journal.tables import connect_reader, connect_writer
-from sessiontree.journal.writer import JournalWriter
+from sessiontree.journal.segment import genesis_hash
+from sessiontree.journal.tables import FAULTS, connect_reader, connect_writer, typed_reads, write_error
+from sessiontree.journal.writer import JournalWriter, NewFacts, NewTree
+
+_MAX_NAME_CHARS = 1024
+_INT64 = 2**63
+
+
+class Appender:
+    """Accepts what is to be written. Only the thread of the event loop calls its methods.
+
+    Args:
+        writer: Commits it.
+        reader: Reads what is already stored.
+        blobs: Holds the long texts.
+    """
+
+    def __init__(self, writer: JournalWriter, reader: JournalReader, blobs: BlobStore) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._blobs = blobs
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tails: dict[str, Tail] = {}
+
+    @property
+    def started(self) -> bool:
+        """True once there is a loop."""
+        return self._loop is not None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start committing; futures belong to ``loop`` from now on.
+
+        Raises:
+            RuntimeError: it was started before.
+        """
+        if self._loop is not None:
+            raise RuntimeError("the journal was started before")
+        self._loop = loop
+        self._writer.start(loop)
+
+    async def stop(self) -> None:
+        """Commit what waits and end the writer's thread."""
+        await self._writer.stop()
+
+    def close(self) -> None:
+        """Close a writer that was never started."""
+        self._writer.close()
+
+    def create_tree(self, tree_id: str, row0: Mapping[str, JsonValue]) -> asyncio.Future[None]:
+        """Create a tree; see :meth:`Journal.create_tree`."""
+        loop = self._appending()
+        self._check_new(tree_id)
+        text = dump_json(dict(row0))
+        created_ms = time.time_ns() // 1_000_000
+        genesis = genesis_hash(tree_id, created_ms, text)
+        tail = self._tails[tree_id] = Tail(tree_id, genesis, 0, 0, genesis)
+        done = loop.create_future()
+        self._writer.put(NewTree(tail, created_ms, text, done))
+        return done
+
+    def append(
+        self, tree_id: str, chunks: Sequence[tuple[str, Sequence[Packed]]]
+    ) -> tuple[int, asyncio.Future[None]]:
+        """Append facts; see :meth:`Journal.append`."""
+        loop = self._appending()
+        tail = self._tail(tree_id)
+        seq = tail.last_seq
+        numbered: list[Numbered] = []
+        for session, facts in chunks:
+            own = tuple(facts)
+            _check_name(session)
+            _check_facts(own)
+            if own:
+                numbered.append((session, seq + 1, own))
+                seq += len(own)
+        tail.last_seq = seq
+        done = loop.create_future()
+        self._writer.put(NewFacts(tail, tuple(numbered), done))
+        return seq, done
+
+    def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
+        """Write a whole tree; see :meth:`Journal.import_tree`."""
+        self._writer.check()
+        self._check_new(manifest.tree_id)
+        for seq, record in enumerate(records, 1):
+            if record.seq != seq:
+                raise ValueError(f"record {seq} was expected, not {record.seq}")
+            _check_name(record.session)
+            _check_facts((Packed(record.cause, record.at_ms, record.text),))
+        self._writer.do(partial(import_tree, blobs=self._blobs, manifest=manifest, records=records))
+
+    def erase(self, tree_ids: Sequence[str]) -> None:
+        """Delete trees; see :meth:`Journal.erase`."""
+        self._writer.check()
+        for tree_id in tree_ids:
+            if tree_id not in self._tails and not self._reader.has_tree(tree_id):
+                raise no_tree(self._reader.path, tree_id)
+        for tree_id in tree_ids:
+            self._tails.pop(tree_id, None)
+        self._writer.do(partial(erase_trees, blobs=self._blobs, tree_ids=tree_ids))
+        self._reader.forget(tree_ids)
+
+    def compact(self) -> None:
+        """Rewrite the database; see :meth:`Journal.compact`."""
+        self._writer.check()
+        self._writer.do(compact)
+
+    def _check_new(self, tree_id: str) -> None:
+        _check_name(tree_id)
+        if not tree_id:
+            raise ValueError("the id of a tree can't be empty")
+        if tree_id in self._tails or self._reader.has_tree(tree_id):
+            raise ValueError(f"there is a tree {tree_id!r} already")
+
+    def _appending(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError("the journal was not started")
+        self._writer.check()
+        return self._loop
+
+    def _tail(self, tree_id: str) -> Tail:
+        tail = self._tails.get(tree_id)
+        if tail is None:
+            progress, flaw = self._reader.end(tree_id)
+            tail = self._tails[tree_id] = _tail_of(self._reader, progress, flaw)
+        return tail
+
+
+def _tail_of(reader: JournalReader, progress: ChainState, flaw: Flaw | None) -> Tail:
+    """Return the end of a tree that another process wrote, with the repair that the next commit makes."""
+    tail = Tail(progress.tree_id, progress.genesis, progress.seq, progress.n, progress.head)
+    index = None
+    if not progress.index_good:
+        index = tuple(chunk.span(n) for n, chunk in reader.chunks(progress.tree_id, progress.n))
+    if flaw is not None:
+        tail.last_seq = flaw.last_seq
+        tail.repair = Repair(progress.n + 1, flaw.reason, flaw.shares, flaw.last_seq, index)
+    elif index is not None:
+        tail.repair = Repair(progress.n + 1, "the session index is damaged", (), progress.seq, index)
+    return tail
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or len(name) > _MAX_NAME_CHARS:
+        raise ValueError(f"the id {name[:80]!r} is too long or holds characters that can't be printed")
+
+
+def _check_facts(facts: Sequence[Packed]) -> None:
+    for _, at_ms, text in facts:
+        is_object = text.isascii() and text[:1] == "{" and text[-1:] == "}"
+        if not is_object or "\n" in text or "\r" in text:
+            raise ValueError(f"a fact must be a JSON object in ASCII on one line, not {text[:80]!r}")
+        if not -_INT64 <= at_ms < _INT64:
+            raise ValueError(f"a fact's time must fit 64 bits, not {at_ms}")
+
 
 WRITER_INTERVAL_S = 0.0005
 
 
 class SwitchInterval:
-    """Lowers the process's switch interval while at least one holder has it.
+    """Lowers the switch interval of the process while it has at least one holder.
 
     Args:
-        interval_s: The interval while held; a shorter one already in force stays.
+        interval_s: The interval while held, in seconds; a shorter one that is already in force stays.
     """
 
     def __init__(self, interval_s: float) -> None:
@@ -51,7 +206,7 @@ class SwitchInterval:
             self._holders += 1
 
     def release(self) -> None:
-        """Put the interval back, if this was the last holder."""
+        """Restore the interval, if this was the last holder."""
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
@@ -59,17 +214,17 @@ class SwitchInterval:
 
 
 WRITERS = SwitchInterval(WRITER_INTERVAL_S)
-"""The interval is the process's, and so is its one count of holders."""
+"""The interval belongs to the process, and so does the count of holders."""
 
 
 class Journal:
-    """The durable log of many trees. Made by :meth:`open`.
+    """The durable log of many trees. Call :meth:`open` to make one.
 
-    Appending belongs to one event loop; reading may be done from any thread. What is read is committed,
-    and an unbroken prefix of what was written: damage shortens a tree, it never alters one.
+    One event loop appends; any thread may read. What is read is committed, and an unbroken prefix of what was
+    written: damage shortens a tree and never alters one.
 
-    Every method raises JournalCorrupt where the database file itself is damaged, and TreeNotFound for a
-    tree that is not there (one just created is there once its future has resolved).
+    Every method raises JournalCorrupt if the database file itself is damaged, and TreeNotFound for a tree
+    that does not exist. A new tree exists once its future has resolved.
     """
 
     def __init__(
@@ -84,20 +239,20 @@ class Journal:
 
     @classmethod
     def open(cls, state_dir: Path, *, read_only: bool = False, program_pid: int | None = None) -> Journal:
-        """Open the journal of a state directory; the writer's side makes both where they are missing.
+        """Open the journal of a state directory; a writer makes both if they are missing.
 
         Args:
-            state_dir: Directory of its own; made with mode 0700, files in it 0600.
-            read_only: Only read, beside a writer or without one. A directory that may not be written
-                will do, unless a writer that was killed left its log there.
-            program_pid: The process a writer writes for, where that is another.
+            state_dir: A directory for this journal; made with mode 0700, its files with 0600.
+            read_only: Only read; another process may write meanwhile. A read-only directory is enough, unless
+                a killed writer left its log there.
+            program_pid: The process that this writer writes for; None = this process.
 
         Raises:
             JournalLocked: another process writes it; the text names its process id.
             JournalUnwritable: the directory can't be made or written.
             JournalCorrupt: the database file is damaged.
             JournalTooNew: a later release wrote it.
-            JournalError: there is nothing to read.
+            JournalError: the journal does not exist.
         """
         place = JournalPlace(state_dir)
         blobs = BlobStore(place.blobs)
@@ -119,7 +274,7 @@ class Journal:
         return cls(place, reader, Appender(writer, reader, blobs), lock)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start committing; from now on appends belong to ``loop``.
+        """Start committing; from now on only ``loop`` appends.
 
         Raises:
             RuntimeError: it was started before.
@@ -128,7 +283,7 @@ class Journal:
         self._writing().start(loop)
 
     async def close(self) -> None:
-        """Commit what waits, then let go of files, thread and lock. Closing again waits for the first."""
+        """Commit what waits, then release files, thread and lock. A second call waits for the first."""
         if self._appender is None or not self._appender.started:
             self.release()
             return
@@ -164,60 +319,45 @@ class Journal:
 
         Args:
             tree_id: Printable text, not empty.
-            row0: What the tree was configured with; kept as it is and guarded by the chain.
+            row0: The configuration of the tree; stored unchanged, and part of the hash chain.
 
         Returns:
-            Resolved once the tree is durable.
+            A future that resolves when the tree is durable.
 
         Raises:
-            ValueError: the id is taken or no id, or row 0 has no JSON form.
-            JournalUnwritable: nothing can be written any more.
+            ValueError: the id is taken or can't be an id, or row 0 has no JSON form.
+            JournalUnwritable: the journal can't be written any more.
         """
         return self._writing().create_tree(tree_id, row0)
 
     def append(
         self, tree_id: str, chunks: Sequence[tuple[str, Sequence[Packed]]]
     ) -> tuple[int, asyncio.Future[None]]:
-        """Append facts; they become durable together, after everything appended before.
+        """Append facts; they become durable together, after everything that was appended before.
 
-        The first append to a tree of an earlier process checks all of it, unless it was read before; a
-        damaged end then goes into quarantine with the same commit.
+        The first append to a tree of an earlier process checks the whole tree, unless it was read before. The
+        same commit moves a damaged end into quarantine.
 
         Args:
             tree_id: The tree.
-            chunks: Session (empty = the tree itself) and its facts; seqs are given in this order. None
-                at all makes the future wait for what was appended before.
+            chunks: Session (empty = the tree itself) and its facts; seqs are assigned in this order. Without
+                chunks, the future waits for what was appended before.
 
         Returns:
-            The last seq given, and a future resolved once the facts are durable.
+            The last seq that was assigned, and a future that resolves when the facts are durable.
 
         Raises:
-            ValueError: a session or a fact has a form that can't be kept; nothing was appended.
-            JournalUnwritable: nothing can be written any more. The future fails with it, too.
+            ValueError: a session or a fact has a form that can't be stored; nothing was appended.
+            JournalUnwritable: the journal can't be written any more. The future fails with it, too.
         """
         return self._writing().append(tree_id, chunks)
 
-    def put_snapshot(self, tree_id: str, session: str, seq: int, body: str) -> None:
-        """Keep a session's state as of a seq, in place of an older one; a cache that may get lost.
-
-        It becomes durable with the next commit after this call.
-
-        Raises:
-            ValueError: the tree has no such seq yet.
-            JournalUnwritable: nothing can be written any more.
-        """
-        self._writing().put_snapshot(tree_id, session, seq, body)
-
-    def snapshot(self, tree_id: str, session: str) -> tuple[int, str] | None:
-        """Return (seq, body) of a session's snapshot, or None: then evolve from the facts."""
-        return self._reading().snapshot(tree_id, session)
-
     def read(self, tree_id: str, *, after_seq: int = 0, max_n: int | None = None) -> list[Record]:
-        """Return committed records in seq order; the first read of a tree checks all that comes before.
+        """Return committed records in seq order; the first read of a tree checks it up to them.
 
         Args:
             tree_id: The tree.
-            after_seq: The last seq already known.
+            after_seq: Only records after this seq.
             max_n: At most this many; None = all.
         """
         return self._reading().records(tree_id, after_seq, max_n)
@@ -225,22 +365,22 @@ class Journal:
     def read_session(
         self, tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None
     ) -> list[Record]:
-        """Return one session's committed records in seq order, at most ``max_n``, reading its own bytes only.
+        """Return one session's committed records in seq order, at most ``max_n``; reads only its own bytes.
 
-        The first read of a tree checks all of it, as :meth:`read` does.
+        The first read of a tree checks the whole tree.
         """
         return self._reading().session_records(tree_id, session, after_seq, max_n)
 
     def sessions(self, tree_id: str) -> list[str]:
-        """Return the sessions that have facts, in order of their first; not the tree itself."""
+        """Return the sessions that have facts, in the order of their first facts; without the tree itself."""
         return self._reading().sessions(tree_id)
 
     def trees(self) -> list[TreeRow]:
-        """Return all trees, oldest first, without checking them."""
+        """Return all trees, oldest first; they are not checked."""
         return self._reading().trees()
 
     def row0(self, tree_id: str) -> dict[str, JsonValue]:
-        """Return what a tree was created with.
+        """Return the configuration that a tree was created with.
 
         Raises:
             JournalCorrupt: it is altered.
@@ -248,40 +388,52 @@ class Journal:
         return self._reading().row0(tree_id)
 
     def last_seq(self, tree_id: str) -> int:
-        """Return the last committed good seq, 0 for none."""
+        """Return the seq of the last committed good record; 0 = no record is good."""
         return self._reading().last_seq(tree_id)
 
     def verify(self, tree_id: str) -> Verification:
-        """Check every byte of a tree, its index and its blobs; says what is wrong instead of raising."""
+        """Check every byte of a tree, its index and its blobs; return what is wrong instead of raising it."""
         return self._reading().verify(tree_id)
 
-    def erase(self, tree_id: str) -> None:
-        """Delete a tree, its snapshots, and its blobs no other tree uses. Blocks until it is durable.
-
-        What was appended before is committed first. Its bytes are overwritten; in the log, where a reader
-        holds on to them, with the first commit after it lets go, or as this journal is closed. Pieces of some
-        hundred bytes may stay in unused parts of the database until SQLite uses those, or it is vacuumed.
-
-        Raises:
-            JournalUnwritable: the disk refused.
-        """
-        self._writing().erase(tree_id)
-
-    def prune(self, older_than_ms: int) -> list[str]:
-        """Erase the trees last written before a time, except those written since this journal was opened.
+    def import_tree(self, manifest: Manifest, records: Sequence[Record]) -> None:
+        """Write a whole tree, such as that of an export. Blocks until it is durable, whole or not at all.
 
         Args:
-            older_than_ms: Milliseconds since the epoch.
+            manifest: Its id, creation time and row 0, which are kept.
+            records: In seq order from 1.
 
-        Returns:
-            The ids of the trees that are gone.
+        Raises:
+            ValueError: the id is taken, or a session or a fact has a form that can't be kept.
+            JournalUnwritable: the disk refused.
         """
-        return self._writing().prune(older_than_ms)
+        self._writing().import_tree(manifest, records)
 
-    def export(self, tree_id: str, out: TextIO) -> int:
-        """Write a tree as NDJSON, each line carrying the hash of all before; return how many records.
+    def erase(self, *tree_ids: str) -> None:
+        """Delete trees, and their blobs that no other tree uses. Blocks until it is durable.
 
-        Of a damaged tree the good records are written, and the last line tells what is wrong.
+        Facts appended before are committed first. The bytes of the trees are overwritten in the database. In
+        its log they are overwritten with the first commit after the last reader of them ended, or when this
+        journal is closed. Some hundred bytes of a row may stay in unused parts: see :meth:`compact`.
+
+        Raises:
+            TreeNotFound: one of them does not exist; nothing was deleted.
+            JournalUnwritable: the disk refused.
+        """
+        self._writing().erase(tree_ids)
+
+    def compact(self) -> None:
+        """Rewrite the database without unused parts, and give their space back. Blocks until it is durable.
+
+        Raises:
+            JournalUnwritable: the disk refused; it needs about twice the size of what is kept.
+        """
+        self._writing().compact()
+
+    def export(self, tree_id: str, out: TextIO) -> ExportSummary:
+        """Write a tree as NDJSON; each line carries the hash of all lines before.
+
+        The export holds the records that are durable now. Of a damaged tree it holds the good records, and
+        its last line says what is wrong.
 
         Raises:
             JournalCorrupt: row 0 is altered.
@@ -292,7 +444,7 @@ class Journal:
         return write_export(reader.tree(tree_id), reader.records, verdict, out)
 
     async def _close(self, appender: Appender) -> None:
-        self._reader.close()  # before the writer, which then is the last to leave and tidies the log away
+        self._reader.close()  # before the writer: the last connection to close removes the log
         await appender.stop()
         self._let_go()
 

@@ -1,16 +1,16 @@
-"""The state directory: which files stand in it, how it is made, and who may write."""
+"""The state directory: which files are in it, how it is made, and who may write."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalError, JournalLocked
 from sessiontree.journal.blobs import sync_directory
-from sessiontree.journal.sqlite_errors import write_error
-from sessiontree.journal.tables import check_header, create_tables, log_of
+from sessiontree.journal.tables import check_header, create_tables, log_of, write_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class JournalPlace:
     """A state directory.
 
     Args:
-        directory: Holds one journal and nothing else of this room's.
+        directory: Holds one journal.
     """
 
     directory: Path
@@ -35,12 +35,17 @@ class JournalPlace:
 
     @property
     def lock(self) -> Path:
-        """The file a writer holds locked; it names the writer's process id, and its program's."""
+        """The file that a writer holds locked; it names the process ids of the writer and of its program."""
         return self.directory / "journal.lock"
+
+    def trace_marks(self, tree_id: str) -> Path:
+        """Return the file that says how far a tree is traced; it exists only if the tree was traced."""
+        name = hashlib.sha256(tree_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self.directory / "traces" / name
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the program of whoever wrote last is gone: a writer that lives yet will end by itself."""
+        """Whether the program of the last writer is gone; a writer that still runs will end itself."""
         try:
             _, program = self.lock.read_text("ascii", "replace").split()
             os.kill(int(program), 0)
@@ -51,16 +56,16 @@ class JournalPlace:
         return False
 
     def prepare(self) -> int | None:
-        """Make the database (0600) where it is missing, or check its header. Call it under the lock.
+        """Make the database (0600) if it is missing, else check its header. Call it under the lock.
 
         The database appears whole under its name or not at all, so an empty one is always damage.
 
         Returns:
-            A descriptor of the database, to be closed after every connection to it: closing it takes
-            the process's locks on the file away. None where the database is new.
+            A descriptor of the database. Close it after every connection to the database, because closing it
+            drops the process's locks on the file. None if the database is new.
 
         Raises:
-            JournalCorrupt: the header is damaged, or the database is gone and its log still there.
+            JournalCorrupt: the header is damaged, or the database is gone but its log is not.
             JournalTooNew: a later release wrote it.
             OSError, sqlite3.Error: the system refused.
         """
@@ -78,9 +83,9 @@ class JournalPlace:
         return None
 
     def require(self) -> None:
-        """Raise JournalError where there is nothing to read; opens nothing, see :meth:`prepare`."""
+        """Raise JournalError if the journal does not exist; opens nothing, see :meth:`prepare`."""
         if not self.database.is_file():
-            raise JournalError(str(self.directory), "there is no journal here; check the path")
+            raise JournalError(str(self.directory), "no journal is here; check the path")
         if self.database.stat().st_size == 0:
             check_header(b"", self.database)
 
@@ -99,11 +104,11 @@ class JournalLock:
 
     Args:
         place: The state directory; made (0700) if missing.
-        program_pid: The process that this one writes for and ends with; this one itself, if it is None.
+        program_pid: The process that this one writes for and ends with; None = this process.
 
     Raises:
         JournalLocked: another process holds it; the text names its process id.
-        JournalUnwritable: directory or lock file can't be made.
+        JournalUnwritable: the directory or the lock file can't be made.
     """
 
     def __init__(self, place: JournalPlace, program_pid: int | None = None) -> None:
@@ -121,7 +126,8 @@ class JournalLock:
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").partition(" ")[0].strip()
             os.close(self._descriptor)
             raise JournalLocked(
-                str(place.directory), f"process {holder or 'unknown'} writes it; end that one or read only"
+                str(place.directory),
+                f"process {holder or 'unknown'} writes it; end it, or open the journal to read",
             ) from error
         except OSError as error:
             os.close(self._descriptor)
@@ -133,6 +139,6 @@ class JournalLock:
         self._held += [] if descriptor is None else [descriptor]
 
     def release(self) -> None:
-        """Let another process write. The file stays: deleting it would let two processes in."""
+        """Let another process write. The file stays: if it were deleted, two processes could write."""
         for descriptor in (*self._held, self._descriptor):
             os.close(descriptor)

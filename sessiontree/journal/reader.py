@@ -1,23 +1,331 @@
-"""Reading trees: every record handed out stands in an unbroken chain from its tree's row 0.
+"""Reading trees: every record that is returned is in an unbroken chain from its tree's row 0.
 
-A tree is checked once, as it is first read, and from then on only what is new; a later read of one
-session touches that session's bytes alone.
+A tree is checked completely when it is first read; afterwards only new segments are checked. A later read
+of one session touches only that session's bytes.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
+import sqlite3
 import threading
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
 from contextlib import closing
-from pathlib import PurePath
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
 
 from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.journal.chain import Advance, ChainState, Flaw, chunk_lines, read_records, to_record
+from sessiontree.journal.blobs import BlobStore
 from sessiontree.journal.record import Record, TreeRow, Verification
-from sessiontree.journal.rows import Rows, RowScan
-from sessiontree.journal.segment import Chunk, DamageError, read_chunks, snapshot_hash
+from sessiontree.journal.segment import (
+    Advance,
+    Chunk,
+    DamageError,
+    SegmentLine,
+    Share,
+    Span,
+    chain_hash,
+    genesis_hash,
+    read_chunks,
+    read_line,
+    read_lines,
+    shares_until,
+)
+from sessiontree.journal.tables import typed_reads
+
+_MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A row of the table ``segments``, its types checked, its content not."""
+
+    n: int
+    first_seq: int
+    count: int
+    prev_hash: bytes
+    hash: bytes
+    body: bytes
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Stored:
+        """Return the row as a value.
+
+        Raises:
+            DamageError: a column holds another type than was written.
+        """
+        n, first_seq, count, prev_hash, own_hash, body = row
+        numbers = all(isinstance(value, int) for value in (n, first_seq, count))
+        if not numbers or not all(isinstance(value, bytes) for value in (prev_hash, own_hash, body)):
+            raise DamageError(f"segment {n!r} holds values of a wrong type")
+        return cls(n, first_seq, count, prev_hash, own_hash, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """The first damage of a tree."""
+
+    n: int
+    """The segment that is missing or altered."""
+    last_seq: int
+    """The last good record; it may be in the segment itself, if only a blob is damaged."""
+    reason: str
+    records: tuple[Record, ...] = ()
+    """The good records of that segment."""
+    shares: tuple[Share, ...] = ()
+    """The same as lines, to write them again."""
+
+
+def index_mark(span: Span) -> int:
+    """Return a number for one index row; the sum over all rows, modulo 2**64, identifies the set of rows."""
+    return hash(span) & _MASK
+
+
+@dataclass(slots=True)
+class ChainState:
+    """How far a tree is known to be good; moves forward only.
+
+    Args:
+        tree_id: The tree.
+        genesis: The hash its first segment follows.
+        head: Hash of the last good segment.
+    """
+
+    tree_id: str
+    genesis: bytes
+    head: bytes
+    n: int = 0
+    """The last good segment."""
+    seq: int = 0
+    """The last record in it."""
+    index_sum: int = 0
+    """Sum of the index marks that its chunks require."""
+    index_good: bool | None = None
+    """Whether the session index agrees; None = not checked yet."""
+
+    def check(self, row: Stored) -> list[Chunk]:
+        """Return the chunks of the row that follows.
+
+        Raises:
+            DamageError: another row should follow, or its bytes are not what was written.
+        """
+        if row.n != self.n + 1:
+            raise DamageError(f"segment {self.n + 1} is missing")
+        if row.prev_hash != self.head:
+            raise DamageError(f"segment {row.n} does not follow the one before it")
+        if chain_hash(self.head, self.tree_id, row.n, row.body) != row.hash:
+            raise DamageError(f"segment {row.n} is altered: its hash does not fit its bytes")
+        chunks = read_chunks(row.body)
+        if row.first_seq != self.seq + 1 or row.count != sum(chunk.count for chunk in chunks):
+            raise DamageError(f"segment {row.n} is altered: it counts its records wrongly")
+        return chunks
+
+    def accept(self, row: Stored, chunks: list[Chunk]) -> None:
+        """Move past a row that was checked."""
+        self.n, self.head, self.seq = row.n, row.hash, row.first_seq + row.count - 1
+        for chunk in chunks:
+            self.index_sum = (self.index_sum + index_mark(chunk.span(row.n))) & _MASK
+
+    def flaw(self, reason: str) -> Flaw:
+        """Return the flaw that begins right after the last good segment."""
+        return Flaw(self.n + 1, self.seq, reason)
+
+
+def read_records(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> tuple[list[Record], str | None]:
+    """Return the records of a checked row in seq order, up to the first whose blob is damaged.
+
+    Returns:
+        The records, and why they stop early (None if they do not).
+
+    Raises:
+        DamageError: the lines do not carry the seqs they should.
+    """
+    lines = [(line, chunk.session) for chunk in chunks for line in chunk_lines(row.body, chunk)]
+    lines.sort(key=lambda pair: pair[0].seq)
+    if [line.seq for line, _ in lines] != list(range(row.first_seq, row.first_seq + row.count)):
+        raise DamageError(f"segment {row.n} has gaps in its numbering")
+    records: list[Record] = []
+    for line, session in lines:
+        try:
+            records.append(to_record(line, session, blobs))
+        except DamageError as error:
+            return records, str(error)
+    return records, None
+
+
+def chunk_lines(body: bytes, chunk: Chunk) -> list[SegmentLine]:
+    """Return the facts of a chunk in their order."""
+    return [read_line(text[:-1]) for text in read_lines(body, chunk)]
+
+
+def to_record(line: SegmentLine, session: str, blobs: BlobStore) -> Record:
+    """Return the record of a line; a blob's text replaces its digest.
+
+    Raises:
+        DamageError: the blob is missing or altered.
+    """
+    text = blobs.read(line.text) if line.is_blob else line.text
+    return Record(line.seq, session, line.cause, line.at_ms, text)
+
+
+def blob_flaw(row: Stored, chunks: list[Chunk], blobs: BlobStore) -> Flaw | None:
+    """Return the flaw of a checked row that uses a damaged blob; None if all its blobs are good."""
+    if not any(chunk.blobs for chunk in chunks):
+        return None
+    records, reason = read_records(row, chunks, blobs)
+    if reason is None:
+        return None
+    last_seq = row.first_seq + len(records) - 1
+    shares = shares_until(row.body, chunks, last_seq)
+    return Flaw(row.n, last_seq, f"record {last_seq + 1} is damaged: {reason}", tuple(records), tuple(shares))
+
+
+_TREES = (
+    "SELECT t.tree_id, t.created_ms, t.row0, t.hash, h.seq, h.written_ms"
+    " FROM trees t LEFT JOIN heads h USING (tree_id)"
+)
+
+
+class Rows:
+    """The statements of one reading connection. Not for two threads at once.
+
+    Args:
+        connection: Reads only.
+        blobs: Where long texts are.
+        path: The database, for errors.
+
+    Every method raises JournalCorrupt if the file itself is damaged.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, blobs: BlobStore, path: Path) -> None:
+        self._connection = connection
+        self.blobs = blobs
+        self.path = path
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def all(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return all rows of a statement. In a damaged file the values may have any type."""
+        with typed_reads(self.path):
+            try:
+                return self._connection.execute(statement, values).fetchall()
+            except UnicodeEncodeError:
+                return []  # no stored id holds lone surrogates
+
+    def trees(self) -> list[TreeRow]:
+        """Return all trees, oldest first; see :class:`TreeRow`."""
+        return [_tree_row(*row) for row in self.all(f"{_TREES} ORDER BY t.created_ms, t.tree_id")]
+
+    def tree(self, tree_id: str) -> TreeRow | None:
+        """Return one tree; None if it is not there."""
+        rows = self.all(f"{_TREES} WHERE t.tree_id = ?", tree_id)
+        return _tree_row(*rows[0]) if rows else None
+
+    def stored(self, tree_id: str, first_n: int) -> Generator[Stored, None, None]:
+        """Yield segments from a number on, in order; close the iterator when done.
+
+        Raises:
+            DamageError: a row holds values of a wrong type.
+        """
+        with typed_reads(self.path):
+            cursor = self._connection.execute(
+                "SELECT n, first_seq, count, prev_hash, hash, body FROM segments"
+                " WHERE tree_id = ? AND n >= ? ORDER BY n",
+                (tree_id, first_n),
+            )
+            with closing(cursor):
+                for row in cursor:
+                    yield Stored.of(row)
+
+    def head_n(self, tree_id: str) -> int:
+        """Return the number of the last segment that was ever committed; 0 = unknown."""
+        rows = self.all("SELECT n FROM heads WHERE tree_id = ?", tree_id)
+        return rows[0][0] if rows and isinstance(rows[0][0], int) else 0
+
+    def segment_of(self, tree_id: str, seq: int, last_n: int) -> int:
+        """Return the number of the segment, among the good ones up to ``last_n``, that holds a seq."""
+        low, high = 1, last_n
+        while low < high:
+            middle = (low + high + 1) // 2
+            rows = self.all("SELECT first_seq FROM segments WHERE tree_id = ? AND n = ?", tree_id, middle)
+            if not rows or not isinstance(rows[0][0], int):
+                return 1
+            low, high = (middle, high) if rows[0][0] <= seq else (low, middle - 1)
+        return low
+
+    def index_agrees(self, progress: ChainState) -> bool:
+        """Return whether the session index agrees with the good segments; remembered in ``progress``."""
+        if progress.index_good is None:
+            rows = self.all(
+                "SELECT session, n, offset, length FROM touched WHERE tree_id = ? AND n <= ?",
+                progress.tree_id,
+                progress.n,
+            )
+            progress.index_good = sum(index_mark(row) for row in rows) % (1 << 64) == progress.index_sum
+        return progress.index_good
+
+
+class RowScan:
+    """Checks the segments after a tree's good ones. Iterating yields each new good segment once.
+
+    Args:
+        rows: Reads the segments.
+        progress: Advances with each good segment.
+    """
+
+    def __init__(self, rows: Rows, progress: ChainState) -> None:
+        self._rows = rows
+        self._progress = progress
+        self.flaw: Flaw | None = None
+        """The damage that ended the scan; None if the tree ended first."""
+
+    def __iter__(self) -> Iterator[tuple[Stored, list[Chunk]]]:
+        """Yield good segments and their chunks."""
+        progress = self._progress
+        # Read before the segments: a commit in between must not look like a missing segment.
+        head_n = self._rows.head_n(progress.tree_id)
+        with closing(self._rows.stored(progress.tree_id, progress.n + 1)) as rows:
+            try:
+                for row in rows:
+                    chunks = progress.check(row)
+                    self.flaw = blob_flaw(row, chunks, self._rows.blobs)
+                    if self.flaw is not None:
+                        return
+                    progress.accept(row, chunks)
+                    yield row, chunks
+            except DamageError as error:
+                self.flaw = progress.flaw(str(error))
+                return
+        if head_n > progress.n:
+            self.flaw = progress.flaw(f"segment {progress.n + 1} is missing")
+
+    def run(self) -> Flaw | None:
+        """Scan to the end and return the damage that ended the scan, if any did."""
+        for _ in self:
+            pass
+        return self.flaw
+
+
+def _tree_row(tree_id: str, created_ms: Any, row0: Any, own: Any, seq: Any, written_ms: Any) -> TreeRow:
+    whole = _row0(tree_id, created_ms, row0, own)
+    return TreeRow(tree_id, _number(created_ms), whole, _number(seq), _number(written_ms))
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _row0(tree_id: str, created_ms: Any, row0: Any, own: Any) -> dict[str, JsonValue] | None:
+    """Return row 0 if its hash is ``own``, else None."""
+    if not isinstance(row0, str) or genesis_hash(tree_id, created_ms, row0) != own:
+        return None
+    value: dict[str, JsonValue] = json.loads(row0)
+    return value
 
 
 def no_tree(path: str, tree_id: str) -> TreeNotFound:
@@ -31,11 +339,10 @@ class JournalReader:
 
     Args:
         rows: The connection to read from.
-        advances: Where this process's writer leaves what it committed, which need not be checked again;
-            entries are taken out.
-        mend: Makes the index over segment numbers anew; None where this process does not write. Called
-            once for each tree that seems damaged, so that what this process reads and where it appends
-            agree.
+        advances: What this process's writer committed, which need not be checked again; entries are removed
+            when they are used.
+        mend: Rebuilds the index over segment numbers; None if this process does not write. Called once for
+            each tree that seems damaged, so that what this process reads and where it appends agree.
     """
 
     def __init__(
@@ -79,7 +386,7 @@ class JournalReader:
         return found
 
     def has_tree(self, tree_id: str) -> bool:
-        """Tell whether anything is stored under the id, damaged or not."""
+        """Return whether anything is stored under the id, damaged or not."""
         with self._lock:
             return bool(
                 self._rows.all(
@@ -120,7 +427,7 @@ class JournalReader:
                 try:
                     return self._indexed(progress, session, after_seq, max_n)
                 except DamageError:
-                    # It was good and no longer is: check again from the start, and stop where it breaks.
+                    # It was good and is damaged now: check again from the start, up to the damage.
                     self._known.pop(tree_id, None)
             records = self.records(tree_id, after_seq, None)
             return [record for record in records if record.session == session][:max_n]
@@ -140,28 +447,15 @@ class JournalReader:
             found = dict.fromkeys(record.session for record in self.records(tree_id, 0, None))
             return [session for session in found if session]
 
-    def snapshot(self, tree_id: str, session: str) -> tuple[int, str] | None:
-        """Return a session's snapshot where it is whole and no newer than the good records."""
-        with self._lock:
-            last_seq = self.last_seq(tree_id)
-            rows = self._rows.all(
-                "SELECT seq, body, hash FROM snapshots WHERE tree_id = ? AND session = ?", tree_id, session
-            )
-        for seq, body, own in rows:
-            whole = isinstance(seq, int) and isinstance(body, bytes)
-            if whole and seq <= last_seq and snapshot_hash(tree_id, session, seq, body) == own:
-                return seq, body.decode("utf-8", "surrogatepass")
-        return None
-
     def last_seq(self, tree_id: str) -> int:
-        """Return the last good record's seq, 0 for none."""
+        """Return the seq of the last good record; 0 = no record is good."""
         with self._lock:
             progress = self._progress(tree_id)
             flaw = self._check_all(progress)
             return progress.seq if flaw is None else flaw.last_seq
 
     def end(self, tree_id: str) -> tuple[ChainState, Flaw | None]:
-        """Check a whole tree, its index included; return how far it is good and what stands in the way."""
+        """Check a whole tree and its index; return how far it is good, and the first damage, if any."""
         with self._lock:
             progress = self._progress(tree_id)
             flaw = self._check_all(progress)
@@ -169,12 +463,12 @@ class JournalReader:
             return progress, flaw
 
     def chunks(self, tree_id: str, last_n: int) -> list[tuple[int, Chunk]]:
-        """Return the chunks of segments 1 to ``last_n``, which must be good, each with its segment."""
+        """Return the chunks of segments 1 to ``last_n``, which must be good, with the segments' numbers."""
         with self._lock, closing(self._rows.stored(tree_id, 1)) as rows:
             return [(row.n, chunk) for row in rows if row.n <= last_n for chunk in read_chunks(row.body)]
 
     def verify(self, tree_id: str) -> Verification:
-        """Check a whole tree anew, whatever was checked before."""
+        """Check a whole tree again, including what was checked before."""
         with self._lock:
             self._drain()
             self._known.pop(tree_id, None)
@@ -211,7 +505,7 @@ class JournalReader:
             try:
                 yield from self._parts_again(progress, after_seq)
             except DamageError:
-                # It was good and no longer is: stop here, and let the next read check from the start.
+                # It was good and is damaged now: stop here; the next read checks from the start.
                 self._known.pop(progress.tree_id, None)
                 return
         walk = RowScan(self._rows, progress)
@@ -224,14 +518,14 @@ class JournalReader:
             yield list(walk.flaw.records)
 
     def _check_all(self, progress: ChainState) -> Flaw | None:
-        """Check what is new in a tree; return the flaw that ended it, if one did."""
+        """Check what is new in a tree; return the first flaw, if there is one."""
         flaw = RowScan(self._rows, progress).run()
         if flaw is not None and self._mends(progress):
             flaw = RowScan(self._rows, progress).run()
         return flaw
 
     def _mends(self, progress: ChainState) -> bool:
-        """Mend the index over segment numbers, once a tree; tell whether that was done."""
+        """Rebuild the index over segment numbers, once for each tree; return whether that was done now."""
         if self._mend is None or progress.tree_id in self._mended:
             return False
         self._mended.add(progress.tree_id)
@@ -239,7 +533,7 @@ class JournalReader:
         return True
 
     def _parts_again(self, progress: ChainState, after_seq: int) -> Iterator[list[Record]]:
-        """Yield records of segments known to be good, each checked by itself once more."""
+        """Yield records of segments that were good before; each segment is checked once more by itself."""
         tree_id, last_n, last_head = progress.tree_id, progress.n, progress.head
         again: ChainState | None = None
         with closing(
@@ -259,7 +553,7 @@ class JournalReader:
             raise DamageError("segments are missing")
 
     def _indexed(self, progress: ChainState, session: str, after_seq: int, max_n: int | None) -> list[Record]:
-        """Return a session's records by the index; each chunk is held against its own checksum."""
+        """Return a session's records by the index; each chunk is checked against its own checksum."""
         rows = self._rows.all(
             "SELECT substr(s.body, t.offset + 1, t.length)"
             " FROM touched t LEFT JOIN segments s USING (tree_id, n)"
@@ -268,7 +562,7 @@ class JournalReader:
             session,
             self._rows.segment_of(progress.tree_id, after_seq + 1, progress.n),
             progress.n,
-            -1 if max_n is None else max_n + 1,  # every chunk has a record; the first may be known whole
+            -1 if max_n is None else max_n + 1,  # every chunk has a record; those of the first may be known
         )
         found: list[Record] = []
         for (body,) in rows:

@@ -1,4 +1,4 @@
-"""Facts on their way into the journal and as they come out of it, and what is told about a tree."""
+"""Facts on their way into the journal and out of it, facts of earlier releases, and rows of trees."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sessiontree.contracts.codec import current_kind
 from sessiontree.contracts.errors import JournalCorrupt
 from sessiontree.contracts.jsonable import JsonValue
 
@@ -14,20 +15,20 @@ _KIND = re.compile(r'\{"kind":"(\w+)"')
 
 
 def kind_in(text: str) -> str:
-    """Return a fact's kind, empty where the text does not begin as a fact."""
+    """Return the current name of a fact's kind; empty if the text does not begin as a fact."""
     found = _KIND.match(text)
-    return "" if found is None else found[1]
+    return "" if found is None else current_kind(found[1])
 
 
 class Packed(NamedTuple):
-    """One fact on its way in; a tuple, for one is made per fact."""
+    """One fact to be written. It is a tuple, because one is made per fact."""
 
     cause: str
     """Id of the stimulus that caused it; any text."""
     at_ms: int
     """Milliseconds since the epoch, within 64 bits."""
     text: str
-    """Compact ASCII JSON object on one line; kept letter by letter and not looked into."""
+    """Compact ASCII JSON object on one line; stored unchanged and not parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +47,18 @@ class Record:
         """Return the fact as a JSON object.
 
         Raises:
-            JournalCorrupt: whoever appended it gave a text that is no JSON object.
+            JournalCorrupt: the text is not a JSON object.
         """
         try:
             value = json.loads(self.text)
         except ValueError as error:
-            raise JournalCorrupt(f"record {self.seq}", f"its text is no JSON: {error}") from error
+            raise JournalCorrupt(f"record {self.seq}", f"its text is not JSON: {error}") from error
         if not isinstance(value, dict):
-            raise JournalCorrupt(f"record {self.seq}", "its text is no JSON object")
+            raise JournalCorrupt(f"record {self.seq}", "its text is not a JSON object")
         return value
 
     def ends(self, session: str) -> bool:
-        """Whether it is the tree's fact that a session has ended."""
+        """Whether it is the fact of the tree that a session has ended."""
         if self.session != "" or kind_in(self.text) != "session_ended":
             return False
         return bool(self.fact()["session"] == session)
@@ -71,9 +72,9 @@ class TreeRow:
     created_ms: int
     """Milliseconds since the epoch."""
     row0: dict[str, JsonValue] | None
-    """The configuration it was created with; None where it is damaged."""
+    """The configuration it was created with; None = it is damaged."""
     last_seq: int
-    """As last written; :meth:`Journal.verify` tells whether all of it still holds."""
+    """As last written; :meth:`Journal.verify` checks whether all of it is still good."""
     written_ms: int
     """When facts were last committed, or the tree created."""
 
@@ -84,12 +85,12 @@ class Verification:
 
     tree_id: str
     last_good_seq: int
-    """Every record up to here is as it was written; 0 = none."""
+    """Every record up to this one is as it was written; 0 = no record is."""
     bad_segment: int | None = None
     """Number of the first segment that is missing or altered; 0 = the tree's row 0; None = all good."""
     reason: str | None = None
     index_good: bool = True
-    """False: the session index differs from the segments; reads then go around it."""
+    """False: the session index differs from the segments; reads do not use it then."""
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""The form of a segment: one commit's facts of one tree, as bytes, and the hash that chains them.
+"""The form of a segment: the facts that one commit adds to a tree, as bytes, and the hash that chains them.
 
 A body holds one chunk per session, in order of the session's first fact. A chunk is a header line
 ``{"session","count","bytes","crc32","blobs"}`` and ``count`` lines, one per fact, seq rising::
@@ -6,8 +6,8 @@ A body holds one chunk per session, in order of the session's first fact. A chun
     {"seq":7,"at_ms":1760000000000,"cause":"c1","fact":{...}}
     {"seq":8,"at_ms":1760000000000,"cause":"c1","blob":"<sha256 of the fact's text>"}
 
-All is ASCII. The hash of a segment covers the hash before it, the tree, its number and its body; the
-hash before the first covers the tree's id, creation time and row 0.
+All is ASCII. The hash of a segment covers the hash before it, the tree, its number and its body; the hash
+before the first covers the tree's id, creation time and row 0.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from sessiontree.contracts.jsonable import dump_json, quote
 from sessiontree.journal.record import Packed
+
+Span: TypeAlias = tuple[str, int, int, int]
+"""One row of the session index: session, segment, offset, length."""
+
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """A segment is closed once its lines reach this."""
@@ -34,12 +39,12 @@ _DIGEST = re.compile(r'"[0-9a-f]{64}"')
 
 
 class DamageError(Exception):
-    """Bytes are not what was written; never leaves this room."""
+    """Bytes are not what was written. It never leaves this room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Where one session's facts stand in a body."""
+    """Where the facts of one session are in a body."""
 
     session: str
     offset: int
@@ -58,7 +63,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLine:
-    """One fact as it stands in a chunk; ``text`` is the blob's digest where ``is_blob``."""
+    """One fact as a chunk holds it; if ``is_blob``, ``text`` is the digest of its blob."""
 
     seq: int
     at_ms: int
@@ -69,13 +74,13 @@ class SegmentLine:
 
 @dataclass(slots=True)
 class Share:
-    """What one session adds to a segment while it is filled."""
+    """The lines of one session while a segment is filled."""
 
     session: str
     lines: list[str] = field(default_factory=list)
     """Newline included, seq rising."""
     blobs: list[str] = field(default_factory=list)
-    """Digests its lines name."""
+    """Digests of the blobs that its lines refer to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +96,19 @@ class Segment:
     chunks: tuple[Chunk, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What this process's writer just made durable in one tree."""
+
+    tree_id: str
+    genesis: bytes
+    n: int
+    head: bytes
+    seq: int
+
+
 def genesis_hash(tree_id: str, created_ms: int, row0: str) -> bytes:
-    """Return the hash (32 bytes) the first segment of a tree follows."""
+    """Return the hash (32 bytes) that comes before the first segment of a tree."""
     return hashlib.sha256(f"{tree_id}\n{created_ms}\n{row0}".encode()).digest()
 
 
@@ -104,13 +120,8 @@ def chain_hash(prev_hash: bytes, tree_id: str, n: int, body: bytes) -> bytes:
     return chained.digest()
 
 
-def snapshot_hash(tree_id: str, session: str, seq: int, body: bytes) -> bytes:
-    """Return the checksum (32 bytes) of a snapshot."""
-    return hashlib.sha256(f"{tree_id}\n{session}\n{seq}\n".encode() + body).digest()
-
-
 def write_line(seq: int, fact: Packed, digest: str | None) -> str:
-    """Return the line of a fact, newline included; ``digest`` names its blob, if it has one."""
+    """Return the line of a fact, newline included; ``digest`` is that of its blob, if it has one."""
     cause, at_ms, text = fact
     what = f'"fact":{text}' if digest is None else f'"blob":"{digest}"'
     return f'{{"seq":{seq},"at_ms":{at_ms},"cause":{quote(cause)},{what}}}\n'
@@ -129,11 +140,11 @@ def read_line(text: str) -> SegmentLine:
     try:
         plain = json.loads(cause) if "\\" in cause else cause[1:-1]
     except ValueError as error:
-        raise DamageError("a fact's cause is no JSON text") from error
+        raise DamageError("the cause of a fact is not a JSON text") from error
     if what == "fact":
         return SegmentLine(int(seq), int(at_ms), plain, False, rest)
     if _DIGEST.fullmatch(rest) is None:
-        raise DamageError("a fact's blob has no proper name")
+        raise DamageError("the name of a blob is not a digest")
     return SegmentLine(int(seq), int(at_ms), plain, True, rest[1:-1])
 
 
@@ -175,7 +186,7 @@ def read_chunks(body: bytes) -> list[Chunk]:
     """Return the chunks of a body, in their order.
 
     Raises:
-        DamageError: the body is not a row of chunks.
+        DamageError: the body is not a sequence of chunks.
     """
     chunks: list[Chunk] = []
     offset = 0
@@ -200,7 +211,7 @@ def read_lines(body: bytes, chunk: Chunk) -> list[str]:
 
 
 def shares_until(body: bytes, chunks: Iterable[Chunk], last_seq: int) -> list[Share]:
-    """Return what the sessions of a body added up to a seq; sessions without any are left out."""
+    """Return the lines of a body up to a seq, by session; sessions without lines are left out."""
     shares: list[Share] = []
     for chunk in chunks:
         share = Share(chunk.session)

@@ -1,23 +1,83 @@
-"""The tables of a journal, and connections to them.
+"""The tables of a journal, connections to them, and what SQLite's errors mean.
 
-``segments`` is the truth; ``touched`` (which sessions stand where), ``heads`` (the last segment) and
-``blob_uses`` can be made from it, ``snapshots`` from the facts. ``quarantine`` keeps what was cut off.
+``segments`` is the truth; ``touched`` (where the chunks of each session are), ``heads`` (the last segment)
+and ``blob_uses`` can be rebuilt from it. ``quarantine`` keeps what was cut off.
 
-The writer inserts into ``intake``, a view of its own connection whose triggers fill the tables: a whole
-commit is then one statement, and the writer thread comes back for the interpreter once, not once per
-statement. Beside a busy event loop each time costs a switch interval.
+The writer inserts into ``intake``, a view of its own connection whose triggers fill the tables. A whole
+commit is then one statement, and the writer thread waits for the interpreter once, not once per statement.
+While an event loop is busy, each wait takes a switch interval.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
+from sessiontree.contracts.errors import (
+    JournalCorrupt,
+    JournalError,
+    JournalLocked,
+    JournalTooNew,
+    JournalUnwritable,
+)
 
-SCHEMA_VERSION = 1
+FAULTS = (sqlite3.Error, UnicodeDecodeError)
+"""What the driver raises: its own errors, and a decoding error if SQLite quotes altered bytes."""
+_REFUSED = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk failed",
+    sqlite3.SQLITE_READONLY: "it may not be written",
+    sqlite3.SQLITE_CANTOPEN: "it can't be opened",
+    sqlite3.SQLITE_PERM: "access is not permitted",
+    sqlite3.SQLITE_NOMEM: "memory ran out",
+}
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def write_error(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError) -> JournalError:
+    """Return the error to raise after a failed write."""
+    if isinstance(error, OSError):
+        return JournalUnwritable(str(path), f"{error.strerror or error}; remove the cause and open it again")
+    code = _code(error)
+    if code in _BUSY:
+        return JournalLocked(str(path), f"another process keeps it busy ({error}); end that process")
+    if code in _REFUSED:
+        return JournalUnwritable(str(path), f"{_REFUSED[code]} ({error}); remove the cause and open it again")
+    return _corrupt(path, error)
+
+
+def read_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> JournalError:
+    """Return the error to raise after a failed read."""
+    code = _code(error)
+    if code in _BUSY:
+        return JournalLocked(str(path), f"another process keeps it busy ({error}); try again")
+    if code in _REFUSED and code != sqlite3.SQLITE_IOERR:
+        return JournalError(str(path), f"can't read it: {_REFUSED[code]} ({error})")
+    return _corrupt(path, error)
+
+
+@contextmanager
+def typed_reads(path: Path) -> Iterator[None]:
+    """Turn the errors that SQLite raises while reading into :class:`JournalError`."""
+    try:
+        yield
+    except FAULTS as error:
+        raise read_error(path, error) from error
+
+
+def _code(error: Exception) -> int:
+    """Return the primary result code; errors of the driver itself have no code and mean damaged content."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+
+
+def _corrupt(path: Path, error: Exception) -> JournalCorrupt:
+    return JournalCorrupt(str(path), f"the database file is damaged ({error}); restore it from a backup")
+
+
+SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x73747265
 _PAGE_BYTES = 4096
 _BUSY_TIMEOUT_S = 5.0
@@ -41,18 +101,20 @@ _TABLES = {
     "blob_uses": """CREATE TABLE blob_uses(
         digest TEXT NOT NULL, tree_id TEXT NOT NULL, PRIMARY KEY(digest, tree_id)
     ) WITHOUT ROWID""",
-    "snapshots": """CREATE TABLE snapshots(
-        tree_id TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,
-        hash BLOB NOT NULL, PRIMARY KEY(tree_id, session)
-    )""",
     "quarantine": """CREATE TABLE quarantine(
         tree_id TEXT NOT NULL, n INTEGER NOT NULL, first_seq INTEGER, count INTEGER, prev_hash BLOB,
         hash BLOB, body BLOB, found_ms INTEGER NOT NULL, reason TEXT NOT NULL
     )""",
 }
+_SNAPSHOTS = """CREATE TABLE snapshots(
+        tree_id TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,
+        hash BLOB NOT NULL, PRIMARY KEY(tree_id, session)
+    )"""
+_TABLES_OF = {1: {**_TABLES, "snapshots": _SNAPSHOTS}, SCHEMA_VERSION: _TABLES}
+"""The tables of each schema version. No release wrote to the table that version 1 has in addition."""
 
-INTAKE_COLUMNS = "kind, tree_id, session, n, first_seq, count, prev_hash, hash, body, at_ms, touched, blobs"
-"""One row is a tree (its row 0 in ``body``), a segment, or a snapshot (its seq in ``n``)."""
+INTAKE_COLUMNS = "kind, tree_id, n, first_seq, count, prev_hash, hash, body, at_ms, touched, blobs"
+"""One row is a tree (its row 0 in ``body``) or a segment."""
 _INTAKE = (
     f"CREATE TEMP VIEW intake({INTAKE_COLUMNS}) AS SELECT "
     + ", ".join("NULL" for _ in INTAKE_COLUMNS.split(", ")),
@@ -70,57 +132,63 @@ _INTAKE = (
                 written_ms = excluded.written_ms;
         INSERT OR IGNORE INTO blob_uses SELECT value, new.tree_id FROM json_each(new.blobs);
     END""",
-    """CREATE TEMP TRIGGER intake_snapshot INSTEAD OF INSERT ON intake WHEN new.kind = 'snapshot' BEGIN
-        INSERT OR REPLACE INTO snapshots VALUES (new.tree_id, new.session, new.n, new.body, new.hash);
-    END""",
 )
 
 
 def check_header(header: bytes, path: Path) -> None:
     """Check the first 100 bytes of a database file before SQLite sees it.
 
-    SQLite deletes or overwrites the log beside a file whose header is damaged; that log may hold all
+    SQLite deletes or overwrites the log of a file with a damaged header, and that log may hold everything
     that can still be saved.
 
     Raises:
-        JournalCorrupt, JournalTooNew: it is not a journal of this release.
+        JournalCorrupt, JournalTooNew: it is not a journal that this release can read.
     """
     starts = header.startswith(b"SQLite format 3\0" + _PAGE_BYTES.to_bytes(2, "big") + b"\2\2")
     if not starts or int.from_bytes(header[68:72], "big") != _APPLICATION_ID:
         raise JournalCorrupt(
-            str(path), "it is no journal, or its header is damaged; restore it from a backup"
+            str(path), "it is not a journal, or its header is damaged; restore it from a backup"
         )
     _check_version(int.from_bytes(header[60:64], "big"), path)
 
 
 def create_tables(path: Path) -> None:
-    """Turn an empty file into a journal without trees; on return all of it is in that one file."""
+    """Turn an empty file into a journal without trees; on return everything is in that one file, durable.
+
+    No other process opens the file before that, so SQLite needs no log here; one sync at the end is enough.
+    """
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA journal_mode=MEMORY")
+        connection.execute("PRAGMA synchronous=OFF")
         connection.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.values():
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
     finally:
         connection.close()
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
-    """Open the one connection that writes; statements commit by themselves unless a BEGIN stands before.
+    """Open the one connection that writes. A statement without a BEGIN before it commits by itself.
+
+    A journal of schema version 1 is migrated.
 
     Raises:
-        sqlite3.Error: the file can't be opened or is no database.
-        JournalCorrupt, JournalTooNew: it is a database, but not a journal of this release.
+        sqlite3.Error: the file can't be opened or is not a database.
+        JournalCorrupt, JournalTooNew: it is a database, but not a journal that this release can read.
     """
     connection = _connect(path, "mode=rw", "wal")
     try:
         for pragma in ("synchronous=FULL", "wal_autocheckpoint=0", "temp_store=MEMORY", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
+        _migrate(connection)
         for statement in _INTAKE:
             connection.execute(statement)
     except BaseException:
@@ -129,11 +197,26 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring a journal of schema version 1 to the current version, in one transaction."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("DROP TABLE snapshots")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that only reads; raises as :func:`connect_writer` does.
 
-    Where the directory may not be written and no log of an open writer stands in it, the file is read as
-    one that nobody changes.
+    If the directory is read-only and holds no log of an open writer, the file is read as an immutable
+    file.
     """
     try:
         return _connect(path, "mode=ro", "wal")
@@ -145,7 +228,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def without_waiting(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let statements fail at once where another connection is in their way."""
+    """Let statements fail at once if another connection holds a lock they need."""
     connection.execute("PRAGMA busy_timeout=0")
     try:
         yield
@@ -179,7 +262,7 @@ def _connect(path: Path, query: str, expected_mode: str) -> sqlite3.Connection:
 
 
 def _lenient_text(data: bytes) -> str:
-    """Altered bytes must reach the checks above, not fail in the driver."""
+    """Decode altered bytes too: they must reach the checks above and not fail in the driver."""
     return data.decode("utf-8", "replace")
 
 
@@ -192,12 +275,14 @@ def _check_version(version: int, path: Path) -> None:
 
 def _check_tables(connection: sqlite3.Connection, path: Path, expected_mode: str) -> None:
     names = ("application_id", "user_version", "journal_mode")
+    connection.execute("BEGIN")  # a writer may migrate the journal between two of these statements
     application, version, mode = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     if application != _APPLICATION_ID:
         raise JournalCorrupt(
-            str(path), "it is no journal, or its header is damaged; restore it from a backup"
+            str(path), "it is not a journal, or its header is damaged; restore it from a backup"
         )
     _check_version(version, path)
     found = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall())
-    if version != SCHEMA_VERSION or mode != expected_mode or found != _TABLES:
+    connection.execute("COMMIT")
+    if mode != expected_mode or found != _TABLES_OF.get(version):
         raise JournalCorrupt(str(path), "its header or its tables are damaged; restore it from a backup")

@@ -1,12 +1,13 @@
-"""The thread that commits: it takes all that waits, makes it durable at once, and tells the event loop.
+"""The thread that commits: it makes everything that waits durable at once, and reports to the event loop.
 
-After a failed commit nothing more is written: what the disk kept of it is unknown, and a second try
-could report as durable what the first one lost.
+After a failed commit nothing more is written: what the disk kept of it is unknown, and a second try could
+report as durable what the first one lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import queue
 import sqlite3
@@ -20,19 +21,94 @@ from typing import TypeAlias
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
 from sessiontree.journal.blobs import BlobStore
-from sessiontree.journal.chain import Advance
-from sessiontree.journal.commit import Commit, Numbered, Tail, mend_numbering
-from sessiontree.journal.erasure import empty_log
-from sessiontree.journal.sqlite_errors import FAULTS, write_error
-from sessiontree.journal.tables import log_of
-from sessiontree.journal.wal_preallocation import LogSpace
+from sessiontree.journal.commit import Commit, Numbered, Tail, empty_log, mend_numbering
+from sessiontree.journal.segment import Advance
+from sessiontree.journal.tables import FAULTS, log_of, without_waiting, write_error
+
+STEP_BYTES = 1024 * 1024
+"""How much is prepared at a time: room for about 60 commits of one turn's facts."""
+FROM_BYTES = 128 * 1024
+"""A shorter log gets no room: one message (60 KiB) does not need it, and an emptied log stays empty."""
+SPARE_BYTES = 64 * STEP_BYTES
+"""No room is made if less of the disk is free, because blobs and the database need theirs."""
+_ZEROS = bytes(STEP_BYTES)
+
+
+class LogSpace:
+    """Keeps room at the end of the write-ahead log, so that a commit need not ask the file system for it.
+
+    The log is filled with zeros beyond its end; SQLite and its readers do not take them for frames. A commit
+    that grows a file also waits for the log of the file system. One that overwrites blocks waits only for its
+    bytes, half as long on ext4. The database's write lock is held while zeros are written, so that no other
+    program appends to the log or empties it meanwhile. SQLite locks other files, so closing this descriptor
+    drops none of its locks.
+
+    Args:
+        log: The write-ahead log of a database that this process has open for writing.
+        connection: Writes that database; used by the thread that calls.
+        spare_bytes: How much of the disk must be free for room to be made.
+
+    Source: the SQLite file format, "The Write-Ahead Log" and "WAL-mode File Format".
+    """
+
+    def __init__(self, log: Path, connection: sqlite3.Connection, *, spare_bytes: int = SPARE_BYTES) -> None:
+        self._log = log
+        self._connection = connection
+        self._spare_bytes = spare_bytes
+        self._descriptor: int | None = None
+        self._ready_bytes = 0
+
+    def keep(self) -> None:
+        """Make room again if commits have used it up; call it while nothing waits for a commit.
+
+        If that fails (a disk nearly full, a limit, another writer), nothing changes: a commit that needs more
+        space fails by itself.
+
+        Raises:
+            sqlite3.Error: the write lock can't be released.
+        """
+        with suppress(OSError):
+            if self._descriptor is None:
+                self._descriptor = os.open(self._log, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            end = os.fstat(self._descriptor).st_size
+            if end >= FROM_BYTES and end != self._ready_bytes:
+                self._ready_bytes = end  # one try for each end, or a full disk would be asked each time
+                disk = os.fstatvfs(self._descriptor)
+                if disk.f_bavail * disk.f_frsize >= self._spare_bytes and self._lock():
+                    try:
+                        self._fill(self._descriptor)
+                    finally:
+                        self._connection.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _lock(self) -> bool:
+        with suppress(sqlite3.Error), without_waiting(self._connection):
+            self._connection.execute("BEGIN IMMEDIATE")
+        return self._connection.in_transaction
+
+    def _fill(self, descriptor: int) -> None:
+        end = os.fstat(descriptor).st_size
+        try:
+            if os.pwrite(descriptor, _ZEROS, end) < STEP_BYTES:
+                raise OSError(errno.ENOSPC, "less than one step could be written")
+            os.fdatasync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, end)
+            raise
+        self._ready_bytes = end + STEP_BYTES
+
 
 _LOG_BYTES_IDLE = 4 * 1024 * 1024
-"""The log is emptied beyond this as soon as nothing waits."""
+"""A longer log is emptied as soon as nothing waits."""
 _LOG_BYTES_BUSY = 16 * 1024 * 1024
-"""Beyond this even while something waits."""
+"""A longer log is emptied even while something waits."""
 _LONG_COMMIT_BYTES = 128 * 1024
-"""A longer commit spends its time on its own bytes; room for more like it would be written twice."""
+"""After a longer commit no room is made: its own bytes take the time, and the room would be written twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +123,7 @@ class NewTree:
 
 @dataclass(frozen=True, slots=True)
 class NewFacts:
-    """Facts to be appended; without any it only waits for what came before."""
+    """Facts to be appended; an empty tuple only waits for earlier commits."""
 
     tail: Tail
     facts: tuple[Numbered, ...]
@@ -55,18 +131,8 @@ class NewFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class NewSnapshot:
-    """A snapshot to be kept."""
-
-    tree_id: str
-    session: str
-    seq: int
-    body: str
-
-
-@dataclass(frozen=True, slots=True)
 class JournalTask:
-    """Something else to be done with the connection, alone and in turn."""
+    """Work that needs the connection for itself; it runs in its turn."""
 
     run: Callable[[sqlite3.Connection], None]
     done: Future[None]
@@ -74,17 +140,17 @@ class JournalTask:
 
 @dataclass(frozen=True, slots=True)
 class StopWriter:
-    """The end of the thread."""
+    """A request to end the thread."""
 
     done: asyncio.Future[None]
 
 
-_New: TypeAlias = NewTree | NewFacts | NewSnapshot
+_New: TypeAlias = NewTree | NewFacts
 Item: TypeAlias = _New | JournalTask | StopWriter
 
 
 class JournalWriter:
-    """The one that writes a journal. :meth:`put` and :meth:`stop` are the event loop's alone.
+    """The only writer of a journal. Only the event loop calls :meth:`put` and :meth:`stop`.
 
     Args:
         connection: The writing connection; closed by :meth:`stop`.
@@ -102,14 +168,14 @@ class JournalWriter:
         self._queue: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._log_bytes = _length_of(self._log)  # what a killed writer left is emptied in its time, too
+        self._log_bytes = _length_of(self._log)  # a killed writer's log counts too
         self._emptying_owed = False
         self._commit_bytes = 0
         """What the last commit wrote into the log, roughly."""
         self.advances: dict[str, Advance] = {}
-        """How far each tree has become durable; whoever takes an entry out learns of it once."""
+        """How far each tree is durable now; the reader removes the entries that it has seen."""
         self.broken: JournalError | None = None
-        """Why nothing more is written; None while all is well."""
+        """Why nothing more is written; None = the journal can be written."""
 
     @property
     def started(self) -> bool:
@@ -128,20 +194,20 @@ class JournalWriter:
             raise type(self.broken)(self.broken.path, self.broken.reason)
 
     def put(self, item: Item) -> None:
-        """Let something wait for the next commit."""
+        """Put something in the queue for the next commit."""
         self._queue.put(item)
 
     def do(self, run: Callable[[sqlite3.Connection], None]) -> None:
-        """Run an errand after everything that waits; blocks until it is done and raises as it does."""
-        errand = JournalTask(run, Future())
+        """Run a function after everything that waits; block until it is done, and raise what it raises."""
+        task = JournalTask(run, Future())
         if self.started:
-            self._queue.put(errand)
+            self._queue.put(task)
         else:
-            self._run_errand(errand)
-        errand.done.result()
+            self._run_task(task)
+        task.done.result()
 
     def mend(self) -> None:
-        """Make the index over segment numbers anew, unless nothing can be written any more."""
+        """Rebuild the index over segment numbers, unless the journal can't be written any more."""
         if self.broken is None:
             self.do(mend_numbering)
 
@@ -150,7 +216,9 @@ class JournalWriter:
         if self._thread is None or self._loop is None:
             self.close()
             return
-        stop = StopWriter(asyncio.get_running_loop().create_future())  # which may be another one by now
+        stop = StopWriter(
+            asyncio.get_running_loop().create_future()
+        )  # it may be another loop than at the start
         self._queue.put(stop)
         await stop.done
         self._thread.join()
@@ -170,7 +238,7 @@ class JournalWriter:
                     self._commit(group)
                     group = []
                 if isinstance(item, JournalTask):
-                    self._run_errand(item)
+                    self._run_task(item)
                 elif isinstance(item, StopWriter):
                     self.close()
                     self._tell([item.done], None)
@@ -181,7 +249,7 @@ class JournalWriter:
             self._tend_log()
 
     def _waiting(self) -> list[Item]:
-        """Return everything that waits, at least one item."""
+        """Wait for at least one item and return everything that waits."""
         items = [self._queue.get()]
         while not self._queue.empty():
             items.append(self._queue.get_nowait())
@@ -190,7 +258,7 @@ class JournalWriter:
     def _commit(self, group: Sequence[_New]) -> None:
         if not group:
             return
-        futures = [item.done for item in group if not isinstance(item, NewSnapshot)]
+        futures = [item.done for item in group]
         commit = Commit(self._blobs)
         if self.broken is None:
             try:
@@ -204,37 +272,37 @@ class JournalWriter:
                 self.broken = error
             except (*FAULTS, OSError) as error:
                 self.broken = write_error(self._path, error)
-            except Exception as error:  # noqa: BLE001 - the thread's edge: who waits must hear of it
+            except Exception as error:  # noqa: BLE001 - the edge of the thread: callers that wait must get the error
                 self.broken = JournalUnwritable(str(self._path), f"a commit failed unexpectedly: {error!r}")
         if self.broken is None:
             self.advances.update((advance.tree_id, advance) for advance in commit.advances)
         self._tell(futures, self.broken)
 
     def _check_file(self) -> None:
-        """Raise where what was written went into a file that nobody finds again."""
+        """Raise if the file was replaced: what was written is then in a file without a name."""
         if _identity_of(self._path) != self._file:
             raise JournalUnwritable(
                 str(self._path), "the file was deleted, moved or replaced while it was open; bring it back"
             )
 
-    def _run_errand(self, errand: JournalTask) -> None:
+    def _run_task(self, task: JournalTask) -> None:
         try:
             self.check()
-            errand.run(self._connection)
+            task.run(self._connection)
         except FAULTS as error:
             self.broken = write_error(self._path, error)
-            errand.done.set_exception(self.broken)
+            task.done.set_exception(self.broken)
         except OSError as error:
-            errand.done.set_exception(write_error(self._path, error))
-        except Exception as error:  # noqa: BLE001 - the thread's edge: who waits must hear of it
-            errand.done.set_exception(error)
+            task.done.set_exception(write_error(self._path, error))
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: callers that wait must get the error
+            task.done.set_exception(error)
         else:
-            errand.done.set_result(None)
-        # A reader may hold on to what was erased, or a blob have stood in the way: then again, later.
+            task.done.set_result(None)
+        # A reader may have kept the log from being emptied, or a blob may have failed: try again later.
         self._emptying_owed |= _length_of(self._log) > 0
 
     def _tend_log(self) -> None:
-        """Empty the log where it is long or keeps what was erased; else keep room in it."""
+        """Empty the log if it is long or holds erased bytes; else keep room in it."""
         too_long = self._log_bytes > (_LOG_BYTES_IDLE if self._queue.empty() else _LOG_BYTES_BUSY)
         if self.broken is None and (too_long or self._emptying_owed):
             self._empty_log()
@@ -253,7 +321,7 @@ class JournalWriter:
 
     def _tell(self, futures: list[asyncio.Future[None]], error: JournalError | None) -> None:
         if futures:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
                 futures[0].get_loop().call_soon_threadsafe(_settle, futures, error)
 
 
@@ -285,7 +353,5 @@ def _settle(futures: list[asyncio.Future[None]], error: JournalError | None) -> 
 def _add(commit: Commit, item: _New) -> None:
     if isinstance(item, NewFacts):
         commit.add_facts(item.tail, item.facts)
-    elif isinstance(item, NewTree):
-        commit.add_tree(item.tail, item.created_ms, item.row0)
     else:
-        commit.add_snapshot(item.tree_id, item.session, item.seq, item.body)
+        commit.add_tree(item.tail, item.created_ms, item.row0)

@@ -1,6 +1,7 @@
-"""What sessions remember: the store of records, its search, and what turns text into vectors.
+"""What sessions remember: the store of records, its search, and the embedders that turn text into vectors.
 
-Room: floor 3; the only room that imports LanceDB, and numpy with it. Importing the room itself loads neither:
-``sessiontree.memory.store`` does. One process writes a store; what was acknowledged survives a kill.
-Not here: who may ask (runtime), in which process it runs (backends), or how a model asks (tools).
+Floor 3. Only this package imports LanceDB, PyArrow and numpy; ``import sessiontree.memory`` loads none of
+them, ``import sessiontree.memory.store`` does. One process writes a store; acknowledged records survive a
+kill. Not here: who may ask (``runtime``), in which process it runs (``backends``), or how a model asks
+(tools).
 """

@@ -1,19 +1,44 @@
-"""Which embedder the settings mean; its module is loaded when it is wanted, and only that one."""
+"""Embedders turn texts into vectors: the protocol, and the embedder that settings describe."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.memory.embedder import Embedder
 from sessiontree.memory.settings import HashingSettings, HTTPSettings, MiniLMSettings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors; similar texts get vectors that are close together."""
+
+    @property
+    def identity(self) -> str:
+        """Name and digest of everything that determines its vectors, such as ``hashing-384-v1``."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers one vector has."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one row for each text: float32, shape (texts, dimensions), each of length 1 or all zero.
+
+        Blocks. It is called in threads, several at once.
+        """
+        ...
+
 
 Import: TypeAlias = Callable[[str], Any]
 
 _EXTRA = {"tokenizers", "safetensors"}
-"""What ``sessiontree[minilm]`` brings."""
+"""Packages of ``sessiontree[minilm]``."""
 
 
 def make_embedder(
@@ -22,11 +47,11 @@ def make_embedder(
     """Return the embedder that settings describe.
 
     Args:
-        settings: Its kind, and what that kind needs.
+        settings: The kind of embedder, and its parameters.
         load: Imports a module.
 
     Raises:
-        ConfigError: the extra it needs is not installed, or its model can't be read.
+        ConfigError: the extra it needs is not installed, or its model cannot be read.
     """
     match settings:
         case HashingSettings():
@@ -45,7 +70,7 @@ def _minilm(settings: MiniLMSettings, load: Import) -> Embedder:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
-        message = f"embedder 'minilm' needs {error.name}, which is not installed"
-        raise ConfigError(f"{message}; pip install 'sessiontree[minilm]'") from error
+        message = f"can't use embedder 'minilm': {error.name} is not installed"
+        raise ConfigError(f"{message}; run pip install 'sessiontree[minilm]'") from error
     embedder: Embedder = module.MiniLMEmbedder(settings.model_dir)
     return embedder

@@ -1,6 +1,6 @@
-"""What LanceDB and the system say went wrong, in this library's errors.
+"""Failures of LanceDB and of the system, as errors of this library.
 
-LanceDB raises plain RuntimeError, OSError or ValueError; what happened stands in the text alone.
+LanceDB raises plain RuntimeError, OSError or ValueError; only their text says what happened.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Final
 from sessiontree.contracts.errors import MemoryCorrupt, MemoryFailed, MemoryUnwritable
 
 FAULTS = (RuntimeError, OSError, ValueError)
-"""What the driver raises; Arrow's own errors are among them."""
+"""What LanceDB raises; Arrow's own errors are subclasses."""
 
+_PANIC: Final = "RustPanic"
+"""Name of the class of LanceDB's panics, which no module exports."""
 _SYSTEM: Final = re.compile(r"os error (\d+)")
 _REFUSED: Final = frozenset(
     (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
@@ -29,66 +31,76 @@ _LONGEST = 300
 
 @contextmanager
 def typed_writes(place: str) -> Iterator[None]:
-    """Turn whatever the driver raises while writing into a :class:`MemoryFailed`."""
+    """Turn what LanceDB raises during a write into a :class:`MemoryFailed`."""
     try:
         yield
-    except FAULTS as error:
+    except Exception as error:
+        if not _is_fault(error):
+            raise
         raise write_error(place, error) from error
 
 
 @contextmanager
 def typed_reads(place: str) -> Iterator[None]:
-    """Turn whatever the driver raises while reading into a :class:`MemoryFailed`."""
+    """Turn what LanceDB raises during a read into a :class:`MemoryFailed`."""
     try:
         yield
-    except FAULTS as error:
+    except Exception as error:
+        if not _is_fault(error):
+            raise
         raise read_error(place, error) from error
 
 
 @contextmanager
 def typed_searches(place: str) -> Iterator[None]:
-    """As :func:`typed_reads`, but what the driver finds invalid is not called damage: it may be the query."""
+    """As :func:`typed_reads`, but a ValueError does not mean damage: the query may be invalid."""
     try:
         yield
-    except FAULTS as error:
+    except Exception as error:
+        if not _is_fault(error):
+            raise
         raise (search_error if isinstance(error, ValueError) else read_error)(place, error) from error
 
 
+def _is_fault(error: Exception) -> bool:
+    return isinstance(error, FAULTS) or type(error).__name__ == _PANIC
+
+
 def search_error(place: str, error: Exception) -> MemoryFailed:
-    """Return the error to raise where a search was refused."""
-    what_next = "use other words; where every search fails, `sessiontree memory reindex` makes it again"
+    """Return the error to raise when LanceDB refused a search."""
+    what_next = "use other words; if every search fails, run `sessiontree memory reindex`"
     return MemoryFailed(place, f"this search was refused ({_said(error)}); {what_next}")
 
 
 def write_error(place: str, error: Exception) -> MemoryFailed:
-    """Return the error to raise where writing failed."""
+    """Return the error to raise when a write failed."""
     number = _number(error)
     if number in _REFUSED | _SHORT:
-        return MemoryUnwritable(place, f"{os.strerror(number)}; free the cause and try again")
+        return MemoryUnwritable(place, f"{os.strerror(number)}; remove the cause and try again")
     if number == errno.ENOENT or _GONE.search(str(error)):
         return _gone(place, error)
     return MemoryUnwritable(place, f"a write failed ({_said(error)}); nothing of it was acknowledged")
 
 
 def read_error(place: str, error: Exception) -> MemoryFailed:
-    """Return the error to raise where reading failed."""
+    """Return the error to raise when a read failed."""
     number = _number(error)
     if number in (errno.EACCES, errno.EPERM) or number in _SHORT:
         return MemoryFailed(place, f"can't read it: {os.strerror(number)}")
     if number == errno.ENOENT or _GONE.search(str(error)):
         return _gone(place, error)
-    if _ADDRESS.match(place):  # what a service or the network refuses is no damage
-        reason = f"it can't be read ({_said(error)}); look at the address, what may reach it, and the network"
+    if _ADDRESS.match(place):  # a refusal by a service or the network is not damage
+        reason = f"can't read it ({_said(error)}); check the address, the access rights and the network"
         return MemoryFailed(place, reason)
     return MemoryCorrupt(place, f"its files are damaged ({_said(error)}); restore it from an export")
 
 
 def _gone(place: str, error: Exception) -> MemoryCorrupt:
-    return MemoryCorrupt(place, f"files of it are gone ({_said(error)}); restore it from an export")
+    return MemoryCorrupt(place, f"some of its files are gone ({_said(error)}); restore it from an export")
 
 
 def _number(error: Exception) -> int:
-    """Return the system's number of the failure, 0 where there is none."""
+    """Return the system's error number, 0 if it has none."""
     if isinstance(error, OSError) and error.errno:
         return error.errno
     found = _SYSTEM.search(str(error))

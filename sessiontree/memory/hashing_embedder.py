@@ -1,7 +1,7 @@
-"""The embedder that needs nothing: words and parts of words, hashed with signs into 384 numbers.
+"""The default embedder, which needs nothing: hashes words and parts of words, with signs, into 384 numbers.
 
-It is lexical: it finds other forms, typos and the parts of identifiers, and knows nothing of meaning.
-Source: feature hashing with signs (Weinberger et al. 2009); rows under the square root (Hellinger).
+It is lexical: it finds other forms, typos and the parts of identifiers, and knows nothing about meaning.
+Source: feature hashing with signs (Weinberger et al. 2009); square roots of the rows (Hellinger).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _Places: TypeAlias = NDArray[np.intp]
 
 DIMENSIONS: Final = 384
 _BLOCK_CHARS = 1 << 18
-"""Characters hashed at a time: bounds memory whatever is given at once."""
+"""How many characters are hashed at a time; it bounds the memory used."""
 
 _WORD, _SHORT_WORD, _PIECE, _CHARACTER, _PAIR = 6, 2, 1, 2, 4
-"""What one occurrence weighs: a word, one of up to three letters, three letters in a row; and of a script
-without spaces a character and two in a row."""
+"""The weight of one occurrence: a word, a word of up to three letters, three letters in a row; and in a
+script without spaces, a character and two in a row."""
 _SHORT = 3
 _ODD, _INVERSE = np.uint64(0x9E3779B97F4A7C15), np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _WORD_SALT, _PIECE_SALT, _CHARACTER_SALT, _PAIR_SALT = (
@@ -34,24 +34,24 @@ _WORD_SALT, _PIECE_SALT, _CHARACTER_SALT, _PAIR_SALT = (
 )
 _UNSPACED = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x3400, 0x9FFF),
              (0xF900, 0xFAFF), (0x20000, 0x3FFFF))  # fmt: skip
-"""Thai, Lao, Burmese, Khmer, Kana, Han: written without spaces."""
+"""Scripts without spaces: Thai, Lao, Burmese, Khmer, Kana, Han."""
 _FINAL_SIGMA = 0x03C2
-"""Casefolding changes it, though it is no capital."""
+"""Case folding changes it, although it is not a capital."""
 
 
 class HashingEmbedder:
-    """Turns texts into vectors by hashing: the same on every machine, to the last bit.
+    """Turns texts into vectors by hashing. The vectors are the same on every machine, to the last bit.
 
-    A text's words count, the parts of identifiers (``maxRetries``, ``max_retries``: max, retries and the two
-    as one), and every three characters in a row. Case and compatibility forms make no difference. A text
-    without a letter or digit has no features: its vector is all zero.
+    The features of a text are its words, the parts of identifiers (``maxRetries`` and ``max_retries``: max,
+    retries, and both as one), and every three characters in a row. Case and compatibility forms make no
+    difference. A text without a letter or digit has no features: its vector is all zero.
     """
 
     identity: Final = f"hashing-{DIMENSIONS}-v1"
     dimensions: Final = DIMENSIONS
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Return one unit vector a text, (len, 384) float32; all zero for a text without words."""
+        """Return one unit vector for each text, (len, 384) float32; all zero for a text without words."""
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         for first, block in _blocks(texts):
             vectors[first : first + len(block)] = _embed(block)
@@ -60,20 +60,20 @@ class HashingEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class _Characters:
-    """The characters of some texts one behind the other, underscores left out; one blank at either end."""
+    """The characters of some texts, concatenated, without underscores; a blank at either end."""
 
     codes: _Hashes
-    """Casefolded."""
+    """Case-folded code points."""
     rows: _Places
-    """Which text each is of."""
+    """The index of each character's text."""
     is_word: _Flags
     begins_word: _Flags
     begins_part: _Flags
-    """A word begins a part, too."""
+    """Also true where a word begins."""
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (index of the first, texts) of a bounded number of characters."""
+    """Yield blocks of a bounded number of characters, as (index of the first text, texts)."""
     first, block, chars = 0, list[str](), 0
     for index, text in enumerate(texts):
         if block and chars + len(text) > _BLOCK_CHARS:
@@ -95,7 +95,7 @@ def _embed(texts: Sequence[str]) -> Floats:
         keys = characters.rows[places] * DIMENSIONS + buckets.astype(np.intp)
         sums += np.bincount(keys, signed, len(sums))
     table = sums.reshape(len(texts), DIMENSIONS)
-    # whole numbers up to here, then one division and one root for each: no rounding depends on any order
+    # the sums are whole numbers; one division and one root each follow, so rounding depends on no order
     sizes = np.abs(table)
     totals = sizes.sum(axis=1, keepdims=True)
     roots = np.sqrt(np.divide(sizes, totals, out=np.zeros_like(sizes), where=totals > 0))
@@ -123,7 +123,7 @@ def _characters_of(texts: Sequence[str]) -> _Characters:
 
 
 def _spelled(text: str) -> str:
-    """Return a text in compatibility form, with no character that casefolding makes longer."""
+    """Return a text in compatibility form, without characters that case folding makes longer."""
     if text.isascii():
         return text
     text = unicodedata.normalize("NFKC", text)
@@ -137,7 +137,7 @@ def _codes(text: str) -> NDArray[np.uint32]:
 
 
 def _word_flags(codes: NDArray[np.uint32]) -> _Flags:
-    """Tell which characters words are made of: letters, digits and the marks upon them."""
+    """Return which characters belong to words: letters, digits, and their marks."""
     flags = _ASCII_WORD[np.minimum(codes, 128)]
     foreign = np.flatnonzero(codes >= 128)
     if len(foreign):
@@ -154,7 +154,7 @@ _ASCII_WORD = np.array([chr(code).isalnum() for code in range(128)] + [False])
 
 
 def _words(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[np.int64]]]:
-    """Yield every word, and every part of those that have several: place, hash and weight."""
+    """Yield every word, and every part of words with several parts: place, hash and weight."""
     codes, is_word = characters.codes, characters.is_word
     powers = np.cumprod(np.concatenate(([np.uint64(1)], np.full(len(codes), _ODD))))
     inverses = np.cumprod(np.concatenate(([np.uint64(1)], np.full(len(codes), _INVERSE))))
@@ -172,7 +172,7 @@ def _words(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArray[
 
 
 def _pieces(characters: _Characters) -> tuple[_Places, _Hashes, NDArray[np.int64]]:
-    """Return every three characters in a row whose middle one is in a word; what is in none is blank."""
+    """Return every three characters in a row with the middle one in a word; others count as blanks."""
     codes = np.where(characters.is_word, characters.codes, np.uint64(0))
     places = np.flatnonzero(characters.is_word)
     hashes = (codes[places - 1] * _ODD + codes[places]) * _ODD + codes[places + 1] + _PIECE_SALT
@@ -193,12 +193,12 @@ def _unspaced(characters: _Characters) -> Iterator[tuple[_Places, _Hashes, NDArr
 
 
 def _shifted(flags: _Flags, by: Literal[1, -1]) -> _Flags:
-    """Return each place's neighbour: the one before it (1) or behind it (-1); False beyond the ends."""
+    """Return the flag before (1) or after (-1) each place; False beyond the ends."""
     return np.concatenate(([False], flags[:-1])) if by == 1 else np.concatenate((flags[1:], [False]))
 
 
 def _mixed(hashes: _Hashes) -> _Hashes:
-    """Spread each hash over all its bits (finaliser of SplitMix64, Steele et al. 2014)."""
+    """Mix the bits of each hash (finaliser of SplitMix64, Steele et al. 2014)."""
     mixed = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""An embedder behind HTTP: any server with OpenAI's ``/v1/embeddings``, such as Ollama, vLLM or a vendor.
+"""The HTTP embedder: asks any server with OpenAI's ``/v1/embeddings``, such as Ollama, vLLM or a vendor.
 
 Source: OpenAI's API reference, "Create embeddings": ``{"model", "input": [...]}`` is answered by
 ``{"data": [{"index", "embedding"}, ...]}``.
@@ -28,16 +28,16 @@ Wait: TypeAlias = Callable[[float], object]
 
 ATTEMPTS: Final = 4
 BACKOFF_S: Final = 0.5
-"""After the first failure; twice as long after each further one, unless the server says how long."""
+"""The pause after the first failure. It doubles with each further one, unless the server names a pause."""
 MAX_BACKOFF_S: Final = 30.0
 _RETRIED = frozenset((408, 429, 500, 502, 503, 504))
 _NUMBER_BYTES, _SPARE_BYTES = 40, 1 << 20
-"""Most an answer may take: for each number, and besides."""
+"""The size limit of an answer: bytes for each number, and bytes for everything else."""
 _TOLD_CHARS = 200
 
 
 class _Passing(Exception):
-    """An attempt failed in a way that may pass."""
+    """An attempt failed for a reason that may be temporary."""
 
     def __init__(self, reason: str, after_s: float | None = None) -> None:
         super().__init__(reason)
@@ -45,15 +45,16 @@ class _Passing(Exception):
 
 
 class HTTPEmbedder:
-    """Asks a server for vectors, some texts at a time. Blocks; may be called from several threads.
+    """Asks a server for vectors, in batches. Blocks; several threads may call it.
 
-    A text of blanks alone is not sent: its vector is all zero. The key is read from the environment at each
-    call, and stands in no error. Its identity is model and dimensions: two servers of one model are alike.
+    A blank text is not sent: its vector is all zero. The key is read from the environment at each call and
+    never appears in an error. The identity consists of model and dimensions, so two servers of one model
+    count as the same embedder.
 
     Args:
         settings: Address, model and limits.
-        environment: Where the key is read.
-        wait: Waits a number of seconds before a further attempt.
+        environment: Holds the key.
+        wait: Waits this many seconds before the next attempt.
     """
 
     def __init__(
@@ -70,15 +71,15 @@ class HTTPEmbedder:
         client = httpx.Client(timeout=settings.timeout_s, follow_redirects=False)
         self._client = client
         self.close = weakref.finalize(self, client.close)
-        """Closes its connections; also done when nobody holds it any more."""
+        """Closes its connections; also runs when the embedder is garbage-collected."""
         self.identity: str = f"http-{settings.dimensions}-{settings.model}"
         self.dimensions: int = settings.dimensions
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Return one row a text, (len, dimensions) float32, unit vectors but for blank texts.
+        """Return one row for each text, (len, dimensions) float32: unit vectors, all zero for blank texts.
 
         Raises:
-            MemoryFailed: the server can't be reached, refuses, or answers with something else.
+            MemoryFailed: the server cannot be reached, refuses, or sends an invalid answer.
         """
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         sent = [index for index, text in enumerate(texts) if text.strip()]
@@ -94,7 +95,9 @@ class HTTPEmbedder:
                 return self._answer(texts, key)
             except _Passing as error:
                 if attempt == ATTEMPTS:
-                    self._fail(f"{error}, {ATTEMPTS} times; look whether it is up, or raise timeout_s")
+                    self._fail(
+                        f"{error} in {ATTEMPTS} attempts; check that it is running, or raise timeout_s"
+                    )
                 pause_s = BACKOFF_S * 2 ** (attempt - 1) if error.after_s is None else error.after_s
             self._wait(min(pause_s, MAX_BACKOFF_S))
         raise AssertionError("the last attempt returns or raises")
@@ -106,14 +109,14 @@ class HTTPEmbedder:
             with self._client.stream("POST", self._url, json=body, headers=headers) as response:
                 data = self._read(response, len(texts))
         except httpx.TransportError as error:
-            # what httpx tells may quote a header
+            # the text of httpx's error may quote a header, and with it the key
             raise _Passing(f"no answer ({type(error).__name__})") from None
         if response.status_code in _RETRIED:
             raise _Passing(f"it answered {response.status_code}", _pause(response.headers))
         if response.status_code != httpx.codes.OK:
             told = data[:4_000].decode("utf-8", "replace")
             told = (told if key is None else told.replace(key, "***"))[:_TOLD_CHARS]
-            self._fail(f"it answered {response.status_code}: {told!r}; look at url, model and api_key_env")
+            self._fail(f"it answered {response.status_code}: {told!r}; check url, model and api_key_env")
         return self._vectors(data, len(texts))
 
     def _read(self, response: httpx.Response, count: int) -> bytes:
@@ -123,28 +126,29 @@ class HTTPEmbedder:
         for chunk in response.iter_bytes():
             data += chunk
             if len(data) > most:
-                self._fail(f"its answer is longer than {most} bytes for {count} texts; look at url")
+                self._fail(f"its answer is longer than {most} bytes for {count} texts; check url")
             if time.monotonic() > deadline:
-                raise _Passing("no whole answer in time")
+                raise _Passing("no complete answer in time")
         return bytes(data)
 
     def _vectors(self, data: bytes, count: int) -> Floats:
-        """Return the vectors of an answer in the order of the texts, whatever order they came in."""
+        """Return the vectors of an answer in the order of the texts."""
         try:
             rows = {int(row["index"]): row["embedding"] for row in json.loads(data)["data"]}
             lengths = {len(row) for row in rows.values()}
             if set(rows) != set(range(count)) or lengths != {self.dimensions}:
+                sizes = f" of {', '.join(map(str, sorted(lengths)))}" if lengths else ""
                 self._fail(
-                    f"{count} texts of {self.dimensions} numbers were asked for, {len(rows)} of "
-                    f"{', '.join(map(str, sorted(lengths)))} came; look at model and dimensions"
+                    f"it should send {count} vectors of {self.dimensions} numbers and sent "
+                    f"{len(rows)}{sizes}; check model and dimensions"
                 )
-            with np.errstate(over="ignore"):  # what is too large for a vector is found below
+            with np.errstate(over="ignore"):  # numbers that are too large are found below
                 vectors = np.array([rows[index] for index in range(count)], np.float32)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            self._fail(f"its answer is none ({type(error).__name__}); look at url")
+            self._fail(f"its answer is not valid ({type(error).__name__}); check url")
         sizes = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(sizes).all():
-            self._fail("a vector is not finite; look at model")
+            self._fail("it sent a vector that is not finite; check model")
         units: Floats = vectors / np.maximum(sizes, np.finfo(np.float32).tiny)
         return units
 
@@ -156,7 +160,7 @@ class HTTPEmbedder:
         if not key:
             self._fail(f"the environment variable {name} holds no key; set it, or leave out api_key_env")
         if not (key.isascii() and key.isprintable()):
-            self._fail(f"the environment variable {name} holds what can be no key; set it anew")
+            self._fail(f"the environment variable {name} holds characters that no key has; set it again")
         return key
 
     def _fail(self, reason: str) -> NoReturn:
@@ -164,7 +168,7 @@ class HTTPEmbedder:
 
 
 def _endpoint(url: str) -> tuple[str, str]:
-    """Return the address to ask, and as errors show it: a query behind it may hold a key."""
+    """Return the address, and the address as errors show it: without its query, which may hold a key."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not path.endswith("/embeddings"):
@@ -175,7 +179,7 @@ def _endpoint(url: str) -> tuple[str, str]:
 
 
 def _pause(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds a server asks to be left alone; None where it names none."""
+    """Return how many seconds a server asks callers to wait, or None."""
     try:
         after_s = float(headers.get("retry-after", ""))
     except ValueError:

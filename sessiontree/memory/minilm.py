@@ -1,7 +1,8 @@
-"""The MiniLM embedder: a small BERT from a local directory, computed in numpy. It knows meaning.
+"""The MiniLM embedder: a small BERT model from a local directory, computed in numpy. It knows meaning.
 
-Loaded only where the settings ask for it: it needs ``sessiontree[minilm]`` (tokenizers, safetensors).
-Source: BERT (Devlin et al. 2018); sentences as the mean of their tokens (Reimers and Gurevych 2019).
+Only settings that name it load this module, because it needs ``sessiontree[minilm]`` (tokenizers,
+safetensors). Source: BERT (Devlin et al. 2018); sentences as the mean of their tokens (Reimers and Gurevych
+2019).
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ Floats: TypeAlias = NDArray[np.float32]
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 MAX_TOKENS: Final = 256
-"""Of one text; the model was trained with no more. What stands behind them does not count."""
+"""The limit of one text: the model was trained with no more. Later tokens do not count."""
 
 
 class MiniLMEmbedder:
-    """A sentence model of the BERT family, such as all-MiniLM-L6-v2. Blocks; each text is computed alone.
+    """A sentence model of the BERT family, such as all-MiniLM-L6-v2. Blocks; computes one text at a time.
 
     Args:
         model_dir: Holds ``config.json``, ``model.safetensors`` and ``tokenizer.json``.
 
     Raises:
-        ConfigError: a file is missing or damaged, or the model is of another family.
+        ConfigError: a file is missing or damaged, or the model belongs to another family.
     """
 
     def __init__(self, model_dir: Path) -> None:
@@ -55,14 +56,15 @@ class MiniLMEmbedder:
         except ConfigError:
             raise
         except KeyError as error:
-            raise ConfigError(f"the model in {str(model_dir)!r} has no {error}; it is no BERT") from error
+            message = f"the model in {str(model_dir)!r} has no {error}, so it is not a BERT model"
+            raise ConfigError(f"{message}; give one that is, such as all-MiniLM-L6-v2") from error
         except Exception as error:
-            # the tokenizer raises Exception itself
+            # the tokenizer raises plain Exception
             message = f"the model in {str(model_dir)!r} can't be used: {type(error).__name__}: {error}"
-            raise ConfigError(f"{message}; copy it anew") from error
+            raise ConfigError(f"{message}; copy it again") from error
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Return one unit vector a text, (len, dimensions) float32."""
+        """Return one unit vector for each text, (len, dimensions) float32."""
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         for index, encoded in enumerate(self._tokenizer.encode_batch(list(texts))):
             pooled = self._model.hidden(np.asarray(encoded.ids)).mean(axis=0)
@@ -149,9 +151,9 @@ class _Model:
     words: Floats
     """(vocabulary, dimensions)."""
     positions: Floats
-    """(most tokens, dimensions)."""
+    """(maximum number of tokens, dimensions)."""
     sentence: Floats
-    """(dimensions,): added to every token of a first sentence."""
+    """(dimensions,): added to every token of the first sentence."""
     norm: _Norm
     layers: tuple[_Layer, ...]
 
@@ -168,7 +170,7 @@ class _Model:
         )
 
     def hidden(self, tokens: NDArray[np.integer[Any]]) -> Floats:
-        """Return what the last layer says of each token, (tokens, dimensions)."""
+        """Return the output of the last layer for each token, (tokens, dimensions)."""
         hidden = self.norm(self.words[tokens] + self.positions[: len(tokens)] + self.sentence)
         for layer in self.layers:
             hidden = layer(hidden)
@@ -179,7 +181,7 @@ def _check_family(config: Mapping[str, Any], model_dir: Path) -> None:
     family, activation = config.get("model_type"), config.get("hidden_act", "gelu")
     if family != "bert" or activation != "gelu":
         message = f"the model in {str(model_dir)!r} is a {family!r} with {activation!r}"
-        raise ConfigError(f"{message}; give one that is a 'bert' with 'gelu', such as all-MiniLM-L6-v2")
+        raise ConfigError(f"{message}; give a 'bert' with 'gelu', such as all-MiniLM-L6-v2")
 
 
 def _bytes_of(model_dir: Path, name: str) -> bytes:
@@ -188,7 +190,7 @@ def _bytes_of(model_dir: Path, name: str) -> bytes:
     except OSError as error:
         message = f"the model in {str(model_dir)!r} has no readable {name}: {error.strerror}"
         raise ConfigError(
-            f"{message}; model_dir is the directory of {CONFIG}, {WEIGHTS}, {TOKENIZER}"
+            f"{message}; give the directory of {CONFIG}, {WEIGHTS} and {TOKENIZER} as model_dir"
         ) from error
 
 
@@ -197,7 +199,7 @@ def _float(tensor: Any) -> Floats:
 
 
 def _gelu(given: Floats) -> Floats:
-    """Return x·Φ(x); erf by Abramowitz and Stegun 7.1.26, whose error (1.5e-7) is float32's own."""
+    """Return x·Φ(x); erf by Abramowitz and Stegun 7.1.26, whose error (1.5e-7) is that of float32."""
     size = np.abs(given) * np.float32(math.sqrt(0.5))
     step = 1 / (1 + np.float32(0.3275911) * size)
     series = step * np.float32(1.061405429)

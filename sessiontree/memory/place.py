@@ -1,21 +1,97 @@
-"""Where a store lies, and the lock that makes a process the only one that writes it."""
+"""Where a store is: its directory or address, its lock, and how its files are made durable."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from sessiontree.contracts.errors import MemoryCorrupt, MemoryLocked, MemoryUnwritable
 from sessiontree.memory.failures import write_error
 
+_FOLDERS: Final = ("data", "_deletions", "_indices", "_versions")
+"""What a reader of a version needs; only living writers need ``_transactions``, to settle conflicts."""
+_State: TypeAlias = tuple[str, int | None, int]
+
+
+def sync_path(path: Path) -> None:
+    """Write a file or folder through to the disk; one that was pruned meanwhile is ignored.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class DurableFolder:
+    """Knows which files of a table are on the disk. Its calls block and must not overlap.
+
+    Args:
+        table: The table's own directory, whose name ends in ``.lance``.
+        sync: Writes a file or folder through to the disk.
+    """
+
+    def __init__(self, table: Path, sync: Callable[[Path], None] = sync_path) -> None:
+        self._table = table
+        self._sync_to_disk = sync
+        self._synced: dict[str, frozenset[_State]] = {}
+
+    def sync(self) -> None:
+        """Write every file that is new or changed, and the folders of new files, through to the disk.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        synced: dict[str, frozenset[_State]] = {}
+        for name in _FOLDERS:
+            self._sync_below(self._table / name, synced)
+        if self._synced.keys() != synced.keys():
+            self._sync_to_disk(self._table)
+        self._synced = synced
+
+    def _sync_below(self, folder: Path, synced: dict[str, frozenset[_State]]) -> None:
+        try:
+            with os.scandir(folder) as entries:
+                found = frozenset(_state(entry) for entry in entries)
+        except FileNotFoundError:
+            return
+        before = self._synced.get(str(folder), frozenset())
+        for name, size, _ in found:
+            if size is None:
+                self._sync_below(folder / name, synced)
+        for name, size, _ in found - before:
+            if size is not None:
+                self._sync_to_disk(folder / name)
+        if found - before:
+            self._sync_to_disk(folder)
+        synced[str(folder)] = found
+
+
+def _state(entry: os.DirEntry[str]) -> _State:
+    """Return a file's name, size and time, which change while it is still being written."""
+    try:
+        if entry.is_dir(follow_symlinks=False):
+            return entry.name, None, 0
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return entry.name, 0, 0
+    return entry.name, status.st_size, status.st_mtime_ns
+
+
 LOCK_NAME: Final = "writer.lock"
 
 
 def directory_of(uri: str) -> Path | None:
-    """Return the absolute path of a local store; None for one that is reached by network."""
+    """Return the absolute path of a local store, or None for one on the network."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return Path(uri).expanduser().absolute()
@@ -23,14 +99,14 @@ def directory_of(uri: str) -> Path | None:
 
 
 class StoreLock:
-    """Held by the one process that writes a local store; freed by the system if that dies.
+    """Held by the one process that writes a local store; the system releases it if that process dies.
 
     Args:
-        directory: Of the store; made (0700) if missing.
+        directory: The store's directory; made (0700) if missing.
 
     Raises:
-        MemoryLocked: another process holds it; the text names its process id.
-        MemoryUnwritable: directory or lock file can't be made.
+        MemoryLocked: another process holds it; the error names its process id.
+        MemoryUnwritable: the directory or the lock file cannot be made.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -50,14 +126,14 @@ class StoreLock:
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise MemoryLocked(
-                str(directory), f"process {holder or 'unknown'} writes it; end that one or read only"
+                str(directory), f"process {holder or 'unknown'} writes it; end that process or only read"
             ) from error
         except OSError as error:
             os.close(self._descriptor)
             raise write_error(str(directory), error) from error
 
     def check(self) -> None:
-        """Raise MemoryCorrupt where the store was deleted or replaced: LanceDB would begin a new one."""
+        """Raise MemoryCorrupt if the store was deleted or replaced; LanceDB would create a new one."""
         try:
             found = self._path.stat()
         except OSError:
@@ -65,9 +141,9 @@ class StoreLock:
         own = os.fstat(self._descriptor)
         if found is None or (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino):
             raise MemoryCorrupt(
-                str(self._path.parent), "its directory was deleted or replaced; open it again to begin anew"
+                str(self._path.parent), "its directory was deleted or replaced; open the store again"
             )
 
     def release(self) -> None:
-        """Let another process write. The file stays: deleting it would let two processes in."""
+        """Let another process write. The file stays: deleting it would let two processes hold the lock."""
         os.close(self._descriptor)

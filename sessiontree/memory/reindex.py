@@ -1,44 +1,99 @@
-"""Embedding all records anew under another embedder, in one swap: a store is never seen half done.
-
-The new rows are made beside the store, in a file without a name. Then one commit of LanceDB puts them in the
-place of the old ones. Killed before it, the store is as it was; killed after it, it is the new one, and the
-next writer makes its text index. Who reads meanwhile reads the old rows, then learns of EmbedderMismatch.
-"""
+"""Reindexing: a store opened without its embedder, and its records embedded again by another one."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
+from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.memory.embedder import Embedder
+from sessiontree.memory.embedders import Embedder
 from sessiontree.memory.failures import typed_writes
-from sessiontree.memory.fsync import DurableFolder
-from sessiontree.memory.place import StoreLock, directory_of
-from sessiontree.memory.rows import schema_of, to_table
+from sessiontree.memory.place import DurableFolder, StoreLock, directory_of
+from sessiontree.memory.search import vectors_of
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.memory.stored import open_as_stored
-from sessiontree.memory.table import RECORDS, RecordTable, connect
-from sessiontree.memory.vectors import vectors_of
+from sessiontree.memory.tables import (
+    RECORDS,
+    VECTOR,
+    RecordTable,
+    Vectors,
+    connect,
+    embedder_of,
+    schema_of,
+    to_table,
+)
+
+NO_STORE: Final = "the store does not exist; check the place"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownByName:
+    """An embedder of which only the name is known, from a store."""
+
+    identity: str
+    dimensions: int
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Refuse."""
+        raise MemoryFailed(
+            self.identity, f"can't embed {len(texts)} texts: only the embedder's name is known"
+        )
+
+
+async def stored_embedder(uri: str, storage_options: Mapping[str, str] | None = None) -> KnownByName | None:
+    """Return the embedder of a store's vectors, or None if the store does not exist. Never makes one.
+
+    Raises:
+        MemoryFailed: the store cannot be read.
+    """
+    directory = directory_of(uri)
+    if directory is not None and not directory.is_dir():
+        return None
+    table = await RecordTable.open(await connect(uri, storage_options), uri)
+    if table is None:
+        return None
+    try:
+        dimensions: int = table.schema.field(VECTOR).type.list_size
+        return KnownByName(embedder_of(table.schema, uri), dimensions)
+    finally:
+        table.close()
+
+
+async def open_as_stored(
+    uri: str, *, lock: bool, storage_options: Mapping[str, str] | None = None
+) -> tuple[LanceMemoryStore, KnownByName]:
+    """Open a store without its embedder; it can neither search nor add texts.
+
+    Raises:
+        MemoryLocked: ``lock`` is set, and another process writes the store.
+        MemoryFailed: the store does not exist or cannot be read.
+    """
+    embedder = await stored_embedder(uri, storage_options)
+    if embedder is None:
+        raise MemoryFailed(uri, NO_STORE)
+    store = await LanceMemoryStore.open(uri, embedder, lock=lock, storage_options=storage_options)
+    return store, embedder
+
 
 _AT_ONCE = 256
-"""Records embedded at a time."""
+"""How many records are embedded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reindexed:
-    """What was done."""
+    """The outcome of :func:`reindex`."""
 
     records: int
     before: str
     """Identity of the embedder before."""
     after: str
+    """Identity of the embedder now."""
 
 
 async def reindex(
@@ -48,18 +103,18 @@ async def reindex(
     storage_options: Mapping[str, str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Reindexed:
-    """Embed all records of a store anew; done again under the same embedder, it makes the same vectors.
+    """Embed all records of a store again. With the same embedder the vectors stay the same.
 
     Args:
         uri: The store; nobody else may have it open for writing.
-        embedder: What its vectors shall come from.
+        embedder: Makes the new vectors.
         storage_options: What LanceDB needs to reach an address.
-        progress: Told how many records are embedded.
+        progress: Called with the number of records embedded so far.
 
     Raises:
-        MemoryLocked: another process writes it.
-        MemoryFailed: there is none, it can't be read, or the embedder failed; it is as it was.
-        MemoryUnwritable: there is no room for both copies; it is as it was.
+        MemoryLocked: another process writes the store.
+        MemoryFailed: the store does not exist or cannot be read, or the embedder failed; it is unchanged.
+        MemoryUnwritable: the disk has no room for both copies; the store is unchanged.
     """
     directory = directory_of(uri)
     store, known = await open_as_stored(uri, lock=False, storage_options=storage_options)
@@ -68,21 +123,21 @@ async def reindex(
             if directory is not None:
                 lock = StoreLock(directory)
                 held.callback(lock.release)
-            draft = held.enter_context(_nameless(uri, directory))
+            draft = held.enter_context(_unnamed_file(uri, directory))
             records = await _draft(store, embedder, draft, uri, progress)
             await _swap(draft, uri, storage_options)
     return Reindexed(records, known.identity, embedder.identity)
 
 
 @contextmanager
-def _nameless(place: str, directory: Path | None) -> Iterator[BinaryIO]:
-    """Open a file that is gone with whoever has it open, on the disk of the store where that is local."""
+def _unnamed_file(place: str, directory: Path | None) -> Iterator[BinaryIO]:
+    """Open a temporary file without a name; for a local store it is on the store's disk."""
     with typed_writes(place):
         file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - closing it may fail, see below
     try:
         yield file
     finally:
-        with suppress(OSError):  # on a full disk: what could not be written before can't be now
+        with suppress(OSError):  # on a full disk, closing fails to write the rest
             file.close()
 
 
@@ -93,7 +148,7 @@ async def _draft(
     place: str,
     progress: Callable[[int], None] | None,
 ) -> int:
-    """Write all records with new vectors as a stream of Arrow; return how many."""
+    """Write all records with new vectors as an Arrow stream; return how many."""
     schema = schema_of(embedder.identity, embedder.dimensions)
     count = 0
     with typed_writes(place), pa.ipc.new_stream(draft, schema) as stream:
@@ -108,7 +163,7 @@ async def _draft(
 
 
 async def _swap(draft: BinaryIO, place: str, storage_options: Mapping[str, str] | None) -> None:
-    """Put the new rows in the place of the old ones with one commit, then make their text index."""
+    """Replace the old rows with the new ones in one commit, then make their text index."""
     connection = await connect(place, storage_options)
     draft.seek(0)
     with typed_writes(place):

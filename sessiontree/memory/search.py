@@ -1,8 +1,4 @@
-"""Reciprocal rank fusion: one ranking out of several, by places alone.
-
-Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank
-Learning Methods", SIGIR 2009; k = 60 is theirs.
-"""
+"""Search: by words and by vectors, with the two rankings fused."""
 
 from __future__ import annotations
 
@@ -14,25 +10,47 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sessiontree.contracts.errors import MemoryFailed, SessionTreeError, words_of
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.memory.embedder import Embedder
-from sessiontree.memory.matrix import Vectors, best
-from sessiontree.memory.row_index import Mask, Mirror, Positions
-from sessiontree.memory.table_cache import Shelf
-from sessiontree.memory.vectors import vectors_of
-from sessiontree.memory.visibility import at_path, of_types, visible
+from sessiontree.memory.embedders import Embedder
+from sessiontree.memory.mirror import Mask, Mirror, Positions, TableCache, at_path, best, of_types, visible
+from sessiontree.memory.tables import Vectors
+
+
+def vectors_of(texts: Sequence[str], embedder: Embedder, place: str) -> Vectors:
+    """Return one row for each text. Blocks.
+
+    Raises:
+        MemoryFailed: the embedder failed, or returned something else.
+    """
+    try:
+        vectors = np.asarray(embedder.embed(texts), np.float32)
+    except SessionTreeError:
+        raise
+    except Exception as error:
+        raise MemoryFailed(place, f"embedder {embedder.identity!r} failed ({words_of(error)})") from error
+    if vectors.shape != (len(texts), embedder.dimensions):
+        raise MemoryFailed(
+            place,
+            f"embedder {embedder.identity!r} should return shape {(len(texts), embedder.dimensions)} and "
+            f"returned {vectors.shape}",
+        )
+    if not np.isfinite(vectors).all():
+        raise MemoryFailed(place, f"embedder {embedder.identity!r} returned values that are not finite")
+    return vectors
+
 
 K: Final = 60
 Item = TypeVar("Item", bound=Hashable)
 
 
 def fused(rankings: Sequence[Sequence[Item]]) -> dict[Item, float]:
-    """Return the items of all rankings with their scores, best first.
+    """Return the items of all rankings with their scores, best first (reciprocal rank fusion).
 
-    An item's score is the sum of 1 / (k + place) over the rankings it is in, places counted from 1, over the
-    best sum there is: 1.0 means first in every one. Equal scores keep the order in which items are met,
-    ranking by ranking.
+    An item's score is the sum of 1 / (k + place) over the rankings that contain it, with places from 1,
+    divided by the highest possible sum: 1.0 means first in every ranking. Items with equal scores keep the
+    order of the rankings.
     """
     best = len(rankings) / (K + 1)
     sums: dict[Item, float] = {}
@@ -45,46 +63,45 @@ def fused(rankings: Sequence[Sequence[Item]]) -> dict[Item, float]:
 LEAST_CANDIDATES = 40
 _CANDIDATES_PER_HIT = 4
 _MARGIN = 1.5
-"""Over-fetching expects a filter to hit a ranking's top as often as the rest, and so much worse."""
+"""Over-fetching assumes that a filter removes top rows as often as others; this factor adds a reserve."""
 _LISTED = 1_000
-"""So few rows are named to LanceDB one by one."""
+"""Up to this many allowed rows are named to LanceDB one by one."""
 
 
 _MASKED_AT_ONCE = 20_000
-"""So many rows are looked through faster than a thread is woken."""
+"""Up to this many rows are filtered without a thread, because waking a thread takes longer."""
 _SHARED_FROM = 32_768
-"""So many rows are compared in two threads: fetching them from memory is what takes the time."""
+"""From this many rows on, two threads compare vectors, because reading them from memory dominates."""
 
 
 class Ranking(Protocol):
-    """Asked for so many rows, and perhaps among some alone: answers with row numbers, best first."""
+    """Ranks up to ``most`` rows, perhaps only among some, and returns their numbers, best first."""
 
     def __call__(self, most: int, among: Sequence[int] | None, /) -> Awaitable[NDArray[np.int64]]:
-        """Return the numbers of at most so many rows."""
+        """Return the numbers of at most ``most`` rows."""
         ...
 
 
-def candidates_for(limit: int) -> int:
-    """Return how long each of the two rankings is."""
-    return max(LEAST_CANDIDATES, _CANDIDATES_PER_HIT * limit)
-
-
 async def search(
-    shelf: Shelf, embedder: Embedder, query: MemoryQuery, scope: MemoryScope | None, finished: Collection[str]
+    cache: TableCache,
+    embedder: Embedder,
+    query: MemoryQuery,
+    scope: MemoryScope | None,
+    finished: Collection[str],
 ) -> list[Hit]:
-    """Return the best records, best first; at most as many as the query wants."""
-    await shelf.number()
-    mirror = shelf.mirror
+    """Return the best records, best first, up to the query's limit."""
+    await cache.number()
+    mirror = cache.mirror
     if mirror.rows > _MASKED_AT_ONCE:
         mask = await in_thread(_mask, mirror, query, scope, finished)
     else:
         mask = _mask(mirror, query, scope, finished)
     if not mask.any():
         return []
-    most = candidates_for(query.limit)
-    words = asyncio.ensure_future(sifted(mirror, mask, most, partial(shelf.table.matching, query.text)))
+    most = max(LEAST_CANDIDATES, _CANDIDATES_PER_HIT * query.limit)
+    words = asyncio.ensure_future(filtered(mirror, mask, most, partial(cache.table.matching, query.text)))
     try:
-        meaning = await _by_meaning(shelf, mirror, embedder, query.text, mask, most)
+        meaning = await _by_meaning(cache, mirror, embedder, query.text, mask, most)
         rankings = [meaning.tolist(), (await words).tolist()]
     finally:
         words.cancel()
@@ -93,7 +110,7 @@ async def search(
     kept = {place: score for place, score in scores.items() if score >= query.min_score}
     positions = np.array(list(kept)[: query.limit], np.intp)
     by_id = {mirror.ids[position]: kept[position] for position in positions.tolist()}
-    return [Hit(record, by_id[record.id]) for record in await shelf.records(mirror, positions)]
+    return [Hit(record, by_id[record.id]) for record in await cache.records(mirror, positions)]
 
 
 def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
@@ -106,14 +123,14 @@ def _mask(mirror: Mirror, query: MemoryQuery, scope: MemoryScope | None, finishe
 
 
 async def _by_meaning(
-    shelf: Shelf, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
+    cache: TableCache, mirror: Mirror, embedder: Embedder, text: str, mask: Mask, most: int
 ) -> Positions:
-    vector: Vectors = (await in_thread(vectors_of, [text], embedder, shelf.place))[0]
+    vector: Vectors = (await in_thread(vectors_of, [text], embedder, cache.place))[0]
     if not vector.any():
-        return np.empty(0, np.intp)  # a query without features means nothing: any order would be made up
+        return np.empty(0, np.intp)  # a query without features: any order would be arbitrary
     matrix, rows = mirror.matrix, len(mask)
     if matrix is None:
-        return await sifted(mirror, mask, most, partial(shelf.table.nearest, vector))
+        return await filtered(mirror, mask, most, partial(cache.table.nearest, vector))
     if rows < _SHARED_FROM:
         return await in_thread(lambda: best(matrix.scores(vector, rows), np.flatnonzero(mask), most))
     async with asyncio.TaskGroup() as group:
@@ -123,26 +140,27 @@ async def _by_meaning(
     return await in_thread(best, scores, np.flatnonzero(mask), most)
 
 
-async def sifted(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:
-    """Return the best of a ranking that may be seen.
+async def filtered(mirror: Mirror, mask: Mask, most: int, ranking: Ranking) -> Positions:
+    """Return the best rows of a ranking that the mask allows.
 
-    Few rows are named one by one. Of many, so much of the whole ranking is fetched that enough should be
-    left, and all of it where they are not. A ranking does not depend on filters: both find the same.
+    A few allowed rows are named one by one. If there are many, so many rows are fetched that enough should
+    remain after the filter, and all rows if they do not. Both ways find the same rows, because a ranking does
+    not depend on filters.
     """
     allowed = np.flatnonzero(mask)
     share = len(allowed) / len(mask)
     if len(allowed) <= _LISTED and share < 1:
         named = [number for number in mirror.row_ids(allowed) if number >= 0]
-        return _seen(mirror, await ranking(most, named), mask) if named else np.empty(0, np.intp)
-    asked = most if share == 1 else min(len(mask), int(most / share * _MARGIN) + most)
-    found = await ranking(asked, None)
-    seen = _seen(mirror, found, mask)
-    if len(seen) < most and len(found) == asked < len(mask):
-        seen = _seen(mirror, await ranking(len(mask), None), mask)
-    return seen[:most]
+        return _allowed(mirror, await ranking(most, named), mask) if named else np.empty(0, np.intp)
+    wanted = most if share == 1 else min(len(mask), int(most / share * _MARGIN) + most)
+    found = await ranking(wanted, None)
+    kept = _allowed(mirror, found, mask)
+    if len(kept) < most and len(found) == wanted < len(mask):
+        kept = _allowed(mirror, await ranking(len(mask), None), mask)
+    return kept[:most]
 
 
-def _seen(mirror: Mirror, row_ids: NDArray[np.int64], mask: Mask) -> Positions:
+def _allowed(mirror: Mirror, row_ids: NDArray[np.int64], mask: Mask) -> Positions:
     positions = mirror.positions_of(row_ids)
     positions = positions[(positions >= 0) & (positions < len(mask))]
     return positions[mask[positions]]

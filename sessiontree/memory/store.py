@@ -1,7 +1,8 @@
-"""The memory store: records are kept, found again by meaning and by words, and forgotten."""
+"""The store: records in LanceDB tables, written by one process and compacted from time to time."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Final, Self, TypeVar
 
 import numpy as np
 
-from sessiontree.contracts.errors import MemoryCorrupt, MemoryFailed
+from sessiontree.contracts.errors import MemoryCorrupt, MemoryFailed, words_of
 from sessiontree.contracts.memory import (
     MAX_HITS,
     Hit,
@@ -20,24 +21,109 @@ from sessiontree.contracts.memory import (
     Selection,
 )
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.memory.embedder import Embedder
-from sessiontree.memory.finished import FinishedTree, FinishedTrees
-from sessiontree.memory.fsync import DurableFolder
-from sessiontree.memory.matrix import Vectors
-from sessiontree.memory.new_records import recorded
-from sessiontree.memory.place import StoreLock, directory_of
-from sessiontree.memory.row_index import Mask, Positions
-from sessiontree.memory.rows import schema_of
-from sessiontree.memory.search import search
-from sessiontree.memory.table import RecordTable, connect
-from sessiontree.memory.table_cache import Shelf
-from sessiontree.memory.upkeep import Upkeep
-from sessiontree.memory.vectors import vectors_of
-from sessiontree.memory.visibility import at_path, of_tree, overlapping, visible
-from sessiontree.memory.writer import StoreWriter
+from sessiontree.memory.embedders import Embedder
+from sessiontree.memory.mirror import Mask, Positions, TableCache, at_path, of_tree, overlapping, visible
+from sessiontree.memory.place import DurableFolder, StoreLock, directory_of
+from sessiontree.memory.search import search, vectors_of
+from sessiontree.memory.tables import FinishedTree, FinishedTrees, RecordTable, Vectors, connect, schema_of
+from sessiontree.memory.writer import StoreWriter, to_records
+
+MANY_COMMITS: Final = 100
+"""From this many on, they are merged at once."""
+FEW_COMMITS: Final = 8
+"""From this many on, they are merged when the store is idle."""
+IDLE_S: Final = 0.25
+"""The store is idle after so long without a commit."""
+SOME_COMMITS: Final = 24
+"""From this many on, they slow a search noticeably."""
+_BREAK: Final = 10
+"""After merging few commits the pause is this many times as long as the merge took."""
+_COMMIT_S: Final = 0.004
+"""The approximate cost of a commit."""
+
+
+class Upkeep:
+    """Decides when to tidy the table, and tidies it in the background.
+
+    Args:
+        tidy: Tidies the table.
+        place: Path or address of the store, for errors.
+    """
+
+    def __init__(self, tidy: Callable[[], Awaitable[None]], place: str) -> None:
+        self._tidy = tidy
+        self._place = place
+        self._commits = 0
+        self._cost_s = 0.0
+        self._ended_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.failure: MemoryFailed | None = None
+        """Why the last tidying failed; None if it succeeded."""
+
+    def wrote(self, commits: int = 1) -> None:
+        """Count commits. Call it on the event loop."""
+        self._commits += commits
+        if self._closed or self._task is not None:
+            return
+        if self._commits >= max(MANY_COMMITS, self._cost_s / _COMMIT_S):
+            self._begin()
+        elif self._commits >= FEW_COMMITS:
+            self._begin_when_idle()
+
+    async def now(self) -> None:
+        """Tidy now, or wait for the tidying that is under way."""
+        if self._task is None:
+            self._begin()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Return once the tidying under way has ended; begin no other."""
+        self._closed = True
+        self._forget_timer()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _begin_when_idle(self) -> None:
+        """Tidy after ``IDLE_S`` without a commit, but leave a pause after the last tidying."""
+        self._forget_timer()
+        loop = asyncio.get_running_loop()
+        pause_s = self._cost_s * (_BREAK if self._commits < SOME_COMMITS else 1)
+        earliest_s = self._ended_at + pause_s - time.monotonic()
+        self._timer = loop.call_later(max(IDLE_S, earliest_s), self._begin)
+
+    def _begin(self) -> None:
+        self._forget_timer()
+        if not self._closed:
+            self._task = asyncio.get_running_loop().create_task(self._work(), name="memory-upkeep")
+
+    async def _work(self) -> None:
+        began, commits = time.monotonic(), self._commits
+        try:
+            await self._tidy()
+            self.failure = None
+        except MemoryFailed as error:
+            self.failure = error
+        except Exception as error:  # noqa: BLE001 - nobody awaits the task; doctor and `tidy` report it
+            self.failure = MemoryFailed(self._place, f"tidying failed unexpectedly ({words_of(error)})")
+        finally:
+            self._ended_at = time.monotonic()
+            self._cost_s = self._ended_at - began
+            self._commits -= commits
+            self._task = None
+        if self._commits:
+            self.wrote(0)
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
 
 _VECTORS_BYTES: Final = 512 * 2**20
-"""Most that vectors take in memory where nothing else is said."""
+"""The default limit of the memory that vectors take."""
 _AT_ONCE: Final = 1_000
 T = TypeVar("T")
 
@@ -48,30 +134,30 @@ class Part:
 
     records: list[MemoryRecord]
     vectors: Vectors | None
-    """One row for each where they were asked for."""
+    """One row for each record; None if they were not asked for."""
 
 
 class LanceMemoryStore:
-    """Records on disk and what is known of them in memory; made by :meth:`open`, ended by :meth:`close`.
+    """A store of records. :meth:`open` makes one, :meth:`close` ends it.
 
-    Belongs to one event loop. What :meth:`store` returned for survives a kill, and on a local disk a power
-    failure.
+    It belongs to one event loop. Records for which :meth:`store` returned survive a kill, and on a local disk
+    also a power failure.
     """
 
     def __init__(
         self,
-        shelf: Shelf,
+        cache: TableCache,
         finished: FinishedTrees,
         embedder: Embedder,
         writer: StoreWriter | None,
         lock: StoreLock | None,
     ) -> None:
-        self._shelf = shelf
+        self._cache = cache
         self._finished = finished
         self._embedder = embedder
         self._writer = writer
         self._lock = lock
-        self._upkeep = Upkeep(self._tidy, shelf.place)
+        self._upkeep = Upkeep(self._tidy, cache.place)
 
     @classmethod
     async def open(
@@ -83,23 +169,23 @@ class LanceMemoryStore:
         ann_above: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> LanceMemoryStore:
-        """Open a store, or make one where nothing is.
+        """Open a store; with ``lock``, make it if it does not exist.
 
         Args:
-            uri: A directory, or an address LanceDB knows such as ``s3://bucket/memory``. Of a store that is
-                reached by network the caller sees to it that one process alone writes it.
-            embedder: Turns texts into vectors; the one the store was made with.
-            lock: Be the one that writes; False = only read, beside whoever writes.
-            ann_above: More records than this are searched by an approximate index of LanceDB instead of
-                exactly in memory; None = as many as have 512 MiB of vectors.
+            uri: A directory, or an address of LanceDB such as ``s3://bucket/memory``. If the store is on the
+                network, the caller ensures that only one process writes it.
+            embedder: Turns texts into vectors; the same one that made the store's vectors.
+            lock: Write as the only process; False = only read, next to a process that writes.
+            ann_above: With more records than this, searches use an approximate index of LanceDB instead of
+                exact vectors in memory; None = as many as have 512 MiB of vectors.
             storage_options: What LanceDB needs to reach an address.
 
         Raises:
-            MemoryLocked: another process writes it.
-            EmbedderMismatch: its vectors come from another embedder.
+            MemoryLocked: another process writes the store.
+            EmbedderMismatch: another embedder made its vectors.
             MemoryCorrupt: its files are damaged, or some are gone.
-            MemoryUnwritable: it can't be made.
-            MemoryFailed: there is none to read.
+            MemoryUnwritable: it cannot be made.
+            MemoryFailed: the store does not exist.
         """
         directory = directory_of(uri)
         held = StoreLock(directory) if lock and directory is not None else None
@@ -109,26 +195,26 @@ class LanceMemoryStore:
             finished = await FinishedTrees.open(connection, uri, create=False)
             if table is None and (not lock or finished.trees):
                 raise (MemoryFailed if not lock else MemoryCorrupt)(
-                    uri, "no records are there; check the place"
+                    uri, "the table of records is missing; check the place"
                 )
             if table is None:
                 schema = schema_of(embedder.identity, embedder.dimensions)
                 table = await RecordTable.create(connection, uri, schema)
             limit = _VECTORS_BYTES // (4 * embedder.dimensions) if ann_above is None else ann_above
-            shelf = Shelf(table, uri, embedder.identity, limit)
-            shelf.check()
+            cache = TableCache(table, uri, embedder.identity, limit)
+            cache.check()
             if lock:
                 await table.index_text()
                 finished = await FinishedTrees.open(connection, uri, create=True)
-            await shelf.load()
+            await cache.load()
         except BaseException:
             if held is not None:
                 held.release()
             raise
-        store = cls(shelf, finished, embedder, None, held)
+        store = cls(cache, finished, embedder, None, held)
         if lock:
             durable = None if directory is None else DurableFolder(table.folder(directory))
-            store._writer = StoreWriter(shelf, held, durable, store._upkeep.wrote)
+            store._writer = StoreWriter(cache, held, durable, store._upkeep.wrote)
             store._upkeep.wrote(await table.fragments())
         return store
 
@@ -142,52 +228,52 @@ class LanceMemoryStore:
 
     @property
     def upkeep_failure(self) -> MemoryFailed | None:
-        """Why the table could not be tidied the last time; searches get slower until it can."""
+        """Why the last tidying failed, or None. Searches get slower until it succeeds."""
         return self._upkeep.failure
 
     def __len__(self) -> int:
-        """Return how many records there are, as far as this process has looked."""
-        return len(self._shelf.mirror)
+        """Return the number of records, as far as this process has read them."""
+        return len(self._cache.mirror)
 
     async def close(self) -> None:
-        """Write what waits, end what tidies, and let another process write; may be called again."""
+        """Write what waits, end the tidying, and release the lock; may be called again."""
         if self._writer is not None:
             await self._writer.close()
         await self._upkeep.close()
-        self._shelf.table.close()
+        self._cache.table.close()
         self._finished.close()
         held, self._lock = self._lock, None
         if held is not None:
             held.release()
 
     async def store(self, records: Sequence[NewRecord], scope: MemoryScope, key: str) -> list[str]:
-        """Keep records and return their ids in order, once they are durable.
+        """Store records and return their ids in order, once they are durable.
 
         Args:
-            records: At most 1,000, of one call.
-            scope: Who stores.
-            key: Names the call within its tree: with the same key nothing is added and the same ids come
-                back, whatever the records say. A call all of whose records were forgotten stores them anew.
+            records: The records of one call, at most 1,000.
+            scope: Who stores them.
+            key: Identifies the call within its tree. A second call with the key adds nothing and returns the
+                same ids, whatever its records are, unless all records of the first were forgotten.
 
         Raises:
-            ValidationError: a record can't be kept as it is.
-            MemoryUnwritable: the place refuses; nothing of this call is promised.
+            ValidationError: a record is not valid.
+            MemoryUnwritable: the store cannot be written; some records of this call may be stored.
             MemoryFailed: the embedder failed, or the store is gone.
         """
-        kept = recorded(records, scope, key, time.time_ns() // 1_000_000)
+        kept = to_records(records, scope, key, time.time_ns() // 1_000_000)
         if kept:
             await self._writing().store(kept, await self._embed(kept), whole=True)
         return [record.id for record in kept]
 
     async def add(self, records: Sequence[MemoryRecord], vectors: Vectors | None = None) -> list[str]:
-        """Keep records as they are, such as those of an export, and return the ids that were not there yet.
+        """Store complete records, such as those of an export, and return the ids that were added.
 
         Args:
-            records: In created order, at most a few thousand at once.
-            vectors: One row for each, from this store's embedder; None = they are made.
+            records: In created order, at most a few thousand.
+            vectors: One row for each record, from this store's embedder; None = embed the texts.
         """
         single = {record.id: place for place, record in enumerate(records)}
-        fresh = [record_id for record_id in single if record_id not in self._shelf.mirror]
+        fresh = [record_id for record_id in single if record_id not in self._cache.mirror]
         if not fresh:
             return []
         chosen = [records[single[record_id]] for record_id in fresh]
@@ -199,33 +285,33 @@ class LanceMemoryStore:
         return await self._writing().store(chosen, made, whole=False)
 
     async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
-        """Return the records that fit best and may be seen, best first; None as scope sees everything.
+        """Return the records that fit a query best and that the scope may see, best first.
 
-        Any text is a query: its words count, whatever stands around them.
+        Any text is a valid query: its words count, and punctuation has no meaning. Scope None sees all.
 
         Raises:
-            MemoryFailed: the embedder failed, or the store can't be read.
+            MemoryFailed: the embedder failed, or the store cannot be read.
         """
         limit = max(1, min(query.limit, MAX_HITS))
         asked = MemoryQuery(_well_formed(query.text), limit, query.types, query.path, query.min_score)
         return await self._reading(
-            lambda: search(self._shelf, self._embedder, asked, scope, self._finished.trees.keys())
+            lambda: search(self._cache, self._embedder, asked, scope, self._finished.trees.keys())
         )
 
     async def get(self, ids: Sequence[str], scope: MemoryScope | None) -> list[MemoryRecord]:
-        """Return the records of these ids that may be seen, in the order of the ids."""
+        """Return the records with these ids that the scope may see, in the order of the ids."""
 
         async def read() -> list[MemoryRecord]:
-            mirror = self._shelf.mirror
+            mirror = self._cache.mirror
             mask = await in_thread(visible, mirror, scope, self._finished.trees.keys())
             places = [mirror.position(record_id) for record_id in ids]
             seen = [place for place in places if place is not None and place < len(mask) and mask[place]]
-            return await self._shelf.records(mirror, np.array(seen, np.intp))
+            return await self._cache.records(mirror, np.array(seen, np.intp))
 
         return await self._reading(read)
 
     async def select(self, selection: Selection, scope: MemoryScope | None, limit: int) -> list[MemoryRecord]:
-        """Return the first of the selected records that may be seen, in created order.
+        """Return up to ``limit`` selected records that the scope may see, in created order.
 
         Raises:
             ValueError: the selection has no condition.
@@ -233,84 +319,100 @@ class LanceMemoryStore:
         _check(selection)
 
         async def read() -> list[MemoryRecord]:
-            mirror = self._shelf.mirror
+            mirror = self._cache.mirror
             positions = await in_thread(self._selected, selection, scope)
-            return await self._shelf.records(mirror, mirror.in_created_order(positions)[:limit])
+            return await self._cache.records(mirror, mirror.in_created_order(positions)[:limit])
 
         return await self._reading(read)
 
     async def forget(self, selection: Selection, scope: MemoryScope | None) -> list[str]:
-        """Remove the selected records that may be seen; return their ids. Nothing finds them any more.
+        """Remove the selected records that the scope may see; return their ids. No search finds them again.
 
-        Their texts leave the disk when tidying rewrites the files they lie in, which may be much later; to be
-        sure, export, delete the store and import.
+        Their texts leave the disk when tidying rewrites the files that hold them, which may be much later. To
+        remove them at once, export, delete the store and import.
 
         Raises:
             ValueError: the selection has no condition.
-            MemoryUnwritable: the place refuses; some may be gone already; a repeated call removes the rest.
+            MemoryUnwritable: the store cannot be written; some records may be removed, and a repeated call
+                removes the rest.
         """
         _check(selection)
 
         async def remove() -> list[str]:
-            mirror = self._shelf.mirror
+            mirror = self._cache.mirror
             positions = await in_thread(self._selected, selection, scope)
-            await self._shelf.number()
+            await self._cache.number()
             if len(positions):
-                await self._shelf.table.delete(mirror.row_ids(positions))
+                await self._cache.table.delete(mirror.row_ids(positions))
                 mirror.drop(positions)
             return [mirror.ids[position] for position in positions.tolist()]
 
         return await self._writing().run(remove)
 
-    async def mark_finished(self, tree_id: str, *, agent_id: str, workspace: str, ended_at_ms: int) -> None:
-        """Let a tree's records be seen by later Mains of its agent and workspace; may be repeated."""
+    async def mark_finished(self, tree_id: str, agent_id: str, workspace: str, ended_at_ms: int) -> None:
+        """Let later Mains of the same agent and workspace see a tree's records; may be repeated."""
         await self.add_finished([FinishedTree(tree_id, agent_id, workspace, ended_at_ms)])
 
     async def add_finished(self, trees: Sequence[FinishedTree]) -> None:
-        """Take in finished trees, such as those of an export; known ones are passed over."""
+        """Add finished trees, such as those of an export; known ones are ignored."""
         if any(tree.tree_id not in self._finished.trees for tree in trees):
             await self._writing().run(lambda: self._finished.add(list(trees)))
 
+    async def forget_tree(self, tree_id: str) -> list[str]:
+        """Remove all records of a tree and its entry as a finished tree; return the ids of the records.
+
+        Raises:
+            MemoryUnwritable: the store cannot be written; some records may be removed, and a repeated call
+                removes the rest.
+        """
+        forgotten = await self.forget(Selection(tree_id=tree_id), None)
+        await self._writing().run(lambda: self._finished.remove(tree_id))
+        await self.tidy()
+        return forgotten
+
     def finished_trees(self) -> list[FinishedTree]:
-        """Return the trees whose Main has finished, by time."""
+        """Return the trees whose Main has finished, in the order in which they ended."""
         return sorted(self._finished.trees.values(), key=lambda tree: (tree.ended_at_ms, tree.tree_id))
 
-    def unfinished_trees(self) -> set[str]:
+    async def unfinished_trees(self) -> set[str]:
         """Return the ids of trees that have records and no finished Main."""
-        return self._shelf.mirror.living_trees() - self._finished.trees.keys()
+        return self._cache.mirror.living_trees() - self._finished.trees.keys()
 
     async def parts(self, *, vectors: bool = False, at_once: int = _AT_ONCE) -> AsyncIterator[Part]:
-        """Yield all records in created order, part by part; those of one moment as they were stored.
+        """Yield all records in parts, in created order; those of one millisecond in the order stored.
 
-        What is stored meanwhile is not among them, what is forgotten meanwhile may be missing.
+        Records that are stored meanwhile are not included; records that are forgotten meanwhile may be
+        missing.
         """
         await self._reading(self._nothing)
-        mirror = self._shelf.mirror
+        mirror = self._cache.mirror
         positions = mirror.in_created_order(np.flatnonzero(mirror.alive()))
         for start in range(0, len(positions), at_once):
             chosen = positions[start : start + at_once]
             if vectors:
-                yield Part(*await self._shelf.with_vectors(mirror, chosen))
+                yield Part(*await self._cache.with_vectors(mirror, chosen))
             else:
-                yield Part(await self._shelf.records(mirror, chosen), None)
+                yield Part(await self._cache.records(mirror, chosen), None)
 
     async def tidy(self) -> None:
-        """Merge files and bring indexes up to date now; the store does so by itself from time to time.
+        """Merge files and update indexes now; the store also does so by itself from time to time.
 
         Raises:
-            MemoryFailed: it could not be done.
+            MemoryFailed: tidying failed.
         """
         await self._upkeep.now()
         if self._upkeep.failure is not None:
             raise self._upkeep.failure
 
     def _writing(self) -> StoreWriter:
-        if self._writer is None or (self._lock is None and directory_of(self._shelf.place) is not None):
-            raise MemoryFailed(self._shelf.place, "it was opened for reading only, or is closed")
+        if self._writer is None or (self._lock is None and directory_of(self._cache.place) is not None):
+            raise MemoryFailed(
+                self._cache.place, "can't write: the store is closed, or open only for reading; open it again"
+            )
         return self._writer
 
     async def _reading(self, read: Callable[[], Awaitable[T]]) -> T:
-        """Read what is newest; a reader whose version was pruned under it reads once more."""
+        """Read the newest version; if that version was pruned during the read, read once more."""
         if self._writer is not None:
             return await read()
         try:
@@ -321,18 +423,18 @@ class LanceMemoryStore:
             return await read()
 
     async def _catch_up(self) -> None:
-        await self._shelf.catch_up()
+        await self._cache.catch_up()
         await self._finished.load()
 
     async def _nothing(self) -> None:
-        """Read nothing: only catch up."""
+        """Read nothing; :meth:`_reading` still catches up."""
 
     async def _embed(self, records: Sequence[MemoryRecord]) -> Vectors:
         texts = [record.text for record in records]
-        return await in_thread(vectors_of, texts, self._embedder, self._shelf.place)
+        return await in_thread(vectors_of, texts, self._embedder, self._cache.place)
 
     def _selected(self, selection: Selection, scope: MemoryScope | None) -> Positions:
-        mirror = self._shelf.mirror
+        mirror = self._cache.mirror
         mask: Mask = visible(mirror, scope, self._finished.trees.keys())
         rows = len(mask)
         if selection.ids:
@@ -349,22 +451,22 @@ class LanceMemoryStore:
 
     async def _tidy(self) -> None:
         writer = self._writing()
-        await self._shelf.table.optimize()
+        await self._cache.table.optimize()
         await writer.sync()
-        await self._shelf.table.prune()
-        if len(self._shelf.mirror) > self._shelf.ann_above and self._shelf.mirror.matrix is not None:
-            await self._shelf.table.index_vectors()
-        await writer.run(self._shelf.tidy)
+        await self._cache.table.prune()
+        if len(self._cache.mirror) > self._cache.ann_above and self._cache.mirror.matrix is not None:
+            await self._cache.table.index_vectors()
+        await writer.run(self._cache.tidy)
 
 
 def _well_formed(text: str) -> str:
-    """Return a text that UTF-8 has bytes for: lone halves of surrogate pairs, as of a terminal, replaced."""
+    """Return a text that UTF-8 can encode, with lone halves of surrogate pairs replaced."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _check(selection: Selection) -> None:
-    """Raise ValueError where nothing is selected by anything: it would mean everything."""
+    """Raise ValueError if a selection has no condition, because it would select everything."""
     if not selection.to_wire():
-        raise ValueError("name ids, a path or a tree: a selection without a condition is refused")
+        raise ValueError("a selection needs a condition; name ids, a path or a tree")
     if selection.path is None and (selection.first is not None or selection.last is not None):
-        raise ValueError("lines are of a path: name it too")
+        raise ValueError("a selection with lines needs a path; name the path of the lines too")

@@ -1,12 +1,10 @@
-"""The one writer of a store: what waits is written together, one commit after the other.
-
-Whoever comes while a commit is under way goes into the next one. A commit that fails is tried again in
-halves, so that one record at fault keeps no other from being stored.
-"""
+"""Writing records: each gets an id and a time, and calls are committed in batches."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,17 +12,115 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable, SessionTreeError, words_of
-from sessiontree.contracts.memory import MemoryRecord
+from sessiontree.contracts.errors import (
+    MemoryFailed,
+    MemoryUnwritable,
+    SessionTreeError,
+    ValidationError,
+    words_of,
+)
+from sessiontree.contracts.memory import (
+    MAX_SOURCE_CHARS,
+    MAX_STORED_AT_ONCE,
+    MAX_TEXT_CHARS,
+    RECORD_TYPES,
+    TRUSTS,
+    MemoryRecord,
+    MemoryScope,
+    NewRecord,
+    Source,
+)
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.memory.fsync import DurableFolder
-from sessiontree.memory.matrix import Vectors
-from sessiontree.memory.place import StoreLock
-from sessiontree.memory.rows import to_table
-from sessiontree.memory.table_cache import Shelf
+from sessiontree.memory.mirror import TableCache
+from sessiontree.memory.place import DurableFolder, StoreLock
+from sessiontree.memory.tables import Vectors, to_table
 
-_MOST_ROWS = 5_000
-"""Of one commit."""
+_ID_BYTES = 16
+
+
+def record_id(tree_id: str, key: str, index: int) -> str:
+    """Return the id of one record of a call, 32 hex digits."""
+    named = json.dumps([tree_id, key, index]).encode("ascii")
+    return hashlib.blake2b(named, digest_size=_ID_BYTES).hexdigest()
+
+
+def to_records(records: Sequence[NewRecord], scope: MemoryScope, key: str, at_ms: int) -> list[MemoryRecord]:
+    """Return the records of one call as they are stored, in its order.
+
+    Raises:
+        ValidationError: there are too many, or one has an invalid text, type, trust or source.
+    """
+    if len(records) > MAX_STORED_AT_ONCE:
+        raise ValidationError(
+            f"can't store {len(records)} records with one call; store at most {MAX_STORED_AT_ONCE}",
+            "/records",
+        )
+    return [
+        MemoryRecord(
+            record_id(scope.tree_id, key, index),
+            record.type,
+            _text(record, index),
+            _source(record, index),
+            record.trust,
+            scope,
+            at_ms,
+        )
+        for index, record in enumerate(records)
+        if _known_words(record, index)
+    ]
+
+
+def _text(record: NewRecord, index: int) -> str:
+    if not 1 <= len(record.text) <= MAX_TEXT_CHARS:
+        raise ValidationError(
+            f"the text of a record has 1 to {MAX_TEXT_CHARS} characters, and this one has {len(record.text)}",
+            f"/records/{index}/text",
+        )
+    return _utf8(record.text, f"/records/{index}/text")
+
+
+def _source(record: NewRecord, index: int) -> str | None:
+    if record.source is None:
+        return None
+    field = f"/records/{index}/source"
+    if len(record.source) > MAX_SOURCE_CHARS:
+        raise ValidationError(
+            f"a source has at most {MAX_SOURCE_CHARS} characters, and this one has {len(record.source)}",
+            field,
+        )
+    try:
+        return str(Source.of(_utf8(record.source, field)))
+    except ValueError as error:
+        raise ValidationError(str(error), field) from error
+
+
+def _known_words(record: NewRecord, index: int) -> bool:
+    if record.type not in RECORD_TYPES:
+        raise ValidationError(
+            f"no record type is named {record.type!r}; choose one of {', '.join(RECORD_TYPES)}",
+            f"/records/{index}/type",
+        )
+    if record.trust not in TRUSTS:
+        raise ValidationError(
+            f"no trust is named {record.trust!r}; choose one of {', '.join(TRUSTS)}",
+            f"/records/{index}/trust",
+        )
+    return True
+
+
+def _utf8(text: str, field: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValidationError(
+            f"character {error.start + 1} is half of a surrogate pair; remove it or complete the pair",
+            field,
+        ) from error
+    return text
+
+
+_MAX_ROWS = 5_000
+"""The limit of one commit."""
 T = TypeVar("T")
 
 
@@ -35,39 +131,39 @@ class _Store:
     records: Sequence[MemoryRecord]
     vectors: Vectors
     whole: bool
-    """Stored by a call that is all there or not at all: one known id means it was made before."""
+    """Whether the call is stored completely or not at all; then one known id means that it was stored."""
     done: asyncio.Future[list[str]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Errand:
-    """Something else that must not overlap with a commit."""
+class _WriteTask:
+    """Another action that must not overlap with a commit."""
 
     run: Callable[[], Awaitable[Any]]
     done: asyncio.Future[Any]
 
 
-_Item: TypeAlias = _Store | _Errand
+_Item: TypeAlias = _Store | _WriteTask
 
 
 class StoreWriter:
-    """Writes for whoever calls, in the order of the calls.
+    """Commits the calls of all callers, in the order of the calls.
 
     Args:
-        shelf: What is written to.
-        lock: Of a local store; None where the caller sees to it that nobody else writes.
-        durable: Of a local store; None where a commit that returns is durable.
+        cache: The table and its mirror.
+        lock: The lock of a local store; None if the caller ensures that nobody else writes.
+        durable: The files of a local store; None if a commit that returns is durable.
         wrote: Called after each commit.
     """
 
     def __init__(
         self,
-        shelf: Shelf,
+        cache: TableCache,
         lock: StoreLock | None,
         durable: DurableFolder | None,
         wrote: Callable[[], None],
     ) -> None:
-        self._shelf = shelf
+        self._cache = cache
         self._lock = lock
         self._durable = durable
         self._wrote = wrote
@@ -78,12 +174,12 @@ class StoreWriter:
         self._broken: MemoryUnwritable | None = None
 
     async def store(self, records: Sequence[MemoryRecord], vectors: Vectors, *, whole: bool) -> list[str]:
-        """Return once the records are durable; those that were stored before are passed over.
+        """Store records and return once they are durable; records that are already stored are skipped.
 
         Args:
-            records: Of one call.
-            vectors: One row for each.
-            whole: Pass over all where one was stored before.
+            records: The records of one call.
+            vectors: One row for each record.
+            whole: Skip all records if one of them is already stored.
 
         Returns:
             The ids that were added.
@@ -92,17 +188,18 @@ class StoreWriter:
         self._put(_Store(records, vectors, whole, done))
         return await done
 
-    async def run(self, errand: Callable[[], Awaitable[T]]) -> T:
-        """Run something between two commits and return what it returns."""
+    async def run(self, action: Callable[[], Awaitable[T]]) -> T:
+        """Run something between two commits and return its result."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._put(_Errand(errand, done))
+        self._put(_WriteTask(action, done))
         return await done
 
     async def sync(self) -> None:
-        """Send what LanceDB wrote to the disk.
+        """Write the files of LanceDB through to the disk.
 
         Raises:
-            MemoryUnwritable: it refuses; nothing is written any more, since what it lost is not known.
+            MemoryUnwritable: the disk failed. Nothing is written after that, because it is not known which
+                writes are lost.
         """
         if self._durable is None:
             return
@@ -111,12 +208,12 @@ class StoreWriter:
                 await in_thread(self._durable.sync)
             except OSError as error:
                 self._broken = MemoryUnwritable(
-                    self._shelf.place, f"the disk failed ({error}); free the cause and open it again"
+                    self._cache.place, f"the disk failed ({error}); remove the cause and open it again"
                 )
                 raise self._broken from error
 
     async def close(self) -> None:
-        """Return once everything that waited is written."""
+        """Return once everything that waits is written."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
@@ -129,7 +226,7 @@ class StoreWriter:
         try:
             while self._waiting:
                 item = self._waiting.popleft()
-                if isinstance(item, _Errand):
+                if isinstance(item, _WriteTask):
                     await self._carry_out(item)
                 else:
                     await self._commit([item, *self._more(len(item.records))])
@@ -138,30 +235,30 @@ class StoreWriter:
             self._task = None
 
     def _more(self, rows: int) -> Iterable[_Store]:
-        """Yield the stores that wait next and fit into the same commit."""
+        """Yield the calls that wait next and fit into the same commit."""
         while self._waiting:
             item = self._waiting[0]
-            if not isinstance(item, _Store) or rows + len(item.records) > _MOST_ROWS:
+            if not isinstance(item, _Store) or rows + len(item.records) > _MAX_ROWS:
                 return
             rows += len(item.records)
             self._waiting.popleft()
             yield item
 
-    async def _carry_out(self, errand: _Errand) -> None:
+    async def _carry_out(self, task: _WriteTask) -> None:
         try:
-            await self._make_sure()
-            result = await errand.run()
+            await self._check_writable()
+            result = await task.run()
             await self.sync()
-        except Exception as error:  # noqa: BLE001 - the writer's edge: who waits must hear of it
+        except Exception as error:  # noqa: BLE001 - the edge of the writer: the caller gets the error
             self._in_doubt = True
-            _fail([errand], error)
+            _fail([task], error)
         else:
-            _tell(errand.done, result)
+            _resolve(task.done, result)
 
     async def _commit(self, stores: Sequence[_Store]) -> None:
         try:
             added = await self._write(stores)
-        except Exception as error:  # noqa: BLE001 - the writer's edge: who waits must hear of it
+        except Exception as error:  # noqa: BLE001 - the edge of the writer: the callers get the error
             self._in_doubt = True
             if len(stores) == 1 or self._broken is not None:
                 _fail(stores, error)
@@ -171,11 +268,11 @@ class StoreWriter:
             await self._commit(stores[half:])
         else:
             for store, ids in zip(stores, added, strict=True):
-                _tell(store.done, ids)
+                _resolve(store.done, ids)
 
     async def _write(self, stores: Sequence[_Store]) -> list[list[str]]:
-        """Add what is not there yet in one commit; return the new ids of each."""
-        await self._make_sure()
+        """Add the records that are not stored yet, in one commit; return the new ids of each call."""
+        await self._check_writable()
         taken: set[str] = set()
         added: list[list[str]] = []
         records: list[MemoryRecord] = []
@@ -184,7 +281,7 @@ class StoreWriter:
             fresh = [
                 place
                 for place, record in enumerate(store.records)
-                if record.id not in taken and record.id not in self._shelf.mirror
+                if record.id not in taken and record.id not in self._cache.mirror
             ]
             if store.whole and len(fresh) < len(store.records):
                 fresh = []
@@ -195,36 +292,36 @@ class StoreWriter:
             vectors.append(store.vectors[fresh])
         if records:
             joined = np.concatenate(vectors)
-            await self._shelf.table.add(await in_thread(to_table, records, joined, self._shelf.table.schema))
+            await self._cache.table.add(await in_thread(to_table, records, joined, self._cache.table.schema))
             await self.sync()
-            self._shelf.mirror.append(records, joined)
+            self._cache.mirror.append(records, joined)
         return added
 
-    async def _make_sure(self) -> None:
-        """Raise where nothing may be written; where the last write failed, find out what it left."""
+    async def _check_writable(self) -> None:
+        """Raise if nothing may be written; after a failed write, find out first what it left."""
         if self._broken is not None:
             raise self._broken
         if self._lock is not None:
             self._lock.check()
         if self._in_doubt:
             await self.sync()
-            await self._shelf.catch_up(surely=True)
+            await self._cache.catch_up(surely=True)
             self._in_doubt = False
 
 
-def _tell(done: asyncio.Future[T], result: T) -> None:
+def _resolve(done: asyncio.Future[T], result: T) -> None:
     if not done.done():
         done.set_result(result)
 
 
 def _fail(items: Sequence[_Item], error: Exception) -> None:
-    """Let everyone who waits fail, each with an error of its own."""
+    """Raise the error for every caller that waits, each with a copy of its own."""
     for item in items:
         if not item.done.done():
-            item.done.set_exception(_own(error))
+            item.done.set_exception(_copy_of(error))
 
 
-def _own(error: Exception) -> SessionTreeError:
+def _copy_of(error: Exception) -> SessionTreeError:
     if isinstance(error, SessionTreeError):
         return type(error)(*error.args)
     return MemoryFailed("store", f"a write failed unexpectedly ({words_of(error)})")

@@ -1,5 +1,5 @@
-"""Models: who answers a session: scripted models, Python functions, and the logic of asking one.
+"""Models: the port that a model implements, models without a provider, and the assembly of streamed replies.
 
-Room: floor 3; turns a request into a reply and counts what it used.
-Not here: the transcript (session), keeping a reply durable (journal).
+Floor 3. A model turns a request into a reply and reports its usage.
+Not here: the transcript (``session``), or making a reply durable (``journal``).
 """

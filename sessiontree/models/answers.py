@@ -1,42 +1,55 @@
-"""Making replies: what a script or function gives, as the message a session takes in."""
+"""Making replies: the answer of a script or function becomes the message that a session takes in."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Mapping
-from typing import TypeAlias, get_args
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, get_args
 
-from sessiontree.contracts.errors import ModelError, words_of
-from sessiontree.contracts.jsonable import JsonValue, to_json_value
+from sessiontree.contracts.errors import ContextOverflow, ModelError, words_of
+from sessiontree.contracts.jsonable import JsonValue, dump_json, to_json_value
 from sessiontree.contracts.messages import (
+    NOTHING_USED,
+    UNFINISHED,
     AssistantMessage,
+    Replay,
     ReplyContent,
     StopReason,
     TextContent,
     ThinkingContent,
     ToolCall,
+    Usage,
 )
-from sessiontree.contracts.usage import NOTHING_USED, Usage
 
 Answer: TypeAlias = "str | ToolCall | list[str | ToolCall] | AssistantMessage"
 """Text, a call, several of both in order, or a whole message."""
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 _STOP_REASONS = frozenset(get_args(StopReason))
-_COUNTS = ("input_tokens", "output_tokens", "turns", "tool_calls")
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "turns",
+    "tool_calls",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "unpriced_tokens",
+)
 
 
 def call(name: str, /, **arguments: JsonValue) -> ToolCall:
-    """Return a tool call; its id is given when it becomes part of a reply."""
+    """Return a tool call; it gets its id when it becomes part of a reply."""
     return ToolCall("", name, arguments)
 
 
-def message_of(answer: object, turn: int) -> AssistantMessage:
-    """Return the message of an answer, every call with an id and arguments that have a JSON form.
+def to_message(answer: object, turn: int) -> AssistantMessage:
+    """Return the message of an answer; every call has an id and arguments with a JSON form.
 
     Raises:
-        ModelError: the answer is of no known shape.
+        ModelError: the answer has no known shape.
     """
     if isinstance(answer, AssistantMessage):
         blocks: tuple[object, ...] = answer.content if isinstance(answer.content, list | tuple) else (None,)
@@ -64,14 +77,28 @@ def message_of(answer: object, turn: int) -> AssistantMessage:
     stop_reason: StopReason = "toolUse" if has_calls else "stop"
     if isinstance(answer, AssistantMessage) and answer.stop_reason in _STOP_REASONS - {"stop"}:
         stop_reason = answer.stop_reason
-    return AssistantMessage(tuple(content), stop_reason, usage if _is_sound(usage) else NOTHING_USED)
+    reply = AssistantMessage(tuple(content), stop_reason, usage if _is_sound(usage) else NOTHING_USED)
+    if not isinstance(answer, AssistantMessage):
+        return reply
+    reply = replace(reply, **_beside(answer, stop_reason))
+    return reply if reply.content == answer.content else replace(reply, replay=None)
 
 
-def checked(message: object, turn: int) -> AssistantMessage:
-    """Return a model's reply as a session may take it in; the same object where nothing is wrong with it.
+def _beside(answer: AssistantMessage, stop_reason: StopReason) -> dict[str, Any]:
+    """Return the members of a message other than its content, as far as they can be serialised."""
+    has_replay = stop_reason not in UNFINISHED and _is_replay(answer.replay)
+    return {
+        "model": answer.model if type(answer.model) is str else "",
+        "stop_detail": answer.stop_detail if type(answer.stop_detail) is str else "",
+        "replay": answer.replay if has_replay else None,
+    }
+
+
+def checked_reply(message: object, turn: int) -> AssistantMessage:
+    """Return a model's reply in a form that a session can take in; a valid one is returned unchanged.
 
     Raises:
-        ModelError: it is no reply.
+        ModelError: it is not a reply.
     """
     if (
         type(message) is AssistantMessage
@@ -80,22 +107,46 @@ def checked(message: object, turn: int) -> AssistantMessage:
         and message.stop_reason in _STOP_REASONS
         and type(message.timestamp) is int
         and (message.usage is NOTHING_USED or _is_sound(message.usage))
+        and type(message.model) is str
+        and type(message.stop_detail) is str
+        and (message.replay is None or (message.stop_reason not in UNFINISHED and _is_replay(message.replay)))
     ):
         return message
-    return message_of(message, turn)
+    return to_message(message, turn)
 
 
-def reason_of(error: BaseException) -> str:
-    """Return what a session is told about a failed model call."""
+@dataclass(frozen=True, slots=True)
+class ModelFailure:
+    """Why a model did not reply."""
+
+    reason: str
+    said: str = ""
+    """The text of the reply so far."""
+    retryable: bool = False
+    """Whether asking again may help."""
+    retry_after_s: float | None = None
+    """Seconds to wait before asking again; None = the provider does not say."""
+    overflow: bool = False
+    """Whether the question is longer than the model's context."""
+
+
+def failure_of(error: BaseException, said: str = "") -> ModelFailure:
+    """Return the failure that a session gets for a failed model call."""
     if isinstance(error, asyncio.CancelledError):
-        return "something it waited for was cancelled"
-    if isinstance(error, ModelError) and isinstance(error.message, str):
-        return error.message
-    return words_of(error)
+        return ModelFailure("something it waited for was cancelled", said)
+    message = getattr(error, "message", None)
+    if not isinstance(error, ModelError) or not isinstance(message, str):
+        return ModelFailure(words_of(error), said)
+    # Programs may define subclasses of it in any way.
+    retryable = getattr(error, "retryable", False) is True
+    after_s: Any = getattr(error, "retry_after_s", None)
+    is_time = type(after_s) in {int, float} and after_s >= 0
+    overflow = isinstance(error, ContextOverflow)
+    return ModelFailure(message, said, retryable, after_s if is_time else None, overflow)
 
 
 def _is_whole(block: object) -> bool:
-    """Whether a block can be taken in as it is."""
+    """Whether a block can be taken in unchanged."""
     if type(block) is TextContent:
         return type(block.text) is str
     if type(block) is ThinkingContent:
@@ -112,7 +163,7 @@ def _is_whole(block: object) -> bool:
 
 
 def _is_sound(usage: object) -> bool:
-    """Whether a usage is one that can be written down; what a provider made up counts as nothing used."""
+    """Whether a usage can be serialised; an invalid usage of a provider counts as zero."""
     return (
         isinstance(usage, Usage)
         and all(type(getattr(usage, name)) is int for name in _COUNTS)
@@ -121,8 +172,21 @@ def _is_sound(usage: object) -> bool:
     )
 
 
+def _is_replay(replay: object) -> bool:
+    """Whether a replay can be serialised."""
+    if type(replay) is not Replay or type(replay.version) is not int:
+        return False
+    if type(replay.provider) is not str or type(replay.system) is not str:
+        return False
+    try:
+        dump_json(replay.payload)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
 def _is_plain(arguments: Mapping[str, JsonValue]) -> bool:
-    """Whether arguments surely have a JSON form; False where that needs a closer look."""
+    """Whether arguments certainly have a JSON form; False if they need a full check."""
     if type(arguments) is not dict:
         return False
     for key, value in arguments.items():

@@ -1,16 +1,18 @@
-"""Reading the argument text of a call: JSON, and what providers really send in its place.
+"""Reading the argument text of a call: JSON, and what providers actually send instead.
 
-Taken as well, and nothing else:
+Also accepted, and nothing else:
 
 - no text, or ``null``: no arguments;
 - raw control characters inside strings, trailing commas, strings in single quotes, unknown escapes (the
-  backslash stays), Python's ``True``, ``False`` and ``None``;
+  backslash is kept), Python's ``True``, ``False`` and ``None``;
 - a code fence around the object, or the object spelled as a JSON string;
-- the same object twice, and empty ones beside it (some providers begin with ``{}``);
-- an end that is missing: open strings, lists and objects are closed, a key without its value is left out.
+- the same object twice, and additional empty objects (some providers begin with ``{}``);
+- a missing end after the first value: open strings, lists and objects are closed, a key without its value is
+  left out.
 
-Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN.
-Each character is looked at a bounded number of times.
+Never guessed: missing commas or quotes, text around the object, two objects that differ, NaN, an object that
+ends before its first value.
+Each character is read a bounded number of times.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.schema.jsonform import MAX_DEPTH
+from sessiontree.schema.json_form import MAX_DEPTH
 
 _SPACE = re.compile(r"[\s\ufeff]*")
 _FENCE = re.compile(r"```[A-Za-z0-9]*[ \t]*\n?")
@@ -45,23 +47,23 @@ _CUT_HEX = re.compile(r"[0-9a-fA-F]{0,3}\Z")
 
 @dataclass(frozen=True, slots=True)
 class ParsedArguments:
-    """What an argument text says."""
+    """The content of an argument text."""
 
     values: dict[str, JsonValue]
     closed: bool = False
-    """Whether the text ended too early: the last value may be a part of what was meant."""
+    """Whether the text ended too early: the last value may be incomplete."""
 
 
 class _Unreadable(ValueError):
-    """The text is none of what is taken."""
+    """The text is not in an accepted form."""
 
 
 def read_arguments(text: str) -> ParsedArguments | None:
-    """Return the arguments of a text, None where it is no object even with good will.
+    """Return the arguments in a text, or None if it can't be read as an object.
 
     Contract: raises nothing. Time is linear in the text.
     """
-    for _ in range(2):  # once more for an object that is spelled as a string
+    for _ in range(2):  # a second round for an object that is spelled as a string
         try:
             found = _read(text)
         except (_Unreadable, ValueError, RecursionError):
@@ -102,7 +104,7 @@ def _finite(number: str) -> float:
 
 
 def _refuse_deep(value: dict[str, JsonValue]) -> None:
-    """Refuse what is nested deeper than a tool could ever be given."""
+    """Refuse a value that is nested deeper than any tool accepts."""
     level: list[dict[str, JsonValue] | list[JsonValue]] = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -125,23 +127,26 @@ class _TextReader:
         self._closed = False
 
     def objects(self) -> ParsedArguments:
-        """Return the one object the text holds, however often it does."""
+        """Return the one object in the text, which may be repeated; it is empty only if it is whole."""
         self._skip(_SPACE)
         fenced = self._skip(_FENCE)
         found: dict[str, JsonValue] = {}
-        said = "{}"
+        said, has_object = "{}", False
         while self._next():
             if fenced and self._skip(_FENCE):
                 continue
             value = self._value(0)
             if not isinstance(value, dict):
                 raise _Unreadable
+            has_object = True
             words = dump_json(value)
             if words in {"{}", said}:
                 continue
             if said != "{}":
                 raise _Unreadable
             found, said = value, words
+        if not has_object or (self._closed and not found):
+            raise _Unreadable
         return ParsedArguments(found, self._closed)
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
@@ -152,7 +157,7 @@ class _TextReader:
         return match.group()
 
     def _next(self) -> str:
-        """Return the next character that is no space, ``""`` at the end."""
+        """Return the next character that is not a space, or ``""`` at the end."""
         self._skip(_SPACE)
         return self._text[self._at : self._at + 1]
 
@@ -198,7 +203,7 @@ class _TextReader:
         return items
 
     def _members(self, end: str, read: Callable[[], None]) -> None:
-        """Read members up to an end, which may be missing; a comma may stand before it."""
+        """Read members up to an end, which may be missing; a comma may be before it."""
         self._at += 1
         while not self._take(end):
             if not self._next():
@@ -241,7 +246,7 @@ class _TextReader:
 
 
 def _joined(text: str) -> str:
-    """Return a text with the two halves of each surrogate pair made one; lone halves stay."""
+    """Return a text with the two halves of each surrogate pair joined; lone halves are kept."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

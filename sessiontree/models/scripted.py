@@ -8,22 +8,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from sessiontree.contracts.errors import ConfigError, ModelError, SessionTreeError, words_of
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
-from sessiontree.models.answers import Answer, message_of
-from sessiontree.models.deltas import Piece
-from sessiontree.models.port import EmitEvent, ModelRequest
+from sessiontree.models.answers import Answer, to_message
+from sessiontree.models.port import EmitEvent, ModelRequest, Piece
 
 Script = Sequence[Answer]
 
 
 class ScriptedModel:
-    """Replies what a script says, one answer per turn.
+    """Replies according to a script, one answer per turn.
 
     Args:
         script: Answers for every session, or a mapping from session id to its answers (``*`` for all others).
-        name: How the model is called in prompts and journals.
-        context_tokens: Size of the context it stands for; results are cut to a share of it.
+        name: The model's name in prompts and journals.
+        context_tokens: Size of its context; results are cut to a share of it.
 
-    A session whose script is used up gets the last answer again where that is text, else a ModelError.
+    When a session's script is used up, the last answer is repeated if it is text; otherwise a ModelError is
+    raised.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ScriptedModel:
         *,
         context_tokens: int | None = None,
     ) -> None:
-        """Keep the script.
+        """Store the script.
 
         Raises:
             ConfigError: the script is empty.
@@ -56,11 +56,11 @@ class ScriptedModel:
             if not isinstance(script[-1], str):
                 raise ModelError(f"the script of {request.session_id!r} ends after {len(script)} answers")
             index = -1
-        return message_of(script[index], request.turn)
+        return to_message(script[index], request.turn)
 
 
 class FunctionModel:
-    """Replies what a plain function returns; the function must be quick and depend on the request alone."""
+    """Replies with the result of a plain function; it must be quick and depend only on the request."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class FunctionModel:
         *,
         context_tokens: int | None = None,
     ) -> None:
-        """Keep the function.
+        """Store the function.
 
         Raises:
             ConfigError: the function is a coroutine function; use AsyncFunctionModel.
@@ -89,7 +89,7 @@ class FunctionModel:
         self._function = function
 
     def reply(self, request: ModelRequest) -> AssistantMessage:
-        """Return what the function says.
+        """Return the function's answer.
 
         Raises:
             ModelError: the function raised, or returned no answer.
@@ -100,11 +100,11 @@ class FunctionModel:
             raise
         except Exception as error:
             raise ModelError(f"{self.name} raised {words_of(error)}") from error
-        return message_of(answer, request.turn)
+        return to_message(answer, request.turn)
 
 
 class AsyncFunctionModel:
-    """Replies what a coroutine function returns; asked through the model gateway, so it may wait."""
+    """Replies with the result of a coroutine function; asked through the model gateway, so it may wait."""
 
     def __init__(
         self,
@@ -113,10 +113,10 @@ class AsyncFunctionModel:
         *,
         context_tokens: int | None = None,
     ) -> None:
-        """Keep the function.
+        """Store the function.
 
         Raises:
-            ConfigError: it is no coroutine function; use FunctionModel for one that replies at once.
+            ConfigError: it is not a coroutine function; use FunctionModel for one that replies at once.
         """
         if inspect.isasyncgenfunction(function):
             raise ConfigError(
@@ -133,7 +133,7 @@ class AsyncFunctionModel:
         self._function = function
 
     async def complete(self, request: ModelRequest, emit: EmitEvent) -> AssistantMessage:
-        """Return what the function says; its text is reported as one piece.
+        """Return the function's answer; its text is reported as one piece.
 
         Raises:
             ModelError: the function raised, or returned no answer.
@@ -144,7 +144,7 @@ class AsyncFunctionModel:
             raise
         except Exception as error:
             raise ModelError(f"{self.name} raised {words_of(error)}") from error
-        message = message_of(answer, request.turn)
+        message = to_message(answer, request.turn)
         if message.text:
             emit(TextDelta(message.text))
         emit(Done(message.stop_reason))
@@ -152,13 +152,13 @@ class AsyncFunctionModel:
 
 
 class StreamFunctionModel:
-    """Replies what an async generator function yields, piece by piece; asked through the model gateway.
+    """Replies with the pieces that an async generator function yields; asked through the model gateway.
 
     Args:
-        function: Given the request; yields text, :class:`CallPiece`, :class:`ThinkingPiece`, ``Usage`` and
-            :class:`StopPiece` in any order. A coroutine function that returns what yields them will do too.
-        name: How the model is called in prompts and journals; ``provider:name`` chooses the dialect of its
-            tools and the form of its call ids.
+        function: Gets the request; yields text, :class:`CallPiece`, :class:`ThinkingPiece`, ``Usage`` and
+            :class:`StopPiece` in any order. A coroutine function that returns such an iterator also works.
+        name: The model's name in prompts and journals; ``provider:name`` selects the dialect of its tools and
+            the form of its call ids.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class StreamFunctionModel:
         *,
         context_tokens: int | None = None,
     ) -> None:
-        """Keep the function.
+        """Store the function.
 
         Raises:
             ConfigError: it can't be called.
@@ -180,12 +180,12 @@ class StreamFunctionModel:
         self._function = function
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Return what yields the reply's pieces."""
+        """Return the iterator of the reply's pieces."""
         return self._function(request)
 
 
 def _waits(function: Callable[..., object]) -> bool:
-    """Whether a function, a method, or what an object is called by, is an ``async def``, maybe wrapped."""
+    """Whether a function, a method, or an object's ``__call__`` is an ``async def``, possibly wrapped."""
     plain = inspect.unwrap(function)
     called = plain if inspect.isroutine(plain) else getattr(type(plain), "__call__", plain)  # noqa: B004
     return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(called)

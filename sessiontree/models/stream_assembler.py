@@ -1,10 +1,12 @@
-"""Assembling a streamed reply: pieces in the order they come, one message at the end.
+"""Assembly of a streamed reply: pieces in the order in which they arrive, one message at the end.
 
-However a provider cuts the same reply into pieces, the message is the same. Source: seed 000, section 2.2.
+The message does not depend on how a provider cuts the reply into pieces. Source: seed 000, section 2.2.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,29 +23,40 @@ from sessiontree.contracts.events import (
 )
 from sessiontree.contracts.jsonable import dump_json, to_json_value
 from sessiontree.contracts.messages import (
+    NOTHING_USED,
+    UNFINISHED,
     AssistantMessage,
+    Replay,
     ReplyContent,
     StopReason,
     TextContent,
     ThinkingContent,
     ToolCall,
+    Usage,
 )
 from sessiontree.contracts.truncation import cut_text
-from sessiontree.contracts.usage import NOTHING_USED, Usage
 from sessiontree.models.argument_text import ParsedArguments, read_arguments
-from sessiontree.models.deltas import CallPiece, Piece, StopPiece, ThinkingPiece
-from sessiontree.models.port import EmitEvent
+from sessiontree.models.port import (
+    CallPiece,
+    EmitEvent,
+    GatewayModel,
+    ModelPiece,
+    ModelRequest,
+    Piece,
+    StopPiece,
+    ThinkingPiece,
+)
 
 MAX_ARGUMENT_CHARS: Final = 4_000_000
-"""Longest argument text of one call."""
+"""Maximum length of one call's argument text."""
 MAX_REPLY_CHARS: Final = 16_000_000
-"""Longest reply: text, thoughts, argument texts, names and ids of calls together."""
+"""Maximum length of a reply: text, thoughts, argument texts, names and ids of calls together."""
 MAX_BLOCKS: Final = 4_096
-"""Most texts, thoughts and calls of one reply."""
+"""Maximum number of texts, thoughts and calls of one reply."""
 MAX_UNREAD_CHARS: Final = 8_000
-"""Most of an argument text that is kept where it is no object."""
+"""Maximum length that is kept of an argument text that is not an object."""
 
-_CUT_SHORT = frozenset({"length", "error", "aborted"})
+_CUT_SHORT = frozenset({"length", "refusal", "error", "aborted"})
 _STOP_REASONS = frozenset(get_args(StopReason))
 
 
@@ -67,19 +80,19 @@ class _Call:
     name: str = ""
     has_ended: bool = False
     found: ParsedArguments | None = None
-    """What its argument text says, once it has ended."""
+    """The content of its argument text, once the call has ended."""
     is_told: bool = False
-    """Whether its end was emitted; id and name stand then."""
+    """Whether its end was emitted; id and name are final then."""
 
 
-class Assembly:
-    """One reply in the making.
+class StreamAssembler:
+    """One reply while it is assembled.
 
     Args:
-        turn: The reply's turn; calls without an id of the provider's are named after it.
+        turn: The reply's turn; calls without an id from the provider are named after it.
         emit: Called with what watchers see of each piece.
-        max_argument_chars: Longest argument text of one call.
-        max_reply_chars: Longest reply.
+        max_argument_chars: Maximum length of one call's argument text.
+        max_reply_chars: Maximum length of the reply.
     """
 
     def __init__(
@@ -101,10 +114,13 @@ class Assembly:
         self._last: _Call | None = None
         self._usage = NOTHING_USED
         self._stop: StopReason | None = None
+        self._stop_detail = ""
+        self._model = ""
+        self._replay: Replay | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the reply is there."""
+        """Whether any part of the reply has arrived."""
         return bool(self._blocks)
 
     @property
@@ -116,7 +132,7 @@ class Assembly:
         """Add a piece; time is linear in it.
 
         Raises:
-            ModelError: it is no piece, goes on after its call's end, or the reply grows beyond a limit.
+            ModelError: it is not a piece, continues a call after its end, or the reply exceeds a limit.
         """
         if isinstance(piece, str):
             self._take_text(piece)
@@ -128,23 +144,37 @@ class Assembly:
             self._usage = piece
         elif isinstance(piece, StopPiece) and piece.reason in _STOP_REASONS:
             self._stop = piece.reason
+            self._stop_detail = _words(piece.detail)
+        elif isinstance(piece, ModelPiece):
+            self._model = _words(piece.name)
+        elif isinstance(piece, Replay):
+            self._replay = piece
         else:
             raise ModelError(
-                f"a model streamed {piece!r:.200}; give text, Usage, CallPiece, ThinkingPiece or StopPiece"
+                f"a model streamed {piece!r:.200}; give text, Usage, Replay, CallPiece, ThinkingPiece, "
+                "ModelPiece or StopPiece"
             )
 
     def message(self) -> AssistantMessage:
         """Return the whole reply, and emit its end.
 
-        A call whose arguments can't be read keeps their text and is refused later. So does one of a reply
-        that was cut short, where the arguments end in the middle: half a value must not be acted on.
+        A call whose arguments can't be read keeps their text and is refused later. The same applies to a
+        call in a reply that was cut short, if its arguments end in the middle: half a value must not be used.
         """
         reason = self._stop
         if reason is None or reason in {"stop", "toolUse"}:
             reason = "toolUse" if self._last is not None else "stop"
         content = tuple([self._content(block, is_cut=reason in _CUT_SHORT) for block in self._blocks])
         self._emit(Done(reason))
-        return AssistantMessage(content, reason, self._usage)
+        replay = None if reason in UNFINISHED else self._replay
+        return AssistantMessage(
+            content,
+            reason,
+            self._usage,
+            model=self._model,
+            stop_detail=self._stop_detail,
+            replay=replay,
+        )
 
     def _content(self, block: _Text | _Thought | _Call, *, is_cut: bool) -> ReplyContent:
         if isinstance(block, _Text):
@@ -191,7 +221,7 @@ class Assembly:
             self._begin(call)
             self._emit(ToolCallStart(call.place))
         elif call.has_ended and words:
-            raise ModelError(f"a model went on with the call {call.id or call.place} after its end")
+            raise ModelError(f"a model continued the call {call.id or call.place} after its end")
         self._last = call
         if piece.index is not None:
             self._by_index[piece.index] = call
@@ -214,7 +244,7 @@ class Assembly:
                 self._tell(call, self._read(call, is_cut=False))
 
     def _call_of(self, piece: CallPiece) -> _Call | None:
-        """Return the call a piece belongs to, None where it begins one."""
+        """Return the call that a piece belongs to, or None if it begins a new one."""
         if piece.index is not None:
             call = self._by_index.get(piece.index)
             is_told_apart = True
@@ -248,7 +278,7 @@ class Assembly:
         call.found = read_arguments(call.words.getvalue())
 
     def _read(self, call: _Call, *, is_cut: bool) -> ToolCall:
-        """Return an ended call; of a reply that was cut short none whose arguments end in the middle."""
+        """Return an ended call; if the reply was cut short, arguments that break off are not used."""
         call_id, found = call.id or f"call_{self._turn}_{call.place}", call.found
         if found is None or (found.closed and is_cut):
             return ToolCall(call_id, call.name, {}, cut_text(call.words.getvalue(), MAX_UNREAD_CHARS))
@@ -275,3 +305,43 @@ def _argument_words(arguments: Any) -> str:
         return dump_json(to_json_value(arguments))
     except RecursionError:
         raise ModelError("a model streamed arguments nested too deeply") from None
+
+
+PIECES_AT_ONCE: Final = 256
+"""After this many pieces, other tasks of the gateway run, however fast the pieces arrive."""
+
+
+async def request_reply(
+    model: GatewayModel, request: ModelRequest, assembly: StreamAssembler, emit: EmitEvent
+) -> AssistantMessage:
+    """Return a model's reply; a streamed reply is assembled, and its pieces are reported as they arrive.
+
+    Raises:
+        ModelError: a piece is not valid, or there are too many.
+        Exception: whatever the model raised; what came before is kept in the assembly.
+    """
+    stream = getattr(model, "stream", None)
+    if stream is None:
+        return await model.complete(request, emit)  # type: ignore[union-attr]
+    pieces: Any = stream(request)
+    if inspect.isawaitable(pieces):
+        pieces = await pieces
+    if not hasattr(pieces, "__aiter__"):
+        raise ModelError(f"a model's stream is {type(pieces).__name__}; it must yield pieces")
+    taken = 0
+    try:
+        async for piece in pieces:
+            assembly.take(piece)
+            taken += 1
+            if taken % PIECES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    finally:
+        await _close(pieces)
+    return assembly.message()
+
+
+async def _close(pieces: object) -> None:
+    """Close a stream that was not read to its end: a provider's connection may depend on it."""
+    close = getattr(pieces, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,5 +1,5 @@
-"""Which tools a session may hold: the table of all tools, the owner's lists, and why a tool is gone.
+"""Which tools a session may hold: the table of all tools, the owner's lists, and why a tool was removed.
 
-Room: floor 1, pure; stands on contracts and pydantic.
-Not here: whether one call needs approval (the tree machine), and refusing calls (dispatch).
+Floor 1, pure. Imports contracts and pydantic.
+Not here: whether a call needs an approval (``tree``), or refusing calls (``dispatch``).
 """

@@ -1,18 +1,84 @@
-"""The one table of tools: every tool this house has or the specification names, those to come included.
+"""The table of tools: what a row contains, and a row for each tool of the package, including planned ones.
 
-A tool that is ready declares the same in its class; a test compares them. Source: seed 001, sections 2 and 3
-(sections, profiles, groups); seed 004, tool availability; seed 000, section 10 (flags); seed 002, section 9.
+The class of a finished tool declares the same; a test compares them.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH
-from sessiontree.policy.row import CatalogRow
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, Tool, ToolFlag
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRow:
+    """One tool, as lists and kinds judge it."""
+
+    name: str
+    label: str
+    section: str
+    """Its group: ``group:<section>`` stands for all tools of a section."""
+    tier: PermissionTier
+    """The least that every call needs."""
+    kinds: frozenset[SessionKind]
+    capabilities: frozenset[str] = frozenset()
+    """Names of the handles without which it cannot work."""
+    profiles: frozenset[str] = frozenset()
+    """Profiles that include it; ``full`` includes every tool."""
+    flags: frozenset[ToolFlag] = frozenset()
+    aliases: tuple[str, ...] = ()
+    plugin: str = ""
+    """The plugin that provides it; empty = this package, or the program."""
+    in_openclaw: bool = False
+    """Whether it belongs to ``group:openclaw``."""
+    is_ready: bool = True
+    """False: the specification names it, but it does not exist yet."""
+    optional_capabilities: frozenset[str] = frozenset()
+    """Names of the handles that it uses if the session has them."""
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """Names of all handles that it may be given."""
+        return self.capabilities | self.optional_capabilities
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row for a program; lists are sorted, kinds are in their own order."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "section": self.section,
+            "tier": self.tier.label,
+            "kinds": [str(kind) for kind in SessionKind if kind in self.kinds],
+            "capabilities": sorted(self.capabilities),
+            "optional_capabilities": sorted(self.optional_capabilities),
+            "profiles": sorted(self.profiles),
+            "flags": sorted(self.flags),
+            "aliases": list(self.aliases),
+            "plugin": self.plugin,
+            "in_openclaw": self.in_openclaw,
+            "is_ready": self.is_ready,
+        }
+
+
+def row_of(tool: Tool[Any], *, plugin: str = "", in_openclaw: bool = False) -> CatalogRow:
+    """Return the row that a tool's class declares; tools of a plugin belong to no profile."""
+    return CatalogRow(
+        name=tool.name,
+        label=tool.label or tool.name,
+        section=tool.section,
+        tier=tool.tier,
+        kinds=frozenset(tool.kinds),
+        capabilities=frozenset(tool.capabilities),
+        profiles=frozenset() if plugin else frozenset(tool.profiles),
+        flags=frozenset(ToolFlag(flag) for flag in tool.flags),
+        aliases=tuple(tool.aliases),
+        plugin=plugin,
+        in_openclaw=in_openclaw,
+        optional_capabilities=frozenset(tool.optional_capabilities),
+    )
+
 
 Profile: TypeAlias = Literal["minimal", "coding", "messaging", "full"]
 FULL: Final = "full"
@@ -31,12 +97,13 @@ SECTIONS: Final[dict[str, str]] = {
     "agents": "Agents",
     "media": "Media",
 }
-"""The specification's sections and what people call them."""
+"""The specification's sections, with their names for people."""
 
 _READ, _WORKSPACE = PermissionTier.READ_ONLY, PermissionTier.WORKSPACE
 _SYSTEM, _ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
 _INSIDE = (ToolFlag.WORKSPACE_ONLY,)
 _OWNERS = (ToolFlag.OWNER_ONLY,)
+_NAMED = (ToolFlag.OPTIONAL,)
 _OUTSIDE_OPENCLAW = ("fs", "runtime", "landing")
 
 
@@ -85,14 +152,18 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("memory_get", "Show memory", "memory", _READ, "memory", "coding", kinds=ALL_KINDS),
     _row("memory_store", "Remember", "memory", _WORKSPACE, "memory_writer"),
     _row("memory_forget", "Forget", "memory", _ELEVATED, "memory_writer"),
-    _row("sessions_list", "List sessions", "sessions", _READ, "", "coding messaging", to_come=True),
-    _row("sessions_history", "Read session", "sessions", _READ, "", "coding messaging", to_come=True),
+    _row(
+        "sessions_list", "List sessions", "sessions", _READ, "subtree", "coding messaging", flags=_NAMED
+    ),
+    _row(
+        "sessions_history", "Read session", "sessions", _READ, "subtree", "coding messaging", flags=_NAMED,
+    ),
     _row(
         "sessions_send", "Write to session", "sessions", _WORKSPACE, "sessions", "coding messaging",
-        to_come=True,
+        flags=_NAMED,
     ),
     _row("sessions_spawn", "Start session", "sessions", _WORKSPACE, "sessions", "coding"),
-    _row("subagents", "Children", "sessions", _WORKSPACE, "sessions", "coding", to_come=True),
+    _row("subagents", "Children", "sessions", _WORKSPACE, "sessions subtree", "coding"),
     _row(
         "session_status", "Session status", "sessions", _READ, "", "minimal coding messaging", kinds=ALL_KINDS
     ),
@@ -102,7 +173,7 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("cron", "Timed jobs", "automation", _SYSTEM, "sessions", flags=_OWNERS, to_come=True),
     _row("gateway", "Runtime's own settings", "automation", _ELEVATED, flags=_OWNERS, to_come=True),
     _row("nodes", "Devices", "nodes", _ELEVATED, to_come=True),
-    _row("agents_list", "List agents", "agents", _READ, to_come=True),
+    _row("agents_list", "List agents", "agents", _READ, "subtree", flags=_NAMED),
     _row("image", "Look at image", "media", _READ, "reader", "coding", to_come=True),
     _row("tts", "Speak", "media", _WORKSPACE, "writer", to_come=True),
     _row("write_html", "Write page", "landing", _WORKSPACE, "writer", flags=_INSIDE, to_come=True),
@@ -110,5 +181,5 @@ CATALOG: Final[tuple[CatalogRow, ...]] = (
     _row("validate_page", "Check page", "landing", _READ, "reader", flags=_INSIDE, to_come=True),
     _row("deploy_preview", "Publish preview", "landing", _SYSTEM, "reader web", to_come=True),
 )  # fmt: skip
-"""By section, in the specification's order; names are unique, aliases too. No tier is below what a row's
-capabilities do; tools to come that only look at sessions will be given a handle that only looks."""
+"""By section, in the specification's order; names and aliases are unique. No tier is lower than its row's
+capabilities require."""

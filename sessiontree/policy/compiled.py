@@ -1,25 +1,140 @@
-"""An owner's policy over one set of tools, compiled: decisions are looked up, explanations worked out."""
+"""An owner's policy for one set of tools: decisions are cached, explanations and warnings are computed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import PermissionTier, SystemAnswer
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.suggestion import meant
-from sessiontree.contracts.tiers import PermissionTier, SystemAnswer
-from sessiontree.policy.explanation import Explanation, Removal
-from sessiontree.policy.lint import slips_of
-from sessiontree.policy.row import CatalogRow
-from sessiontree.policy.settings import PolicyConfig
+from sessiontree.contracts.settings import meant
+from sessiontree.policy.catalog import CatalogRow
+from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
 from sessiontree.policy.steps import Standing, Step, steps_of
 from sessiontree.policy.vocabulary import Vocabulary
 
-MOST_STANDINGS = 1024
-MOST_POLICIES = 64
+ListName: TypeAlias = Literal["profile", "allow", "deny", "rule"]
+"""What in a step removed a tool: the profile or allow list that lacks it, an entry of the deny list, or a
+built-in rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The first step that removed a tool, in the order of steps."""
+
+    step: str
+    """The step's label."""
+    number: int
+    """1 to 9; 0 for the steps before them."""
+    by: ListName
+    pattern: str | None
+    """The entry that removed it; the profile if the profile lacks it; None if an allow list lacks it."""
+    why: str
+    """The same, as a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What happens to one tool in one session."""
+
+    tool: str
+    """Its name, or the requested name if no tool has it."""
+    kept: bool
+    removal: Removal | None
+    """None if the session holds it."""
+    note: str = ""
+    """What happens to its calls if the session holds it; empty = what their tier determines."""
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the members for a program; those about a removal are null if it was kept."""
+        gone = self.removal
+        return {
+            "tool": self.tool,
+            "kept": self.kept,
+            "step": None if gone is None else gone.step,
+            "number": None if gone is None else gone.number,
+            "by": None if gone is None else gone.by,
+            "pattern": None if gone is None else gone.pattern,
+            "why": None if gone is None else gone.why,
+            "note": self.note,
+        }
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        if self.removal is None:
+            return f"{self.tool} is held" + (f"; {self.note}" if self.note else "")
+        number = f"step {self.removal.number}, " if self.removal.number else ""
+        return f"{self.tool} is removed by {number}{self.removal.step}: {self.removal.why}"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+        """Yield what rich shows: the tool, and the members of its removal that are set."""
+        yield "tool", self.tool
+        yield "kept", self.kept
+        if self.removal is not None:
+            yield "step", self.removal.step
+            yield "pattern", self.removal.pattern
+            yield "why", self.removal.why
+        if self.note:
+            yield "note", self.note
+
+
+class PolicyWarning(UserWarning):
+    """An owner's policy probably contains a mistake; it is used as written."""
+
+
+def slips_of(config: PolicyConfig, words: Vocabulary) -> tuple[str, ...]:
+    """Return the probable mistakes in a policy, each with its place.
+
+    A list with a mistake is still used as written: an allow list with only unknown names removes every tool.
+    """
+    return tuple(_slips(config, words))
+
+
+def _slips(config: PolicyConfig, words: Vocabulary) -> Iterator[str]:
+    everyone = config.tools
+    yield from _of_policy("tools", everyone, everyone, words)
+    for agent, policy in config.agents.items():
+        yield from _of_policy(f"agents.{agent}.tools", policy, everyone, words)
+    for group, lists in config.groups.items():
+        yield from _of_lists(f"groups.{group}.tools", lists, words)
+    for plugin, lists in config.plugins.items():
+        if not words.of_plugin(plugin):
+            yield f"plugins.{plugin}: no plugin of that id brings a tool along"
+        yield from _of_lists(f"plugins.{plugin}.tools", lists, words)
+    yield from _of_lists("sandbox.tools", config.sandbox, words)
+    yield from _of_lists("subagents.tools", config.subagents, words)
+
+
+def _of_policy(place: str, policy: ToolPolicy, wide: ToolPolicy, words: Vocabulary) -> Iterator[str]:
+    yield from _of_profiled(place, policy, wide, words)
+    for provider, lists in policy.by_provider.items():
+        around = wide.by_provider.get(provider, ProfiledTools())
+        yield from _of_profiled(f"{place}.byProvider.{provider}", lists, around, words)
+
+
+def _of_profiled(place: str, lists: ProfiledTools, wide: ProfiledTools, words: Vocabulary) -> Iterator[str]:
+    yield from _of_lists(place, lists, words)
+    also = lists.also_allow or ()
+    yield from (_unknown(f"{place}.alsoAllow", entry, words) for entry in also if not words.knows(entry))
+    if also and lists.profile is None and wide.profile is None:
+        yield f"{place}.alsoAllow adds to a profile's list, and no profile is set"
+
+
+def _of_lists(place: str, lists: ToolLists, words: Vocabulary) -> Iterator[str]:
+    for name, entries in (("allow", lists.allow or ()), ("deny", lists.deny)):
+        yield from (_unknown(f"{place}.{name}", entry, words) for entry in entries if not words.knows(entry))
+
+
+def _unknown(place: str, entry: str, words: Vocabulary) -> str:
+    return f"{place}: {entry!r} does not name a tool{meant(entry, words.known)}"
+
+
+MAX_STANDINGS = 1024
+MAX_POLICIES = 64
 
 
 _AFTER_UNTRUSTED: Final[Mapping[SystemAnswer, str]] = {
@@ -27,30 +142,30 @@ _AFTER_UNTRUSTED: Final[Mapping[SystemAnswer, str]] = {
     "ask": "each call needs an approval: the session has taken in untrusted text (after_untrusted is 'ask')",
     "deny": "each call is refused: the session has taken in untrusted text (after_untrusted is 'deny')",
 }
-"""What becomes of a tool above ReadOnly then."""
+"""What happens to calls of a tool above ReadOnly after untrusted text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sieve:
-    """A step over the tools of one tree."""
+class StepMask:
+    """A step, applied to the tools of one tree."""
 
     step: Step
     keeps: int
-    """Mask of what it would let stay of all tools."""
+    """Mask of the tools that it keeps, out of all tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDecision:
-    """Which tools one session holds at most."""
+    """Which tools one session may hold at most."""
 
     kept: frozenset[str]
-    sieves: tuple[Sieve, ...]
-    """What they passed through, in order."""
+    sieves: tuple[StepMask, ...]
+    """The steps they passed through, in order."""
 
 
-def sift(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
-    """Return what every step lets stay."""
-    sieves = tuple(Sieve(step, step.keeps(words)) for step in steps)
+def apply_steps(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
+    """Return the tools that every step keeps."""
+    sieves = tuple(StepMask(step, step.keeps(words)) for step in steps)
     left = words.all
     for sieve in sieves:
         left &= sieve.keeps
@@ -58,7 +173,7 @@ def sift(steps: Iterable[Step], words: Vocabulary) -> ToolDecision:
 
 
 def first_removal(decision: ToolDecision, words: Vocabulary, name: str) -> Removal | None:
-    """Return which step removed a tool first, and by what; None where all let it stay."""
+    """Return the first step that removed a tool, and the reason; None if every step keeps it."""
     bit = words.bit_of(name)
     step = next((each.step for each in decision.sieves if not each.keeps & bit), None)
     if step is None:
@@ -76,40 +191,40 @@ def first_removal(decision: ToolDecision, words: Vocabulary, name: str) -> Remov
 
 
 class CompiledPolicy:
-    """Says of any session which tools it may hold, and why not the others.
+    """Decides for any session which tools it may hold, and explains why it may not hold the others.
 
     Args:
         rows: The tools of the tree.
         config: The owner's lists.
 
     Raises:
-        ConfigError: the policy is strict, and an entry stands for nothing.
+        ConfigError: the policy is strict, and an entry names nothing.
     """
 
     def __init__(self, rows: Iterable[CatalogRow], config: PolicyConfig) -> None:
-        """Look for slips; nothing else is worked out before it is asked for."""
+        """Look for mistakes; everything else is computed on request."""
         self._words = Vocabulary(rows)
         self._config = config
         self.warnings = slips_of(config, self._words)
-        """What is probably not meant as it is written."""
+        """Probable mistakes in the policy."""
         if config.strict and self.warnings:
             raise ConfigError(f"the policy is strict, and {'; '.join(self.warnings)}")
         self._decisions: dict[Standing, ToolDecision] = {}
         self.after_untrusted = config.after_untrusted
-        """What happens to calls above ReadOnly of sessions that have taken in untrusted text."""
+        """What happens to calls above ReadOnly in sessions that have taken in untrusted text."""
 
     def decide(self, standing: Standing) -> ToolDecision:
-        """Return what a session holds at most; looked up where it was asked before."""
+        """Return the tools a session may hold at most; repeated questions use the cache."""
         decision = self._decisions.get(standing)
         if decision is None:
-            if len(self._decisions) >= MOST_STANDINGS:
+            if len(self._decisions) >= MAX_STANDINGS:
                 self._decisions.clear()
-            decision = sift(steps_of(self._config, standing, self._words), self._words)
+            decision = apply_steps(steps_of(self._config, standing, self._words), self._words)
             self._decisions[standing] = decision
         return decision
 
     def explain(self, tool: str, standing: Standing) -> Explanation:
-        """Return what becomes of a tool, by any of its names, and the first step that removes it."""
+        """Return what happens to a tool, by any of its names, and the first step that removes it."""
         row = self._words.find(tool)
         if row is None:
             why = f"no tool here is called that{meant(tool, self._words.known)}"
@@ -121,35 +236,35 @@ class CompiledPolicy:
         return Explanation(row.name, removal is None, removal, note)
 
     def removed(self, standing: Standing) -> tuple[Explanation, ...]:
-        """Return an explanation of every tool that a session does not hold, in the rows' order."""
+        """Return an explanation for every tool that a session does not hold, in the rows' order."""
         kept = self.decide(standing).kept
         return tuple(self.explain(row.name, standing) for row in self._words.rows if row.name not in kept)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPolicy:
-    """A policy as one session meets it."""
+    """A policy as it applies to one session."""
 
     policy: CompiledPolicy
     standing: Standing
 
     @property
     def kept(self) -> frozenset[str]:
-        """The tools it holds at most."""
+        """The tools it may hold at most."""
         return self.policy.decide(self.standing).kept
 
     def explain(self, tool: str) -> Explanation:
-        """Return what becomes of a tool, by any of its names."""
+        """Return what happens to a tool, by any of its names."""
         return self.policy.explain(tool, self.standing)
 
     def withheld_from(self, askers: Iterable[Principal]) -> frozenset[str]:
-        """Return what it does not hold in a turn that acts for these: what any one of them may not have."""
+        """Return the tools withheld in a turn for these principals: those that any of them may not use."""
         kept = self.kept
         met = {self._met_by(asker) for asker in askers}
         return frozenset().union(*(kept - self.policy.decide(standing).kept for standing in met))
 
     def explain_to(self, tool: str, askers: Iterable[Principal]) -> Explanation:
-        """Return why a tool is gone where it is gone for one of these, or else what becomes of it."""
+        """Return why a tool is withheld from one of these principals, or else what happens to it."""
         for asker in askers:
             found = self.policy.explain(tool, self._met_by(asker))
             if not found.kept:
@@ -169,11 +284,11 @@ def compiled(rows: Iterable[CatalogRow], config: PolicyConfig) -> CompiledPolicy
     """Return the compiled policy; the same object for equal tools and an equal policy.
 
     Raises:
-        ConfigError: the policy is strict, and an entry stands for nothing.
+        ConfigError: the policy is strict, and an entry names nothing.
     """
     return _compiled(tuple(rows), config.model_dump_json())
 
 
-@lru_cache(maxsize=MOST_POLICIES)
+@lru_cache(maxsize=MAX_POLICIES)
 def _compiled(rows: tuple[CatalogRow, ...], config: str) -> CompiledPolicy:
     return CompiledPolicy(rows, PolicyConfig.model_validate_json(config))

@@ -1,70 +1,83 @@
-"""The steps a session's tools pass through, in order: six that come before, then the specification's nine.
+"""The steps that a session's tools pass through: six preliminary ones, then the specification's nine.
 
-Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. Before the nine: what a
-kind of session never holds, what needs a channel where there is none, the filter of each plugin, plugins'
-optional tools, ``apply_patch``, and tools of owners alone. A scope that says nothing makes no step.
+Source: seed 001, sections 8.1 and 8.2; the labels are those of its source system. The preliminary steps
+remove: what a kind of session never holds, what needs a missing channel or web access, what each plugin's
+filter removes, optional tools of plugins, ``apply_patch``, and tools only for owners. A scope without
+settings makes no step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from sessiontree.contracts.capabilities import CHANNEL
-from sessiontree.contracts.flags import ToolFlag
+from sessiontree.contracts.context import CHANNEL, WEB
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.policy.names import folded, provider_of
+from sessiontree.contracts.tool import ToolFlag
+from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy
-from sessiontree.policy.vocabulary import PLUGINS, Vocabulary
+from sessiontree.policy.vocabulary import PLUGINS, Vocabulary, folded, provider_of
 
 OWNERS_ALONE = "Tool restricted to owner senders."
-"""What a requester reads who is no owner. Source: seed 001, section 7.3."""
+"""The text for a requester who is not an owner. Source: seed 001, section 7.3."""
 
 NO_CHANNEL = "it needs a channel, and no session at or above this one has one; give the tree channel=…"
+NO_WEB = "the session holds no web: the owner of this tree gave it web=None"
+WEB_SEARCH = "web_search"
+NO_SEARCH = (
+    "no search provider is configured; the owner of this tree can give it web=WebSettings(search_url=…)"
+)
 
 APPLY_PATCH = "apply_patch"
 PATCHING = ("openai", "openai_codex")
-"""Providers whose models were taught ``apply_patch``, folded."""
+"""Providers whose models were trained on ``apply_patch``, folded."""
+
+WebAccess: TypeAlias = Literal["none", "pages", "search"]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What decides about one session's tools."""
+    """The facts that decide which tools one session may hold."""
 
     kind: SessionKind
     is_owner: bool
-    """Whether who makes requests there owns the tree."""
+    """Whether the requester in that session owns the tree."""
     agent: str = "default"
     model: str = ""
     """``provider/model`` or ``provider:model``."""
     group: str = ""
-    """Group its tree's channel belongs to; empty = none."""
+    """Group that its tree's channel belongs to; empty = none."""
     has_channel: bool = True
     """Whether it or a session above it has a channel."""
+    web: WebAccess = "search"
+    """What the owner lets it read from the web: nothing, pages, or pages and search results."""
+    named: frozenset[str] = frozenset()
+    """Names in the list of tools of its agent."""
     is_tainted: bool = False
-    """Whether it has taken in untrusted text; takes no tool away, see ``after_untrusted`` of the policy."""
+    """Whether it has taken in untrusted text; removes no tool, see ``after_untrusted`` of the policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One filter. It only removes: what it lets stay was there before."""
+    """One filter. It only removes tools and never adds one."""
 
     label: str
     number: int = 0
-    """1 to 9; 0 for those before."""
+    """1 to 9; 0 for the preliminary steps."""
     profile: str = ""
-    """Lets stay what the profile includes and what ``allow`` adds; empty = there is none."""
+    """Keeps what the profile includes and what ``allow`` adds; empty = no profile."""
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
     plugin: str = ""
-    """Judges that plugin's tools alone; empty = all tools."""
+    """Applies only to that plugin's tools; empty = all tools."""
     gone: tuple[str, ...] = ()
-    """Exact names it removes."""
+    """Exact names that it removes."""
     why: str = ""
-    """Why those are removed."""
+    """Why it removes those."""
 
     def keeps(self, words: Vocabulary) -> int:
-        """Return the mask of what it would let stay of all tools."""
+        """Return the mask of the tools that it keeps, out of all tools."""
         kept = words.all
         if self.profile or self.allow is not None:
             kept = words.profile(self.profile) if self.profile else 0
@@ -80,7 +93,7 @@ class Step:
 
 
 def steps_of(config: PolicyConfig, standing: Standing, words: Vocabulary) -> tuple[Step, ...]:
-    """Return the steps of one session's tools, in the order in which they are asked."""
+    """Return the steps for one session's tools, in the order in which they are applied."""
     return (*_before(config, standing, words), *_nine(config, standing))
 
 
@@ -91,16 +104,28 @@ def _before(config: PolicyConfig, standing: Standing, words: Vocabulary) -> Iter
     if not standing.has_channel:
         mute = tuple(row.name for row in words.rows if CHANNEL.name in row.capabilities)
         yield Step("channel", gone=mute, why=NO_CHANNEL)
+    if standing.web != "search":
+        yield _without_web(standing.web, words)
     for plugin, lists in config.plugins.items():
         yield Step(f"plugin {plugin}", allow=lists.allow, deny=lists.deny, plugin=plugin)
-    left_out = tuple(row.name for row in words.rows if _is_left_out(config, row.name, words))
-    yield Step("optional", gone=left_out, why="it is optional, and no allow list names it")
+    left_out = tuple(
+        row.name for row in words.rows if ToolFlag.OPTIONAL in row.flags and _is_left_out(config, row, words)
+    )
+    unnamed = tuple(name for name in left_out if name not in standing.named)
+    yield Step("optional", gone=unnamed, why="it is optional, and no profile or allow list names it")
     why = _patchless(config, standing.model)
     if why:
         yield Step(APPLY_PATCH, gone=(APPLY_PATCH,), why=why)
     if not standing.is_owner:
         owned = tuple(row.name for row in words.rows if ToolFlag.OWNER_ONLY in row.flags)
         yield Step("owner only", gone=owned, why=OWNERS_ALONE)
+
+
+def _without_web(web: WebAccess, words: Vocabulary) -> Step:
+    reading = [row.name for row in words.rows if WEB.name in row.capabilities]
+    if web == "none":
+        return Step("web", gone=tuple(reading), why=NO_WEB)
+    return Step("web search", gone=tuple(name for name in reading if name == WEB_SEARCH), why=NO_SEARCH)
 
 
 def _nine(config: PolicyConfig, standing: Standing) -> Iterator[Step]:
@@ -133,7 +158,7 @@ def _lists(number: int, label: str, lists: ToolLists) -> Iterator[Step]:
 
 
 def _for_model(policy: ToolPolicy, model: str) -> ProfiledTools:
-    """Return what a scope says about one model: ``provider/model`` before ``provider``."""
+    """Return a scope's settings for one model: ``provider/model`` before ``provider``."""
     provider, name = provider_of(model)
     said: Mapping[tuple[str, str], ProfiledTools] = {
         provider_of(key) if "/" in key or ":" in key else (folded(key), ""): lists
@@ -143,34 +168,38 @@ def _for_model(policy: ToolPolicy, model: str) -> ProfiledTools:
 
 
 def _patchless(config: PolicyConfig, model: str) -> str:
-    """Return why a model is not offered ``apply_patch``; empty where it is."""
+    """Return why a model is not offered ``apply_patch``; empty if it is."""
     policy = config.apply_patch
     if policy.offer == "always":
         return ""
     provider, name = provider_of(model)
     if provider not in PATCHING:
-        return f"model {model!r} is none of OpenAI's; apply_patch.offer = 'always' gives it to all"
+        return f"model {model!r} is not one of OpenAI's; apply_patch.offer = 'always' gives it to all"
     models = {provider_of(each)[1] for each in policy.models}
     if models and name not in models:
         return f"model {model!r} is not among apply_patch.models"
     return ""
 
 
-def _is_left_out(config: PolicyConfig, name: str, words: Vocabulary) -> bool:
-    """Whether a plugin's optional tool is named by nobody; ``*`` and other groups don't name it."""
-    row = words.row(name)
-    if ToolFlag.OPTIONAL not in row.flags:
-        return False
+def _is_left_out(config: PolicyConfig, row: CatalogRow, words: Vocabulary) -> bool:
+    """Whether nothing asks for an optional tool; ``*`` and other groups do not name a plugin's tool."""
+    if not row.plugin:
+        bit = words.bit_of(row.name)
+        profiles = {each.profile for each in _profiled(config) if each.profile is not None}
+        included = any(words.profile(profile) & bit for profile in profiles)
+        return not included and not any(words.allowed(entry) & bit for entry in _allowing(config))
     names = {folded(each) for each in (row.name, *row.aliases, row.plugin, PLUGINS) if each}
     return names.isdisjoint(folded(entry) for entry in _allowing(config))
 
 
+def _profiled(config: PolicyConfig) -> Iterator[ProfiledTools]:
+    for scope in (config.tools, *config.agents.values()):
+        yield scope
+        yield from scope.by_provider.values()
+
+
 def _allowing(config: PolicyConfig) -> Iterator[str]:
-    scopes: list[ToolPolicy] = [config.tools, *config.agents.values()]
-    profiled: list[ProfiledTools] = [
-        each for scope in scopes for each in (scope, *scope.by_provider.values())
-    ]
-    for each in profiled:
+    for each in _profiled(config):
         yield from (*(each.allow or ()), *(each.also_allow or ()))
     others: Iterable[ToolLists] = (*config.groups.values(), *config.plugins.values())
     for lists in (*others, config.sandbox, config.subagents):

@@ -1,16 +1,64 @@
-"""What the entries of lists stand for, among the tools of one tree. Sets of tools are bit masks here.
+"""What the entries of lists mean for the tools of one tree. Sets of tools are bit masks here.
 
-Deny entries reach further than allow entries, so that neither widens: denied is every tool that goes by any
-of the entry's names, allowed is the one tool it names.
+A deny entry covers more than an allow entry, so that neither grants too much: it denies every tool with any
+of the entry's names, but allows only the one tool that it names. Another spelling of a name can't bypass a
+list.
 """
 
 from __future__ import annotations
 
+import string
+import unicodedata
 from collections.abc import Iterable
 
-from sessiontree.policy.catalog import CATALOG, FULL
-from sessiontree.policy.names import folded, glob_fits
-from sessiontree.policy.row import CatalogRow
+from sessiontree.policy.catalog import CATALOG, FULL, CatalogRow
+
+_EDGES = string.whitespace + "."
+
+
+def folded(name: str) -> str:
+    """Return the form in which names and list entries are compared; a folded name stays the same.
+
+    Compatibility forms and case are folded (NFKC, Unicode's casefold), ``-`` counts as ``_``, and white
+    space and full stops at the ends are ignored. Letters that only look alike stay different: such a name
+    is unknown.
+    """
+    if name.isascii():
+        name = name.lower()
+    else:
+        before = ""
+        while before != name:  # folding case can leave a sequence that NFKC joins, and vice versa
+            before, name = name, unicodedata.normalize("NFKC", name).casefold()
+    return name.strip(_EDGES).replace("-", "_")
+
+
+def glob_fits(glob: str, name: str) -> bool:
+    """Whether a name fits a glob whose only wildcard is ``*`` (any characters); linear in the name.
+
+    Source: the pattern language of the specification's source system: anchored, everything else literal.
+    """
+    if "*" not in glob:
+        return glob == name
+    first, *middle, last = glob.split("*")
+    at, end = len(first), len(name) - len(last)
+    if at > end or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in middle:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def provider_of(model: str) -> tuple[str, str]:
+    """Return provider and model of ``provider/model`` or ``provider:model``, folded; ``""`` = no provider."""
+    named = folded(model)
+    cuts = [at for at in (named.find("/"), named.find(":")) if at >= 0]
+    if not cuts:
+        return "", named
+    return named[: min(cuts)], named[min(cuts) + 1 :]
+
 
 GROUP = "group:"
 PLUGINS = "group:plugins"
@@ -18,7 +66,7 @@ OPENCLAW = "group:openclaw"
 
 
 class Vocabulary:
-    """The tools of one tree by everything a list may call them.
+    """The tools of one tree by every name that a list may use for them.
 
     Args:
         rows: Their rows; names are unique.
@@ -27,7 +75,7 @@ class Vocabulary:
     def __init__(self, rows: Iterable[CatalogRow]) -> None:
         self.rows = tuple(rows)
         self.all = (1 << len(self.rows)) - 1
-        """The mask of all of them."""
+        """The mask of all tools."""
         self._rows = {row.name: row for row in self.rows}
         self._bits = {row.name: 1 << at for at, row in enumerate(self.rows)}
         self._spellings = [_spellings(row) for row in self.rows]
@@ -44,7 +92,7 @@ class Vocabulary:
 
     def _all_groups(self) -> dict[str, int]:
         groups = {PLUGINS: 0, OPENCLAW: 0}
-        # A tool of the program's own that bears a name of the table is of that name's groups too.
+        # A custom tool with a name from the table also belongs to the groups of that name.
         named = {row.name: row for row in CATALOG}
         for each in CATALOG:
             groups.setdefault(GROUP + each.section, 0)
@@ -62,7 +110,7 @@ class Vocabulary:
         return groups
 
     def bit_of(self, name: str) -> int:
-        """Return the mask of one tool by its exact name; 0 where there is none."""
+        """Return the mask of one tool by its exact name; 0 if no tool has it."""
         return self._bits.get(name, 0)
 
     def names_in(self, mask: int) -> tuple[str, ...]:
@@ -70,7 +118,7 @@ class Vocabulary:
         return tuple(row.name for at, row in enumerate(self.rows) if mask >> at & 1)
 
     def find(self, spelling: str) -> CatalogRow | None:
-        """Return the row of a name or alias, however it is spelled."""
+        """Return the row of a name or alias, in any spelling."""
         wanted = folded(spelling)
         named = zip(self.rows, self._spellings, strict=True)
         return next((row for row, spellings in named if wanted in spellings), None)
@@ -79,29 +127,29 @@ class Vocabulary:
         """Return the row of an exact name.
 
         Raises:
-            KeyError: there is none.
+            KeyError: no tool has the name.
         """
         return self._rows[name]
 
     def of_plugin(self, plugin: str) -> int:
-        """Return the tools a plugin brings along; 0 where there is no such plugin."""
+        """Return the tools of a plugin; 0 for an unknown plugin."""
         return self._plugins.get(folded(plugin), 0)
 
     def profile(self, profile: str) -> int:
-        """Return what a profile includes."""
+        """Return the tools that a profile includes."""
         if profile == FULL:
             return self.all
         return sum(self._bits[row.name] for row in self.rows if profile in row.profiles)
 
     def allowed(self, entry: str) -> int:
-        """Return the tools an allow list's entry lets stay."""
+        """Return the tools that an allow entry keeps."""
         mask = self._allowed.get(entry)
         if mask is None:
             mask = self._allowed[entry] = self._let_stay(folded(entry))
         return mask
 
     def denied(self, entry: str) -> int:
-        """Return the tools a deny entry removes; all that the same entry would allow are among them."""
+        """Return the tools that a deny entry removes; they include all that the same entry would allow."""
         mask = self._denied.get(entry)
         if mask is None:
             mask = self._denied[entry] = self._let_go(folded(entry))
@@ -128,7 +176,7 @@ class Vocabulary:
         return named | self._plugins.get(wanted, 0)
 
     def knows(self, entry: str) -> bool:
-        """Whether an entry stands for a tool here, or for one the table names."""
+        """Whether an entry names a tool here, or one in the table."""
         wanted = folded(entry)
         if wanted.startswith(GROUP):
             return wanted in self._groups
@@ -138,7 +186,7 @@ class Vocabulary:
 
     @property
     def known(self) -> frozenset[str]:
-        """Everything an entry may be called here, patterns apart: tools, aliases, groups, plugins."""
+        """Every valid entry here except patterns: tools, aliases, groups, plugins."""
         return frozenset().union(self._names, self._groups, self._plugins, *self._spellings)
 
     def _mask(self, fits: Iterable[bool]) -> int:

@@ -1,8 +1,8 @@
-"""Places in a workspace that decide which code runs outside it: the one list of them.
+"""The protected places of a workspace: the places that decide which code runs outside it.
 
-Room: floor 2. What processes of ours import from, and what tells git which programs to run. File tools ask
-before they change such a place, commands find it read-only.
-Not here: refusing (workspace), mounting (sandbox), asking (dispatch).
+Floor 2. They are the places that the runtime's processes import from, and the settings that name the
+programs that git runs. File tools ask before they change such a place, and commands see it as read-only.
+Not here: refusing (``workspace``), mounting (``sandbox``), or asking (``dispatch``).
 """
 
 from sessiontree.protected.own_places import OwnPlaces, own_places

@@ -1,7 +1,7 @@
-"""What git's settings say of programs in files: where its hooks are, and which further settings it reads.
+"""The settings of git that name files with programs: the directories of hooks, and included settings.
 
-Only what is needed of the format: sections, keys and values of one line or of several. A file that can't be
-read, or is no such file, says nothing. Source: git-config(1), "CONFIGURATION FILE".
+Only the needed part of the format is read: sections, keys and values on one line or several. A file that
+can't be read or parsed yields nothing. Source: git-config(1), "CONFIGURATION FILE".
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-MOST_BYTES: Final = 1 << 20
-MOST_FILES: Final = 64
+MAX_BYTES: Final = 1 << 20
+MAX_FILES: Final = 64
 _SECTION: Final = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _KEY: Final = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?$", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b"}
 
 
 def hook_directories(git_directory: str, worktree: str) -> set[str]:
-    """Return where a repository's hooks may lie besides its own directory, and which files say so.
+    """Return the configured hook directories of a repository, and the settings files that it includes.
 
     Args:
-        git_directory: The repository's own directory.
-        worktree: What relative places are relative to.
+        git_directory: The repository's git directory.
+        worktree: The base of relative paths.
     """
     found: set[str] = set()
     places = {git_directory, common_directory(git_directory)}
@@ -38,13 +38,13 @@ def hook_directories(git_directory: str, worktree: str) -> set[str]:
             elif name in {"include.path", "includeif.path"} and value:
                 place = _place(os.path.dirname(file), value)  # noqa: PTH120 - as above
                 found.add(place)
-                if place not in left and len(left) < MOST_FILES:
+                if place not in left and len(left) < MAX_FILES:
                     left.append(place)
     return found
 
 
 def common_directory(git_directory: str) -> str:
-    """Return where a repository's settings are: another place, for a worktree that was added to it."""
+    """Return the directory of a repository's settings; for an added worktree this is another directory."""
     try:
         text = Path(git_directory, "commondir").read_text("utf-8", "surrogateescape").strip()
     except OSError:
@@ -73,10 +73,10 @@ def _settings(file: str) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=256)
 def _read(file: str, *version: int) -> tuple[tuple[str, str], ...]:
-    """Return ``section.key`` and value of each line; ``version`` tells contents of the file apart."""
+    """Return ``section.key`` and value of each line; ``version`` distinguishes contents of the file."""
     try:
         with Path(file).open("rb") as stream:
-            text = stream.read(MOST_BYTES).decode("utf-8", "replace")
+            text = stream.read(MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ()
     found: list[tuple[str, str]] = []
@@ -93,7 +93,7 @@ def _read(file: str, *version: int) -> tuple[tuple[str, str], ...]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield lines, those joined that end in a backslash."""
+    """Yield logical lines: a line that ends in a backslash is joined with the next."""
     kept = ""
     for line in text.replace("\r\n", "\n").split("\n"):
         kept += line

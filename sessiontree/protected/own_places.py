@@ -1,4 +1,4 @@
-"""What this process and its kind import from: environment, editable packages, modules of the program."""
+"""What this process and its like import from: the environment, editable packages, the program's modules."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 PARTS_OF_A_PREFIX: Final = ("bin", "include", "lib", "lib64", "pyvenv.cfg", "share")
-"""What is the environment's where more than that lies in its directory: the project that it is for."""
+"""The parts of an environment whose directory also holds other things: the project it belongs to."""
 SCHEMES: Final = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 LOADED_FIRST: Final = frozenset({"sitecustomize", "usercustomize"})
-"""Modules that every Python looks for as it starts."""
+"""Modules that every Python process imports at its start."""
 SUFFIXES: Final = tuple(sorted(importlib.machinery.all_suffixes(), key=len, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPlaces:
-    """Absolute paths as they are spelled, links not resolved; one that does not exist is nothing yet."""
+    """Absolute paths with unresolved links; a path may not exist yet."""
 
     trees: tuple[str, ...] = ()
-    """Directories and files, with all that they hold: of the environment, and packages installed editable."""
+    """Directories and files with everything in them: of the environment, and of editable packages."""
     modules: tuple[str, ...] = ()
-    """Files that the program has loaded from directories of its own."""
+    """Files that the program has loaded from its own directories."""
     folders: tuple[str, ...] = ()
-    """Directories of its own that the program imports from: its script's, the working directory."""
+    """The program's own directories that it imports from: its script's, the working directory."""
 
     def joined(self, other: OwnPlaces) -> OwnPlaces:
-        """Return these and another process's environment and packages."""
+        """Return these places, and another process's environment and packages."""
         return replace(self, trees=tuple(dict.fromkeys([*self.trees, *other.trees])))
 
 
 def own_places() -> OwnPlaces:
-    """Return the places of this process as it is now; the first time in some 50 ms."""
+    """Return the places of this process now; the first call takes about 50 ms."""
     trees, folders = _sorted(tuple(map(_absolute, sys.path)), len(sys.meta_path))
     own = [file for file in _loaded_from(folders) if not _is_beneath(file, trees)]
     return OwnPlaces(trees, tuple(dict.fromkeys(own)), folders)
@@ -50,7 +50,7 @@ def own_places() -> OwnPlaces:
 
 @lru_cache(maxsize=8)
 def _sorted(path: tuple[str, ...], finders: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what is installed, and of the places modules are looked for those that are the program's."""
+    """Return the installed places, and the entries of the path that belong to the program."""
     trees = dict.fromkeys([*_environment(), *_packages()])
     listed = set(_listed())
     folders = []
@@ -59,7 +59,7 @@ def _sorted(path: tuple[str, ...], finders: int) -> tuple[tuple[str, ...], tuple
             continue
         if entry in listed:
             trees.update(dict.fromkeys(_editable(entry)))
-        elif Path(entry).is_file():  # an archive of modules
+        elif Path(entry).is_file():  # a zip archive of modules
             trees[entry] = None
         else:
             folders.append(entry)
@@ -67,7 +67,7 @@ def _sorted(path: tuple[str, ...], finders: int) -> tuple[tuple[str, ...], tuple
 
 
 def module_name(name: str) -> str:
-    """Return the module that a file or directory of this name is to an importer."""
+    """Return the module that an importer finds in a file or directory of this name."""
     for suffix in SUFFIXES:
         if name.endswith(suffix):
             return name[: -len(suffix)]
@@ -75,7 +75,7 @@ def module_name(name: str) -> str:
 
 
 def is_installed(module: str, folders: Iterable[str]) -> bool:
-    """Whether another module of this name is imported where none stands in these directories."""
+    """Whether a module of this name would be imported if these directories did not hold one."""
     if module in sys.stdlib_module_names or module in LOADED_FIRST:
         return True
     away = {os.path.realpath(folder) for folder in folders}
@@ -101,7 +101,7 @@ def _site_directories() -> list[str]:
 
 
 def _packages() -> Iterator[str]:
-    """Yield this package's own directory, and those that finders of editable installs lead to."""
+    """Yield this package's own directory, and the directories that finders of editable installs use."""
     yield str(Path(__file__).parents[1])
     for name, module in list(sys.modules.items()):
         if name.startswith("__editable__"):
@@ -128,7 +128,7 @@ def _listed() -> Iterator[str]:
 
 
 def _editable(folder: str) -> Iterator[str]:
-    """Yield the packages of a directory that an editable install put on the path; all if none is known."""
+    """Yield a directory's packages that an editable install put on the path; all if no name is known."""
     known = {name for name in _names_installed_editable() if "." not in name}
     known |= {PurePath(file).relative_to(folder).parts[0] for file in _loaded_from([folder])}
     found = [entry for entry in _entries(folder) if entry.is_dir() or entry.name.endswith(SUFFIXES)]
@@ -137,7 +137,7 @@ def _editable(folder: str) -> Iterator[str]:
 
 
 def _names_installed_editable() -> Iterator[str]:
-    """Yield names of distributions that are installed editable, and of modules they are known to have."""
+    """Yield names of distributions that are installed editable, and of their known modules."""
     for folder in _site_directories():
         for file in Path(folder).glob("*.dist-info/direct_url.json"):
             with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -155,16 +155,16 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _loaded_from(folders: Iterable[str]) -> Iterator[str]:
-    """Yield the files of loaded modules beneath some directories."""
+    """Yield the files of loaded modules below some directories."""
     beginnings = tuple(folder.rstrip("/") + "/" for folder in folders)
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and _absolute(file).startswith(beginnings):
-            yield _absolute(file)
+        if isinstance(file, str) and (path := _absolute(file)).startswith(beginnings):
+            yield path
 
 
 def _absolute(path: str | PurePath) -> str:
-    """Return a path from the root on, links not resolved."""
+    """Return an absolute path with unresolved links."""
     return os.path.abspath(path)  # noqa: PTH100 - resolve would
 
 

@@ -1,4 +1,8 @@
-"""The protected places of one workspace: whether a place is one, and which stand there now."""
+"""The protected places of one workspace: whether a path is one, and which exist now, including git's places.
+
+A git directory is recognised by its content, not by its name: that of a bare repository, a submodule or a
+worktree may have any name. Source: gitrepository-layout(5).
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,147 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final, TypeAlias
 
-from sessiontree.protected.git_places import (
-    DECIDING,
-    GIT,
-    MAKING,
-    NESTED,
-    RepositoryFinder,
-    folded,
-    is_repository,
-    pointed_to,
-    repository_of,
-    why_by_name,
-)
 from sessiontree.protected.git_settings import hook_directories
 from sessiontree.protected.own_places import OwnPlaces, is_installed, module_name
+
+GIT: Final = ".git"
+DECIDING: Final = frozenset({"hooks", "config", "config.worktree", "info", "commondir", "gitdir"})
+"""Names in a git directory that decide where settings come from and what they say."""
+NESTED: Final = ("modules", "worktrees")
+"""Where a git directory keeps those of submodules and further worktrees."""
+MAKING: Final = frozenset({"HEAD", "objects", "refs", "commondir"})
+"""Names that turn a directory into a git directory if it already holds the others of a set."""
+_SETS: Final = (frozenset({"HEAD", "objects", "refs"}), frozenset({"HEAD", "commondir"}))
+_MAX_POINTER: Final = 65_536
+RACY_NS: Final = 2_000_000_000
+"""A directory that changed so shortly before it was read may have changed again with the same timestamp."""
+
+
+def is_repository(names: Callable[[str], bool]) -> bool:
+    """Return whether a directory is a git directory; ``names`` says whether it holds a name."""
+    return any(all(names(name) for name in each) for each in _SETS)
+
+
+def folded(name: str) -> str:
+    """Return a name as file systems compare it that ignore case and trailing dots and blanks."""
+    return name.rstrip(". ").casefold() or name
+
+
+def why_by_name(names: Collection[str]) -> str:
+    """Return why a path's names alone make it protected; the repository need not exist yet."""
+    below = [folded(name) for name in names]
+    for at, name in enumerate(below):
+        if name == GIT and len(below) == at + 1:
+            return "it says where a git repository is"
+        if name == GIT and below[at + 1] in DECIDING.union(NESTED):
+            return "it decides which programs git runs"
+    return ""
+
+
+def pointed_to(file: str) -> str | None:
+    """Return the directory that a ``.git`` file names; None if it names none."""
+    try:
+        with Path(file).open("rb") as stream:
+            text = stream.read(_MAX_POINTER).decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    kind, _, place = text.partition(":")
+    if kind != "gitdir" or not place.strip():
+        return None
+    return os.path.normpath(os.path.join(os.path.dirname(file), place.strip()))  # noqa: PTH118, PTH120 - no path is touched
+
+
+def repository_of(worktree: str) -> str | None:
+    """Return the git directory of a worktree; None = the directory is not a worktree."""
+    git = os.path.join(worktree, GIT)  # noqa: PTH118 - as above
+    if os.path.isdir(git):  # noqa: PTH112 - one call
+        return git
+    return pointed_to(git) if os.path.isfile(git) else None  # noqa: PTH113 - as above
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlace:
+    """A git directory or a worktree."""
+
+    path: str
+    is_repository: bool
+    """Whether it is a git directory; else it holds a ``.git``."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read of a directory, and the time of its last change before that."""
+
+    mtime_ns: int
+    read_ns: int
+    below: tuple[str, ...]
+    has_git: bool
+    is_repository: bool
+
+
+class RepositoryFinder:
+    """Finds repositories below a directory; reads only changed directories again. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Read] = {}
+
+    def find(self, root: str, leave_out: Collection[str], now_ns: int) -> Iterator[FoundPlace]:
+        """Yield git directories and worktrees, in no order. Links are not followed.
+
+        Args:
+            root: Absolute, without links.
+            leave_out: Absolute paths that are skipped.
+            now_ns: The time of the system's clock.
+        """
+        known, seen = self._known, {}
+        left = [root]
+        while left:
+            path = left.pop()
+            if path in leave_out:
+                continue
+            read = self._read(known.get(path), path, now_ns)
+            if read is None:
+                continue
+            seen[path] = read
+            if read.has_git:
+                yield FoundPlace(path, is_repository=False)
+            if read.is_repository:
+                yield FoundPlace(path, is_repository=True)
+                left += _nested(path)
+            else:
+                left += (f"{path}/{name}" for name in read.below)
+        self._known = seen
+
+    @staticmethod
+    def _read(known: _Read | None, path: str, now_ns: int) -> _Read | None:
+        with contextlib.suppress(OSError):
+            mtime_ns = os.lstat(path).st_mtime_ns
+            if known is not None and known.mtime_ns == mtime_ns and known.read_ns - mtime_ns > RACY_NS:
+                return known
+            with os.scandir(path) as entries:
+                listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            names = {name for name, _ in listed}
+            return _Read(
+                mtime_ns,
+                now_ns,
+                tuple(name for name, is_directory in listed if is_directory),
+                any(folded(name) == GIT for name in names),
+                is_repository(names.__contains__),
+            )
+        return None
+
+
+def _nested(repository: str) -> Iterator[str]:
+    """Yield the directories below a git directory that may hold further git directories."""
+    for name in NESTED:
+        yield f"{repository}/{name}"
+
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode."""
@@ -36,20 +161,20 @@ SHADOWS: Final = "the program that opened the tree would import it in place of w
 DECIDES: Final = "it decides which programs git runs"
 MAKES: Final = "it would make its directory a git repository"
 MADE_IF_MISSING: Final = ("hooks", "info", "config")
-"""What a whole repository has: where it is missing it is made, so that it can be kept as it is."""
+"""Entries of a complete git directory that are created if they are missing, so that they can be kept."""
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ProtectedPlaces:
-    """The protected places beneath one directory. Safe to use from many threads.
+    """The protected places below one directory. Safe to use from many threads.
 
     Args:
         root: The workspace.
-        own: What processes of ours import from.
+        own: The places that the runtime's processes import from.
     """
 
     def __init__(self, root: str, own: OwnPlaces) -> None:
-        """Find what of it lies in the workspace; what holds all of that is no concern of it."""
+        """Find the places of ``own`` in the workspace; one that holds the whole workspace does not count."""
         self._root = os.path.realpath(root)
         self._why: dict[str, str] = {}
         for places, why in ((own.trees, RUNS), (own.modules, LOADED)):
@@ -61,15 +186,15 @@ class ProtectedPlaces:
         self._finder = RepositoryFinder()
 
     def why(self, directory_fd: int, directory: str, names: Sequence[str]) -> str:
-        """Return why a place is protected; empty where it is not.
+        """Return why a place is protected; empty if it is not.
 
         Args:
-            directory_fd: A directory beneath the root, held open.
-            directory: Its path beneath the root, links resolved; ``.`` for the root.
-            names: What is still to be stepped from it, missing directories included; empty = itself.
+            directory_fd: An open directory below the root.
+            directory: Its path below the root, links resolved; ``.`` for the root.
+            names: The rest of the path from there, missing directories included; empty = the directory.
 
         Raises:
-            OSError: the way back to the root can't be gone.
+            OSError: the directories up to the root can't be read.
         """
         above = [] if directory == "." else directory.split("/")
         whole = [*above, *names]
@@ -77,7 +202,7 @@ class ProtectedPlaces:
         return named or self._by_identity(directory_fd, len(above), whole)
 
     def see(self) -> Seen:
-        """Return what stands there now; repositories are looked for in the whole workspace."""
+        """Return the places that exist now; repositories are searched in the whole workspace."""
         kept = _Kept(self._root)
         for name in self._why:
             kept.take(f"{self._root}/{name}")
@@ -103,7 +228,7 @@ class ProtectedPlaces:
         return path[len(prefix) :] if path.startswith(prefix) else None
 
     def _links_to(self, place: str) -> Iterator[str]:
-        """Yield the links on the way to a place: who changes one changes what is found there."""
+        """Yield the links on the way to a place: changing a link changes what the place holds."""
         here, left = "/", [part for part in PurePath(place).parts if part != "/"][::-1]
         for _ in range(256):
             if not left:
@@ -127,7 +252,7 @@ class ProtectedPlaces:
         return next((known[way] for way in ways if way in known), "")
 
     def _by_folder(self, whole: Sequence[str]) -> str:
-        """Return why a new module of the program's may not come between it and what is installed."""
+        """Return why a new module of the program may not hide an installed one."""
         for name in self._folders:
             beneath = [] if name == "." else name.split("/")
             rest = whole[len(beneath) :]
@@ -160,13 +285,13 @@ class ProtectedPlaces:
         return next((known[identity] for identity in passed if identity in known), "")
 
     def _identities(self, name: str) -> Iterator[Identity]:
-        """Yield what stands at a path, and what it leads to where that is a link."""
+        """Yield the identity of a path, and that of its target if it is a link."""
         for follows in (False, True):
             with contextlib.suppress(OSError):
                 yield _identity(os.stat(f"{self._root}/{name}", follow_symlinks=follows))  # noqa: PTH116 - one call
 
     def _hooks_around(self, whole: Sequence[str]) -> Iterator[str]:
-        """Yield the places beneath the root that repositories around a path say their hooks are in."""
+        """Yield the hook directories below the root of the repositories around a path."""
         ways = [self._root, *("/".join((self._root, *whole[: at + 1])) for at in range(len(whole) - 1))]
         for worktree in (*ways, *self._worktrees_above()):
             for place in _hooks_of(worktree):
@@ -180,18 +305,18 @@ class ProtectedPlaces:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a command is to find, and leave, as it is. All paths are absolute and lie beneath the root."""
+    """The places that a command must see and leave unchanged. All paths are absolute and below the root."""
 
     root: str
     paths: tuple[str, ...] = ()
-    """Files and directories that stand there; none beneath another."""
+    """Files and directories that exist; none below another."""
     links: tuple[tuple[str, str], ...] = ()
-    """Links, each with its text: nothing can be mounted on one."""
+    """Links, each with its target text: nothing can be mounted on a link."""
     absent: tuple[str, ...] = ()
-    """What must not come into being."""
+    """Paths that must not come into existence."""
 
     def put_back(self) -> tuple[str, ...]:
-        """Make links and what was absent as they were; returns the paths of those that were not."""
+        """Restore the links, and remove what was absent; return the paths that had changed."""
         came = [path for path in self.absent if os.path.lexists(path) and self._at(path, _remove)]
         swapped = [
             path
@@ -201,7 +326,7 @@ class Seen:
         return (*came, *swapped)
 
     def _at(self, path: str, act: Callable[[int, str], None]) -> bool:
-        """Do something to a name in its directory, which is reached from the root without any link."""
+        """Apply a function to a name in its directory; no link is followed on the way from the root."""
         *way, name = path[len(self.root.rstrip("/")) + 1 :].split("/")
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
             fd = os.open(self.root, _STEP)
@@ -215,7 +340,7 @@ class Seen:
 
 
 class _Kept:
-    """Gathers what a command is to find as it is."""
+    """Collects the places that a command must see unchanged."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -224,7 +349,7 @@ class _Kept:
         self._absent: dict[str, None] = {}
 
     def take(self, path: str) -> bool:
-        """Take what stands at a path; a link and what it leads to. False where nothing stands."""
+        """Add a path, and its target if it is a link. Return False if the path does not exist."""
         if not path.startswith(self._root.rstrip("/") + "/"):
             return True
         if os.path.islink(path):  # noqa: PTH114 - one call
@@ -239,7 +364,7 @@ class _Kept:
         return True
 
     def take_repository(self, path: str) -> None:
-        """Take what of a repository's own directory decides; a whole one is given what it lacks of it."""
+        """Add the deciding entries of a git directory; create those that a complete one lacks."""
         is_whole = not os.path.lexists(f"{path}/commondir")
         for name in sorted(DECIDING):
             place = f"{path}/{name}"
@@ -251,7 +376,7 @@ class _Kept:
                 self._absent[place] = None
 
     def take_worktree(self, path: str) -> None:
-        """Take what says where a worktree's repository lies, and where that has its hooks."""
+        """Add what names a worktree's repository, and the hook directories of that repository."""
         git = f"{path}/{GIT}"
         if os.path.islink(git) or not os.path.isdir(git):  # noqa: PTH112, PTH114 - one call
             self.take(git)
@@ -265,13 +390,13 @@ class _Kept:
         self.take_hooks(path)
 
     def take_hooks(self, worktree: str) -> None:
-        """Take the directories that a worktree's repository has hooks in, and the files that say so."""
+        """Add the hook directories of a worktree's repository, and the files that name them."""
         for place in _hooks_of(worktree):
             if not self.take(place):
                 self._absent[place] = None
 
     def seen(self) -> Seen:
-        """Return it all, what lies beneath something else left out, other names of files added."""
+        """Return all places, without those below another, and with other names of the files."""
         paths = dict.fromkeys([*self._paths, *_other_names(self._root, self._paths)])
 
         def is_outer(path: str) -> bool:
@@ -284,12 +409,12 @@ class _Kept:
 
 @lru_cache(maxsize=64)
 def protected_places(root: str, own: OwnPlaces) -> ProtectedPlaces:
-    """Return the protected places of a workspace; the same object for the same ones."""
+    """Return the protected places of a workspace; equal arguments give the same object."""
     return ProtectedPlaces(root, own)
 
 
 def _in_repository(has: Callable[[str], bool], name: str) -> str:
-    """Return why a name is protected in a directory, asked whether others stand there."""
+    """Return why a name is protected in a directory; ``has`` says which other names the directory holds."""
     if folded(name) in DECIDING.union(NESTED) and is_repository(has):
         return DECIDES
     if name in MAKING and not is_repository(has) and is_repository(lambda other: other == name or has(other)):
@@ -315,7 +440,7 @@ def _hooks_of(worktree: str) -> set[str]:
 
 
 def _other_names(root: str, paths: Iterable[str]) -> list[str]:
-    """Return other names beneath the root (hard links) of files that are among these."""
+    """Return other names (hard links) of these files below the root."""
     wanted = set()
     for path in paths:
         with contextlib.suppress(OSError):
@@ -335,7 +460,7 @@ def _other_names(root: str, paths: Iterable[str]) -> list[str]:
 
 
 def _made(path: str, *, is_file: bool) -> bool:
-    """Make an empty file or directory; False where that can't be done."""
+    """Create an empty file or directory; return False if that fails."""
     with contextlib.suppress(OSError):
         if is_file:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))

@@ -1,5 +1,5 @@
-"""The runtime: keeps the machines turning: supervises trees, hosts sessions, holds the one timer heap.
+"""The runtime: supervises trees, hosts sessions, and carries out the instructions of the machines.
 
-Room: floor 4; asyncio over ports; carries out the instructions the machines give.
-Not here: rules (floor 2), processes and threads of a particular backend (floor 5).
+Floor 4, asyncio over ports.
+Not here: rules (``session`` and ``tree``), or the processes and threads of one backend (``backends``).
 """

@@ -1,7 +1,7 @@
-"""Approver functions: named by ``module:name``, imported where their session runs.
+"""Approver functions: named by ``module:name``, imported in the process that runs their session.
 
 A function takes an :class:`~sessiontree.contracts.approvals.ApprovalRequest` and returns ``"approve"``,
-``"deny"`` or ``"escalate"``; one that fails, or answers something else, escalates.
+``"deny"`` or ``"escalate"``. If it raises or returns anything else, the request escalates.
 """
 
 from __future__ import annotations
@@ -13,36 +13,41 @@ from collections.abc import Callable
 from typing import Any
 
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.errors import ConfigError, words_of
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.session_facts import ApproverReplied
 from sessiontree.contracts.stimuli import ApproverAnswered
-from sessiontree.contracts.thread_calls import in_thread
+from sessiontree.contracts.thread_calls import in_thread, is_cancelled
 from sessiontree.session.instructions import RunApprover
 
 ANSWERS = ("approve", "deny", "escalate")
 
 
 def load_approver(path: str) -> Callable[[ApprovalRequest], Any]:
-    """Return the function of a path.
+    """Return the function that a path names.
 
     Raises:
         ConfigError: the path is not ``module:name``, cannot be imported, or names no function.
     """
     module_name, _, name = path.partition(":")
     if not module_name or not name:
-        raise ConfigError(f"approver {path!r} must be written module:name")
+        raise ConfigError(f"approver {path!r} is not of the form module:name; give one such as 'rules:judge'")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise ConfigError(f"approver {path!r} can't be imported: {error}") from error
+        raise ConfigError(
+            f"approver {path!r}: module {module_name!r} can't be imported: {error}; check its name"
+        ) from error
     function = getattr(module, name, None)
     if not callable(function):
-        raise ConfigError(f"approver {path!r}: {module_name} has no function {name!r}")
+        raise ConfigError(
+            f"approver {path!r}: module {module_name!r} has no function {name!r}; check its name"
+        )
     return function  # type: ignore[no-any-return]
 
 
 async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
-    """Return (answer, reason) of an approver function; plain functions run in a thread."""
+    """Run an approver function and return its answer and a reason; a plain function runs in a thread."""
     try:
         function = load_approver(path)
         if inspect.iscoroutinefunction(function):
@@ -51,7 +56,7 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
             answer = await in_thread(function, request)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a failing approver must leave the decision to somebody else
+    except BaseException as error:  # an approver that fails leaves the decision to the next one
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
         return "escalate", f"approver {path} failed: {words_of(error)}"
@@ -61,18 +66,21 @@ async def run_approver(path: str, request: ApprovalRequest) -> tuple[str, str]:
     return "escalate", f"approver {path} answered {said} instead of approve, deny or escalate"
 
 
-async def consult(path: str, asked: RunApprover, session: str, now_ms: Callable[[], int]) -> ApproverAnswered:
-    """Return what a session's approver function says to a request, as a stimulus for that session."""
+async def run_session_approver(
+    path: str, asked: RunApprover, session: str, now_ms: Callable[[], int]
+) -> ApproverAnswered:
+    """Run a session's approver function on a request; return its answer as a stimulus for that session."""
+    question, call = asked.question, asked.question.call
     request = ApprovalRequest(
-        asked.request_id,
-        asked.requester,
-        asked.tool,
-        asked.arguments,
+        question.request_id,
+        question.session,
+        call.tool,
+        call.arguments,
         "",
-        asked.tier,
+        PermissionTier(call.tier).label,
         0,
         session,
-        asked_by=asked.asked_by,
+        asked_by=question.asked_by,
     )
     answer, reason = await run_approver(path, request)
-    return ApproverAnswered(now_ms(), asked.request_id, answer, reason)
+    return ApproverAnswered(now_ms(), ApproverReplied(question.request_id, answer, reason))

@@ -1,4 +1,4 @@
-"""The time of the runtime: passes evenly, whatever is done to the machine's clock, and rings on the loop."""
+"""The runtime's clock: setting the machine's clock does not change it. It also sets timers on the loop."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ def machine_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """Return milliseconds that only pass; of one machine since its start, the same in all its processes."""
+    """Return milliseconds since the machine started; never steps back, the same in all processes."""
     return time.monotonic_ns() // 1_000_000
 
 
 class TreeClock:
-    """Milliseconds since the epoch: the machine's time once, and from then on what has passed.
+    """Milliseconds since the epoch: the machine's time at the start, plus the time that has passed since.
 
-    The machine's clock may be set ahead or back meanwhile; nothing becomes due earlier or later for it.
+    If the machine's clock is set ahead or back, nothing becomes due earlier or later.
 
     Args:
-        offset_ms: How far it is ahead of what passes; None = as far as the machine's clock is now.
-        passed_ms: What passes.
+        offset_ms: How far this clock is ahead of ``passed_ms``; None = as far as the machine's clock is now.
+        passed_ms: Returns a monotonic time in milliseconds.
     """
 
     __slots__ = ("_passed_ms", "offset_ms")
 
     def __init__(self, offset_ms: int | None = None, passed_ms: Callable[[], int] = monotonic_ms) -> None:
-        """Begin at the machine's time, or with a known offset, as another clock of this machine has it."""
         self._passed_ms = passed_ms
         self.offset_ms = machine_ms() - passed_ms() if offset_ms is None else offset_ms
 
     def now_ms(self) -> int:
-        """Return the time; at least every time returned before."""
+        """Return the time; never less than an earlier call returned."""
         return self.offset_ms + self._passed_ms()
 
     def not_before(self, at_ms: int) -> TreeClock:
-        """Return a clock that never returns less than this, and runs as this one does."""
+        """Return a clock that never returns less than ``at_ms`` and otherwise agrees with this one."""
         passed_ms = self._passed_ms
         return TreeClock(max(self.offset_ms, at_ms - passed_ms()), passed_ms)
 
     def ring(self, at_ms: int, action: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call an action at or after a time."""
+        """Call an action at a time, or at once if the time has passed."""
         delay_s = max(0.0, (at_ms - self.now_ms()) / 1000)
         return asyncio.get_running_loop().call_later(delay_s, action)

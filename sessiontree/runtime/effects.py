@@ -1,9 +1,10 @@
-"""What follows from decisions: events for the tree machine, intents of approved calls, messages, frames."""
+"""The effects of decisions: events for the tree machine, intents of approved calls, messages, and frames."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +12,8 @@ from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.approvals import Precedent
-from sessiontree.contracts.client_call import ClientAnswer, ClientCall
+from sessiontree.contracts.approvals import CheckedCall, Precedent
+from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import (
     ClientAnswerRefused,
@@ -21,124 +22,77 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
 )
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.messages import AssistantMessage, Usage
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.stimuli import ApprovalAnswered, ClientAnswered
+from sessiontree.contracts.session_facts import CallIntended
+from sessiontree.contracts.stimuli import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ClientAnswered,
+    ModelAnswered,
+    ModelFailed,
+    ResultOffered,
+    TreeEvent,
+)
+from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
+from sessiontree.models.answers import ModelFailure
 from sessiontree.policy.commands.verdict import precedent_of
 from sessiontree.runtime.clock import TreeClock
-from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, Reask
+from sessiontree.runtime.frames import AskModel, MeterTurn, Proceed, ResendPrompt
 from sessiontree.runtime.live_session import Controller, LiveSession
-from sessiontree.runtime.memory_protocol import MemoryPort, ended_of
+from sessiontree.runtime.memory_api import MemoryPort, ended_tree
 from sessiontree.runtime.model_gateway import Asker, Gateway
 from sessiontree.runtime.progress import ProgressHub
-from sessiontree.runtime.replies import CallReply, Reply
+from sessiontree.runtime.question_budget import QuestionBudget, price_of
 from sessiontree.runtime.scheduler import Scheduler
-from sessiontree.sandbox.program_finder import program_finder
+from sessiontree.runtime.supervisor_api import CallReply, Reply
+from sessiontree.sandbox.environment import program_finder
 from sessiontree.session import instructions as session_todo
 from sessiontree.session.instructions import SettleAnswer
-from sessiontree.tree import instructions as tree_todo
-from sessiontree.tree import stimuli as tree_stimuli
-from sessiontree.tree.instructions import Deliver, TreeInstruction
-from sessiontree.tree.stimuli import TreeStimulus
+from sessiontree.tree import protocol as tree_stimuli
+from sessiontree.tree import protocol as tree_todo
+from sessiontree.tree.protocol import Deliver, FromSession, TreeInstruction
 
 
-def _offered(live: LiveSession, instruction: session_todo.OfferResult, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ResultOffered(
-        at_ms, live.session, instruction.result, live.quiet and not instruction.stays
-    )
+def from_session(live: LiveSession, event: TreeEvent, at_ms: int) -> FromSession:
+    """Return a session's event with its context: the time, the session, and what the decision depends on."""
+    match event:
+        case ResultOffered():
+            return FromSession(at_ms, live.session, event, live.quiet)
+        case ApprovalAsked(request_id, call, runs_at_once=runs_at_once):
+            if runs_at_once:
+                live.asked[request_id] = call
+            precedent = precedent_in(live.controller.config, call)
+            return FromSession(at_ms, live.session, event, precedent=precedent)
+        case _:
+            return FromSession(at_ms, live.session, event)
 
 
-def _asked(live: LiveSession, instruction: session_todo.AskApproval, at_ms: int) -> TreeStimulus:
-    if instruction.intent is not None:
-        live.asked[instruction.request_id] = instruction.intent
-    return tree_stimuli.ApprovalAsked(
-        at_ms,
-        live.session,
-        instruction.request_id,
-        instruction.key,
-        instruction.tool,
-        instruction.arguments,
-        instruction.digest,
-        instruction.tier,
-        _precedent(live, instruction),
-        instruction.asked_by,
-    )
-
-
-def _precedent(live: LiveSession, instruction: session_todo.AskApproval) -> Precedent | None:
-    config = live.controller.config
-    member = next((row.command_in for row in config.tools if row.name == instruction.tool), "")
+def precedent_in(config: TreeConfig, call: CheckedCall) -> Precedent | None:
+    """Return what is known about the command that a call runs; None = it runs no command."""
+    member = next((row.command_in for row in config.tools if row.name == call.tool), "")
     if not member:
         return None
-    return precedent_of(instruction.arguments, member, program_finder(os.path.realpath(config.workspace)))
-
-
-def _delegated(live: LiveSession, instruction: session_todo.DelegateCall, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ClientCallDelegated(
-        at_ms,
-        live.session,
-        instruction.client_id,
-        instruction.tool,
-        instruction.arguments,
-        instruction.expires_at_ms,
-    )
-
-
-def _withdrawn(live: LiveSession, instruction: session_todo.WithdrawCall, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ClientCallWithdrawn(
-        at_ms, live.session, instruction.client_id, instruction.how, instruction.answer_id
-    )
-
-
-def _returned(live: LiveSession, instruction: session_todo.ReturnAnswer, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.ApproverReturned(
-        at_ms, live.session, instruction.request_id, instruction.answer, instruction.reason
-    )
-
-
-def _troubled(live: LiveSession, instruction: session_todo.ReportTrouble, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.TroubleReported(
-        at_ms,
-        live.session,
-        instruction.tool,
-        instruction.attempts,
-        instruction.field,
-        instruction.message,
-    )
-
-
-def _tainted(live: LiveSession, instruction: session_todo.ReportTaint, at_ms: int) -> TreeStimulus:
-    return tree_stimuli.TaintReported(at_ms, live.session, instruction.source)
-
-
-TO_TREE: dict[type[Any], Callable[[LiveSession, Any, int], TreeStimulus]] = {
-    session_todo.OfferResult: _offered,
-    session_todo.AskApproval: _asked,
-    session_todo.DelegateCall: _delegated,
-    session_todo.WithdrawCall: _withdrawn,
-    session_todo.ReturnAnswer: _returned,
-    session_todo.ReportTrouble: _troubled,
-    session_todo.ReportTaint: _tainted,
-}
-"""By type of instruction; others are carried out where the session is kept."""
+    return precedent_of(call.arguments, member, program_finder(os.path.realpath(config.workspace)))
 
 
 def intended_with(
     instructions: Sequence[TreeInstruction], live_sessions: Mapping[str, LiveSession], cause: str
 ) -> tuple[list[TreeInstruction], list[tuple[LiveSession, Packed]]]:
-    """Return the instructions, their answers saying what goes with them, and the intents that do."""
+    """Return the instructions, with approvals marked whose intents are committed too, and these intents."""
     told: list[TreeInstruction] = []
     intents: list[tuple[LiveSession, Packed]] = []
     for instruction in instructions:
         answer = instruction.stimulus if isinstance(instruction, Deliver) else None
         if isinstance(instruction, Deliver) and isinstance(answer, ApprovalAnswered):
             live = live_sessions.get(instruction.session)
-            intent = None if live is None else live.asked.pop(answer.request_id, None)
+            call = None if live is None else live.asked.pop(answer.request_id, None)
             listens = live is not None and live.link is not None and not live.over
-            if live is not None and listens and intent is not None and answer.decision == "approved":
-                intents.append((live, Packed(cause, answer.at_ms, pack(intent))))
+            if live is not None and listens and call is not None and answer.decision == "approved":
+                intents.append((live, Packed(cause, answer.at_ms, pack(CallIntended(call)))))
                 answer = replace(answer, intended=True)
             told.append(replace(instruction, stimulus=answer))
         else:
@@ -152,29 +106,26 @@ CANCELLED = "cancelled"
 
 
 def waiting_in(controller: Controller) -> list[ClientCall]:
-    """Return the calls that wait for the program, in the order they were handed over."""
-    return [
-        ClientCall(client_id, call.session, call.tool, call.arguments, call.expires_at_ms)
-        for client_id, call in controller.state.client_calls.items()
-    ]
+    """Return the calls that wait for the program, in the order in which they were handed over."""
+    return list(controller.state.client_calls.values())
 
 
 async def answer(
     controller: Controller, client_id: str, given: ClientAnswer, answer_id: str, at_ms: int, *, again: bool
 ) -> None:
-    """Bring an answer to the session that waits for it; it is durable when this returns.
+    """Deliver an answer to the session that waits for it; it is durable when this returns.
 
     Args:
-        controller: The tree's.
-        client_id: The call.
+        controller: The tree's controller.
+        client_id: The id of the call.
         given: The answer.
-        answer_id: Names the answer.
-        at_ms: Now.
-        again: Whether this answer may have been taken before, by a supervisor that was lost.
+        answer_id: The id of the answer.
+        at_ms: The current time, in milliseconds since the epoch.
+        again: Whether a supervisor that was lost may already have accepted this answer.
 
     Raises:
-        ClientCallClosed: the call waits for no answer, or for none of this tree.
-        ClientAnswerRefused: it can't be the call's result; the call still waits.
+        ClientCallClosed: the call does not wait for an answer, or does not belong to this tree.
+        ClientAnswerRefused: the answer can't be the call's result; the call still waits.
     """
     controller.check_open()
     call = controller.state.client_calls.get(client_id)
@@ -186,13 +137,13 @@ async def answer(
         return
     stimulus = ClientAnswered(at_ms, client_id, answer_id, given)
     told = controller.settling.wait(answer_id)
-    controller.live_session_of(call.session).answers[answer_id] = stimulus
-    controller.deliver(call.session, stimulus, f"answer:{client_id}")
+    controller.live_session_of(call.session_id).answers[answer_id] = stimulus
+    controller.deliver(call.session_id, stimulus, f"answer:{client_id}")
     await told
 
 
 def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
-    """Tell who answered what became of it."""
+    """Report whether an answer was accepted to the callers who gave it."""
     answered = live.answers.pop(settled.answer_id, None)
     if answered is None:
         return
@@ -207,7 +158,7 @@ def settle_answer(live: LiveSession, settled: SettleAnswer) -> None:
 
 
 def refuse_answers(live: LiveSession) -> None:
-    """Tell everybody who answered a session that has ended."""
+    """Refuse all answers that wait for a session that has ended."""
     for answer_id, answered in live.answers.items():
         live.controller.settling.fail(answer_id, ClientCallClosed(answered.client_id, CANCELLED))
     live.answers.clear()
@@ -215,7 +166,7 @@ def refuse_answers(live: LiveSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ControllerDeps:
-    """What the controllers of one supervisor share, and the tree's agents and model."""
+    """What the controllers of one supervisor share, and the tree's agents and models."""
 
     journal: Journal
     scheduler: Scheduler
@@ -233,34 +184,28 @@ class EffectRunner:
         self._controller = controller
         self._around = around
         self._timers: dict[tuple[str, int], asyncio.TimerHandle] = {}
-        self._for_session: dict[type[Any], Callable[[LiveSession, Any], None]] = {
-            session_todo.AwaitCommit: self._await_commit,
-            session_todo.AnswerCall: self._answer_call,
-            session_todo.AnswerMessages: self._answer_messages,
-            session_todo.SettleAnswer: settle_answer,
-            session_todo.WakeSessionAt: self._wake_session,
-            AskModel: self._ask_model,
-            session_todo.WithdrawQuestion: self._withdraw_question,
-            MeterTurn: self._meter,
-        }
-        # Instructions not listed answer whoever gave the stimulus, or are read from the facts by the driver.
-        self._for_tree: dict[type[Any], Callable[[Any], None]] = {
-            tree_todo.Deliver: self._deliver,
-            tree_todo.ReleaseSession: self._release,
-            tree_todo.WakeTreeAt: self._wake_tree,
-        }
+        self._model_timers: dict[str, asyncio.TimerHandle] = {}
+        """Timers by session that fire if a model request waits too long for its reply."""
+        self._budget = QuestionBudget(controller.state)
 
     def close(self) -> None:
         """Stop all timers."""
-        for timer in self._timers.values():
+        self._budget.close()
+        for timer in (*self._timers.values(), *self._model_timers.values()):
             timer.cancel()
         self._timers.clear()
+        self._model_timers.clear()
+
+    def charged(self, session: str) -> None:
+        """Take note that a session's usage was charged."""
+        if session in self._budget.sizes:
+            self._budget.charged(session)
 
     def begin_children(self, instructions: Sequence[tree_todo.TreeInstruction]) -> None:
-        """Embody spawned children while their spawn becomes durable, for a host is far.
+        """Embody spawned children while their spawn becomes durable, because reaching a host takes time.
 
-        Until then a child does what any session may: what leaves no trace. Its facts are committed behind its
-        spawn's, and what follows from them waits for both.
+        Until then a child does only what leaves no trace, as every session does before a commit. Its facts
+        are committed after its spawn's, and their effects wait for both commits.
         """
         for each in instructions:
             if type(each) is tree_todo.AcceptSpawn and each.started and each.session != "main":
@@ -271,14 +216,40 @@ class EffectRunner:
             self._around.scheduler.want(self._controller.live_session_of(session))
 
     def for_session(self, live: LiveSession, instruction: Any) -> None:
-        """Carry out what a session wants."""
-        self._for_session[type(instruction)](live, instruction)
+        """Carry out an instruction of a session."""
+        match instruction:
+            case session_todo.AwaitCommit():
+                self._await_commit(live, instruction)
+            case AskModel():
+                self._ask_model(live, instruction)
+            case MeterTurn():
+                self._meter(live, instruction)
+            case session_todo.AnswerCall():
+                self._answer_call(live, instruction)
+            case session_todo.AnswerMessages():
+                self._answer_messages(live, instruction)
+            case session_todo.SettleAnswer():
+                settle_answer(live, instruction)
+            case session_todo.WakeSessionAt():
+                self._wake_session(live, instruction)
+            case session_todo.WithdrawQuestion():
+                self._stop_waiting(live.session)
+                self._drop_reserved(live.session)
+                self._around.gateway.withdraw(self._controller.config.tree_id, live.session)
+            case _:
+                raise TypeError(
+                    f"a host reported {type(instruction).__name__}, which is its own to carry out"
+                )
 
     def for_tree(self, instruction: tree_todo.TreeInstruction) -> None:
-        """Carry out what the tree machine wants."""
-        carry = self._for_tree.get(type(instruction))
-        if carry is not None:
-            carry(instruction)
+        """Carry out an instruction of the tree machine; the caller of the stimulus handles the rest."""
+        match instruction:
+            case tree_todo.Deliver():
+                self._deliver(instruction)
+            case tree_todo.ReleaseSession():
+                self._release(instruction)
+            case tree_todo.WakeTreeAt():
+                self._wake_tree(instruction)
 
     def _await_commit(self, live: LiveSession, instruction: session_todo.AwaitCommit) -> None:
         if not live.over:
@@ -289,36 +260,94 @@ class EffectRunner:
         if live.over:
             return
         now_ms, tree_id, session = self._controller.now_ms, self._controller.config.tree_id, live.session
+        # Not the question: its messages would be held here until the reply comes.
+        turn, on_length = question.turn, question.settings.on_length or "fail"
+
+        def settle(stimulus: ModelAnswered | ModelFailed) -> None:
+            self._stop_waiting(session)
+            if not live.over:
+                self._controller.deliver(session, stimulus, f"model:{turn}")
 
         def answered(message: AssistantMessage) -> None:
-            if not live.over:
-                stimulus = stimuli.ModelAnswered(now_ms(), question.turn, message)
-                self._controller.deliver(session, stimulus, f"model:{question.turn}")
+            self._note_used(session, message.usage)
+            context_tokens = self._around.agents[spec.agent].context_tokens
+            settle(ModelAnswered(now_ms(), turn, message, on_length, context_tokens))
 
-        def failed(reason: str, said: str) -> None:
-            if not live.over:
-                stimulus = stimuli.ModelFailed(now_ms(), question.turn, reason, said)
-                self._controller.deliver(session, stimulus, f"model:{question.turn}")
+        def failed(failure: ModelFailure) -> None:
+            self._drop_reserved(session)
+            why = (
+                failure.reason,
+                failure.said,
+                failure.retryable,
+                failure.retry_after_s,
+                failure.overflow,
+            )
+            settle(ModelFailed(now_ms(), turn, *why))
 
-        def reask() -> None:
+        def resend_prompt() -> None:
             if live.over:
                 return
             if live.link is not None:
-                live.link.send(Reask(session, live.epoch, question.turn))
+                live.prompt_owed = True
+                live.link.send(ResendPrompt(session, live.epoch, turn))
             else:
-                live.recovered = True  # its next host asks again what it owes
+                live.recovered = True  # its next host asks again for what the session owes
                 self._around.scheduler.want(live)
 
-        kind = self._controller.state.sessions[session].spec.kind
+        spec = self._controller.state.sessions[session].spec
         emit = partial(self._around.hub.emit, tree_id, session)
-        self._around.gateway.ask(question, Asker(tree_id, session, kind, answered, failed, reask, emit))
+        asker = Asker(tree_id, session, spec.agent, spec.kind, answered, failed, resend_prompt, emit)
+        self._stop_waiting(session)
+        send = partial(self._send_question, live, asker)
+        config = self._around.agents[spec.agent]
+        if price_of(question, config) is None:
+            send(question)
+            return
+        self._budget.ask(session, question, config, send, failed)
 
-    def _withdraw_question(self, live: LiveSession, instruction: session_todo.WithdrawQuestion) -> None:
-        self._around.gateway.withdraw(self._controller.config.tree_id, live.session)
+    def _note_used(self, session: str, usage: Usage) -> None:
+        if session in self._budget.sizes:
+            self._budget.replied(session, usage)
+
+    def _drop_reserved(self, session: str) -> None:
+        if session in self._budget.sizes:
+            self._budget.drop(session)
+
+    def _send_question(self, live: LiveSession, asker: Asker, question: AskModel) -> None:
+        if not live.over:
+            self._limit_wait(live.session, question.settings, asker.failed)
+            self._around.gateway.ask(question, asker)
+
+    def _limit_wait(
+        self, session: str, settings: ModelSettings, failed: Callable[[ModelFailure], None]
+    ) -> None:
+        """Fail a session's request if no reply comes in time; replaces the limit of an earlier request."""
+        self._stop_waiting(session)
+        bounds = (self._controller.config.limits.model_timeout_s, settings.deadline_s)
+        timeout_s = min((each for each in bounds if each is not None), default=None)
+        if timeout_s is None:
+            return
+
+        def wait_no_longer() -> None:
+            self._around.gateway.withdraw(self._controller.config.tree_id, session)
+            reason = (
+                f"no reply within {timeout_s:g} s; allow more with Limits(model_timeout_s=…) or "
+                "ModelSettings(deadline_s=…)"
+            )
+            if self._controller.failure is None:
+                failed(ModelFailure(reason, retryable=True))
+
+        timer = asyncio.get_running_loop().call_later(timeout_s, wait_no_longer)
+        self._model_timers[session] = timer
+
+    def _stop_waiting(self, session: str) -> None:
+        timer = self._model_timers.pop(session, None)
+        if timer is not None:
+            timer.cancel()
 
     def _meter(self, live: LiveSession, instruction: MeterTurn) -> None:
         def proceed() -> None:
-            # A stop that the charge led to is on its way by now, before this frame.
+            # If the charge led to a stop, that frame is already sent before this one.
             if not live.over and live.link is not None:
                 live.link.send(Proceed(live.session, live.epoch, instruction.turn))
 
@@ -331,7 +360,7 @@ class EffectRunner:
         )
 
     def _answer_messages(self, live: LiveSession, instruction: session_todo.AnswerMessages) -> None:
-        reply = Reply(instruction.text, instruction.error, instruction.interrupted)
+        reply = Reply(instruction.text, instruction.error, instruction.interrupted, instruction.failure)
         for message_id in instruction.message_ids:
             self._controller.expected.get(live.session, set()).discard(message_id)
             self._controller.replies.settle(message_id, reply)
@@ -363,11 +392,14 @@ class EffectRunner:
         live = self._controller.live_sessions.pop(session, None)
         if live is not None:
             live.over = True
-            self._around.scheduler.vacate(live, force=instruction.force)
+            self._around.scheduler.evict(live, force=instruction.force)
             refuse_answers(live)
+        self._stop_waiting(session)
+        self._drop_reserved(session)
+        self._budget.sizes.pop(session, None)
         self._around.gateway.forget(self._controller.config.tree_id, session)
         if session == "main" and instruction.result.status is SessionStatus.COMPLETED:
-            self._around.memory.ended(ended_of(self._controller.config, self._controller.now_ms()))
+            self._around.memory.ended(ended_tree(self._controller.config, self._controller.now_ms()))
         self._controller.results.settle(session, instruction.result)
         error = closed_error(session, instruction.result)
         for key in self._controller.expected.pop(session, ()):
@@ -384,5 +416,56 @@ class EffectRunner:
 
 
 def closed_error(session: str, result: SessionResult[Any]) -> SessionTreeError:
-    """Return what somebody is told who still waits for an ended session."""
+    """Return the error for callers that still wait for an ended session."""
     return SessionClosed(session, f"it ended {result.status} before it answered: {result.summary}")
+
+
+class CommitSequencer:
+    """Runs each action once its commit is durable and every earlier action has run.
+
+    Args:
+        on_failure: Called once, if a commit fails; no action runs afterwards.
+    """
+
+    def __init__(self, on_failure: Callable[[Exception], None]) -> None:
+        self._on_failure = on_failure
+        self._queue: deque[tuple[asyncio.Future[None] | None, Callable[[], None]]] = deque()
+        self._running = False
+        self._failed = False
+
+    def after(self, commit: asyncio.Future[None] | None, action: Callable[[], None]) -> None:
+        """Run an action after a commit; None = after all earlier actions."""
+        self._queue.append((commit, action))
+        if commit is not None and not commit.done():
+            commit.add_done_callback(self._on_done)
+        else:
+            self._run()
+
+    def _on_done(self, commit: asyncio.Future[None]) -> None:
+        if not commit.cancelled():
+            commit.exception()  # after a failure, nothing else retrieves the exceptions of later commits
+        self._run()
+
+    def _run(self) -> None:
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._queue and not self._failed:
+                commit, action = self._queue[0]
+                if commit is not None:
+                    if not commit.done():
+                        return
+                    error = None if commit.cancelled() else commit.exception()
+                    if commit.cancelled() or error is not None:
+                        self._fail(error)
+                        return
+                self._queue.popleft()
+                action()
+        finally:
+            self._running = False
+
+    def _fail(self, error: BaseException | None) -> None:
+        self._failed = True
+        self._queue.clear()
+        self._on_failure(error if isinstance(error, Exception) else RuntimeError("the commit was cancelled"))

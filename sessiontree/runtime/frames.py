@@ -1,7 +1,7 @@
-"""What supervisor and host say to each other. Frames are numbered per link; both sides drop repeats.
+"""The messages between supervisor and host. They are numbered per link; both sides drop repeats.
 
-A host hears ``Adopt``, ``Feed``, ``Release``, ``Kill``, ``Reask``, ``Proceed`` and ``Watch``; it answers with
-``Outcome``, ``Unfit`` and ``Left``.
+A host receives ``Adopt``, ``Feed``, ``Release``, ``Kill``, ``ResendPrompt``, ``Proceed`` and ``Watch``.
+It sends ``Outcome``, ``Unfit``, ``LetGo`` and ``Left``.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.fast_init import quickly_made
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.limits import Limits
-from sessiontree.contracts.messages import Message
-from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.messages import Message, Usage
+from sessiontree.contracts.model_settings import NO_SETTINGS, ModelSettings
+from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.journal.record import Packed
 from sessiontree.models.port import ToolSpec
 from sessiontree.runtime.progress import Progress
 from sessiontree.session.instructions import SessionInstruction
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Embody a session: rebuild it from its facts, then take what is fed."""
+    """Embody a session: rebuild it from its facts, then take the stimuli that ``Feed`` brings."""
 
     tree_id: str
     session: str
@@ -36,28 +38,34 @@ class Adopt:
     workspace: str
     model: str
     facts: tuple[str, ...]
-    """All its journaled facts as JSON texts, oldest first."""
+    """All facts of the session in the journal, as JSON texts, oldest first."""
     recovered: bool
-    """Whether the last host was lost, so that what it owed must be done again."""
+    """Whether its last host was lost: this host repeats the work that the lost one had begun."""
     metered: bool = False
-    """Whether a budget counts its replies: then an instant model is asked after what was used is charged."""
+    """Whether a budget counts its replies; an instant model is then asked only after the charge."""
     grant: str = ""
-    """What the session's handles show to the supervisor."""
+    """The token by which the supervisor identifies the session's handles."""
     watched: bool = False
     """Whether somebody watches the tree's progress."""
     equipment: str = ""
     """Names the tools and model the tree was opened with here."""
     id_key: str = ""
-    """What the ids it gives away are made with; empty in a tree of an earlier release."""
+    """The key from which the session derives ids; empty in a tree of an earlier release."""
     clock_offset_ms: int | None = None
-    """Sets the host's clock by its tree's; None = the host has its own."""
+    """Offset of the tree's clock, which the session uses; None = it uses the host's own clock."""
     has_channel: bool = True
     """Whether the session or one above it has a channel."""
+    guidance: str = ""
+    """What the system prompt of a new session says of the workspace, if the session may read files."""
+    kept: int = 0
+    """The epoch at whose end the host kept the session's state, which is current: no facts are sent then. A
+    host that does not have it lets the session go. 0 = the facts are the state."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Take these stimuli in, in order; each is counted as taken once its facts are reported."""
+    """Process these stimuli in order. A stimulus counts as taken once its facts are reported."""
 
     session: str
     epoch: int
@@ -65,51 +73,60 @@ class Feed:
     stimuli: tuple[Stimulus, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Let go of an idle session."""
+    """Release an idle session, or one that waits at the host for its turn."""
 
     session: str
     epoch: int
+    keep: bool = False
+    """Whether the host may keep the session's state: it will be adopted again."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Let go of a session whatever it is doing; its work is stopped, nothing more of it is reported."""
+    """Stop a session at once: its work is cancelled and nothing more of it is reported."""
 
     session: str
     epoch: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
-class Reask:
-    """Ask the model again, with the whole conversation: the gateway does not hold it."""
+class ResendPrompt:
+    """Ask the model again with the whole conversation, because the gateway does not hold it."""
 
     session: str
     epoch: int
     turn: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """Everything used so far is charged: ask the instant model of this turn."""
+    """All usage so far is charged: ask the instant model of this turn."""
 
     session: str
     epoch: int
     turn: int
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Report a tree's progress from now on, or no more."""
+    """Start or stop to report a tree's progress."""
 
     tree_id: str
     watched: bool
 
 
-Frame: TypeAlias = Adopt | Feed | Release | Kill | Reask | Proceed | Watch
+SessionFrame: TypeAlias = Feed | Release | Kill | ResendPrompt | Proceed
+Frame: TypeAlias = Adopt | SessionFrame | Watch
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class ModelPrompt:
     """The part of a question that stays the same from turn to turn."""
@@ -119,22 +136,29 @@ class ModelPrompt:
     result_schema: Mapping[str, JsonValue] | None
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class AskModel:
-    """A question for the gateway: the messages after the first ``base`` ones, which it holds already."""
+    """A request to the gateway: the messages after the first ``base`` ones, which the gateway holds."""
 
     turn: int
     base: int
     messages: tuple[Message, ...]
     prompt: ModelPrompt | None
-    """Given with ``base`` 0."""
+    """None if ``base`` is greater than 0."""
     unseen: bool = False
-    """Whether nobody is shown the reply while it is made: hooks have the first look at it."""
+    """Whether nobody is shown the reply while it is made, because hooks judge it first."""
+    settings: ModelSettings = NO_SETTINGS
+    summarises: bool = False
+    """Whether it asks for a summary of the conversation, which fits no result schema."""
+    by_compaction_model: bool = False
+    """Whether the agent's compaction model is asked, and not its model."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class MeterTurn:
-    """Charge what was used so far, then answer Proceed, if the budget lets the session live."""
+    """Charge the usage so far; if the budget allows the session to go on, answer with ``Proceed``."""
 
     turn: int
 
@@ -142,52 +166,96 @@ class MeterTurn:
 HostInstruction: TypeAlias = SessionInstruction | AskModel | MeterTurn
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a session's step, or of a part of it."""
+    """The result of a session's step, or of a part of it."""
 
     session: str
     epoch: int
     taken: int
-    """Stimuli fed in this epoch whose facts are all reported by now."""
+    """How many stimuli of this epoch have all their facts reported by now."""
     facts: tuple[Packed, ...]
     instructions: tuple[HostInstruction, ...]
     idle: bool
-    """Nothing of the session runs on the host: it could be released."""
+    """Whether nothing of the session runs on the host, so that it can be released."""
     usage: Usage | None
-    """Used since the last outcome."""
+    """Usage since the last outcome."""
     crash: str | None
-    """Why the session cannot go on, when its code failed; facts not yet reported are lost with it."""
+    """Why the session cannot go on after a failure in its code; facts not yet reported are lost."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """The host can't embody the session, though a later one may: it was confined too early."""
+    """The host can't embody the session because it was confined too early; a host started later may."""
 
     session: str
     epoch: int
     reason: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A session has left the host, and what its tools had left running was ended."""
+class LetGo:
+    """The host has let a session go by itself: an idle one, because others wait there, or one that waited."""
 
     session: str
     epoch: int
     ended: int
-    """Processes that were ended, at least one."""
+    """How many processes that its tools left running were ended."""
+    kept: bool
+    """Whether the host keeps its state, which includes every fact that was reported before."""
 
 
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A session has left the host, and processes that its tools left running were ended."""
+
+    session: str
+    epoch: int
+    ended: int
+    """How many processes were ended; at least 1."""
+
+
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class PollReply:
-    """What a host answers to a poll."""
+    """A host's answer to a poll."""
 
     received: int
-    """Number of the last frame taken, all earlier ones included."""
+    """Number of the last frame accepted; all earlier ones were accepted too."""
     outcomes: tuple[tuple[int, Any], ...]
     """Outcomes after the number asked for, in order, each with its number."""
     progress: tuple[Progress, ...] = ()
-    """What was seen since the last poll of trees that are watched; lossy."""
-    stained: bool = False
-    """Whether work that could not be stopped may still run there: the host serves no other session."""
+    """Progress of watched trees since the last poll; some may be missing."""
+    unusable: bool = False
+    """Whether work that could not be stopped may still run there; the host then serves no other session."""
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message of a host: it can serve, or says why it can't."""
+
+    pid: int
+    level: str
+    """Confinement in force, such as ``structural`` or ``landlock-7+seccomp``."""
+    failure: str | None = None
+    """Why it can't serve; None = it can."""
+    reaper: int = 0
+    """Id of the process that ends what the host leaves behind; 0 = no process does."""
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class HostHealth:
+    """A host's current state."""
+
+    pid: int
+    lag_s: float
+    """For how many seconds one piece of work has blocked the host's loop."""
+    embodied: tuple[str, int] | None
+    """The session embodied and its epoch."""
+    resident_bytes: int

@@ -1,6 +1,7 @@
-"""Grants: what a host shows to be heard as a session. Random, given with an adoption, worthless after it.
+"""Grants: random tokens by which a host identifies its session. Each is valid during one adoption only.
 
-A grant names one session in one epoch and what may be asked for it. Nothing else a host sends says who it is.
+A grant stands for one session in one epoch and for the rights of its kind. The supervisor identifies a
+session by nothing else that a host sends.
 """
 
 from __future__ import annotations
@@ -11,23 +12,26 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.errors import PermissionDenied, SessionClosed
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.runtime.live_session import LiveSession
 
-Right: TypeAlias = Literal["report", "say", "spawn", "recall", "remember", "forget"]
+Right: TypeAlias = Literal["report", "say", "spawn", "look", "direct", "recall", "remember", "forget"]
+_ACTING: frozenset[Right] = frozenset(
+    {"report", "say", "spawn", "look", "direct", "recall", "remember", "forget"}
+)
 RIGHTS: dict[SessionKind, frozenset[Right]] = {
-    SessionKind.MAIN: frozenset({"report", "say", "spawn", "recall", "remember", "forget"}),
-    SessionKind.BRANCH: frozenset({"report", "say", "spawn", "recall", "remember", "forget"}),
+    SessionKind.MAIN: _ACTING,
+    SessionKind.BRANCH: _ACTING,
     SessionKind.WORKER: frozenset({"report", "recall"}),
 }
-"""What each kind of session may ask: of its supervisor, and of memory (the last three)."""
+"""The requests that each kind of session may make, to its supervisor and (the last three) to memory. ``look``
+and ``direct``: see, and stop or write to, the sessions below."""
 TOKEN_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Whom a token stands for."""
+    """The session that a token belongs to."""
 
     live: LiveSession
     epoch: int
@@ -35,10 +39,10 @@ class Grant:
 
 
 class Grants:
-    """The tokens that count now. One writer: the supervisor.
+    """The tokens that are valid now. Only the supervisor changes them.
 
     Args:
-        on_revoked: Told of each token that counts no more.
+        on_revoked: Called with each token that is no longer valid.
     """
 
     def __init__(self, on_revoked: Callable[[str], None] = lambda token: None) -> None:
@@ -46,11 +50,11 @@ class Grants:
         self._on_revoked = on_revoked
 
     def __len__(self) -> int:
-        """Return how many count now."""
+        """Return how many are valid now."""
         return len(self._grants)
 
     def issue(self, live: LiveSession, kind: SessionKind) -> str:
-        """Return a fresh token for a session's epoch; the previous one is no longer valid."""
+        """Return a new token for a session's epoch; the previous one is no longer valid."""
         self.revoke(live)
         token = live.grant = secrets.token_hex(TOKEN_BYTES)
         self._grants[token] = Grant(live, live.epoch, RIGHTS[kind])
@@ -71,8 +75,10 @@ class Grants:
         """
         grant = self._grants.get(token) if isinstance(token, str) else None
         if grant is None or grant.live.over or grant.epoch != grant.live.epoch:
-            raise SessionClosed("?", f"asked to {right} with a grant that does not count now")
+            raise SessionClosed(
+                "?", f"asked to {right} with a grant that is not valid now; its host has let it go"
+            )
         if right not in grant.rights:
-            reason = f"{grant.live.session} may not ask to {right}: its kind holds no such right"
+            reason = f"{grant.live.session} may not {right}: a {grant.live.kind} does not have that right"
             raise PermissionDenied(PermissionTier.WORKSPACE, reason)
         return grant.live

@@ -1,24 +1,34 @@
-"""A session host: embodies one session at a time, and keeps only what is journaled or on its way there."""
+"""A session host: embodies one session at a time, and keeps only what is journaled or about to be.
+
+Others may wait at it for their turn. It then lets a session go by itself when it is idle, and may keep its
+state, without any rights, for its next adoption.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from sessiontree.contracts.context import SessionRights
+from sessiontree.contracts.context import READER, SHELL, SessionRights
 from sessiontree.contracts.errors import words_of
-from sessiontree.contracts.ports import Protection, Web, Writer
+from sessiontree.contracts.hooks import HookContext
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.ports import Protection, Reader, Web, Writer
+from sessiontree.contracts.skills import Skill, skills_prompt
+from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.dispatch.dispatcher import Dispatcher
-from sessiontree.dispatch.hooks import HookChain
+from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.port import InstantModel
+from sessiontree.models.port import InProcessModel, summary_key
 from sessiontree.policy.compiled import CompiledPolicy
+from sessiontree.policy.steps import WebAccess
 from sessiontree.protected import OwnPlaces
-from sessiontree.runtime.call_watch import CallWatch
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.frames import (
     Adopt,
@@ -26,112 +36,140 @@ from sessiontree.runtime.frames import (
     Frame,
     Kill,
     Left,
+    LetGo,
     Outcome,
     PollReply,
     Proceed,
-    Reask,
     Release,
+    ResendPrompt,
+    SessionFrame,
     Unfit,
     Watch,
 )
-from sessiontree.runtime.hook_handles import HookedWatch, context_of, past_hooks
-from sessiontree.runtime.hook_runner import HookedRunner
-from sessiontree.runtime.mailbox import Mailbox
-from sessiontree.runtime.memory_protocol import MemoryService
+from sessiontree.runtime.interceptors import HookInterceptor, Interceptor, ScreenedWatch, through_hooks
+from sessiontree.runtime.link import Mailbox
+from sessiontree.runtime.memory_api import MemoryApi
 from sessiontree.runtime.model_requests import ModelRequestBuilder
 from sessiontree.runtime.progress import ProgressHub, ProgressRelay
-from sessiontree.runtime.services import (
+from sessiontree.runtime.session_rights import (
     ChannelHandle,
+    Facades,
+    Handles,
     Link,
     MemoryHandle,
     MemoryWriterHandle,
     Services,
     SessionsHandle,
     StatusHandle,
+    SubtreeHandle,
     WebHandle,
+    build_rights,
+    session_policy,
 )
-from sessiontree.runtime.session_policy import session_policy
-from sessiontree.runtime.session_rights import Facades, Handles, build_rights
-from sessiontree.runtime.session_runner import SessionRunner
+from sessiontree.runtime.session_runner import RunnerState, SessionRunner
+from sessiontree.runtime.tool_calls import CallWatch
 from sessiontree.sandbox import CommandShell
 from sessiontree.sandbox.named_files import named_files
 from sessiontree.sandbox.process_tree import ProcessIdentity
-from sessiontree.schema.dialect import dialect_of
-from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
+from sessiontree.workspace import SkillReader, WorkspaceWriter
 
 
 class HostProcess(Protocol):
-    """The process a host has for itself."""
+    """The process that a host has for itself."""
 
     def begin(self) -> None:
-        """A session begins: whatever runs now is the process's own."""
+        """Begin a session: all threads and processes that run now belong to the process itself."""
         ...
 
     def is_busy(self) -> bool:
-        """Whether threads run there that no session owns any more."""
+        """Whether threads of an earlier session still run there."""
         ...
 
     def end_leftovers(self, ending: Collection[ProcessIdentity]) -> int:
-        """End the processes that were started since the session began, but those that end already.
+        """End the processes that were started since the session began, except those in ``ending``.
 
         Returns:
-            How many there were.
+            How many processes were ended.
         """
+        ...
+
+
+class HostWeb(Web, Protocol):
+    """Web access as a host has it."""
+
+    @property
+    def has_search(self) -> bool:
+        """Whether the owner configured a search provider."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HostEquipment:
-    """What a host is given once: the same for every session of a tree it may embody."""
+    """A host's equipment for a tree: the same for every session of the tree."""
 
     table: ToolTable
-    instant: InstantModel | None
+    instant: Mapping[str, InProcessModel]
+    """In-process models by agent, and by the summary key; others are in the gateway."""
     hidden: tuple[Path, ...]
-    """Places no tool may see, such as the state directory."""
-    web: Web | None
-    """What reads the web for the tree's sessions in this process; None where its owner allows none."""
+    """Paths that no tool may see, such as the state directory."""
+    web: HostWeb | None
+    """Reads the web for the tree's sessions in this process; None if the owner allows no web access."""
     policy: CompiledPolicy
-    """What the tree's owner says about its tools."""
+    """The owner's policy for the tree's tools."""
     group: str
     """Group of Main's channel."""
-    model_name: str
-    """Of the tree's model, as it is given now."""
     hooks: HookChain | None = None
-    """What its owner put around every call; None = nothing."""
+    """The owner's hooks; None = none."""
     own: OwnPlaces = field(default_factory=OwnPlaces)
-    """What the program, and processes of its kind, import from."""
+    """The places that the program and its processes import from."""
+    skills: Mapping[str, Skill] = field(default_factory=dict)
+    """The owner's skills by name."""
+
+    @property
+    def web_access(self) -> WebAccess:
+        """The web access of sessions with this equipment."""
+        if self.web is None:
+            return "none"
+        return "search" if self.web.has_search else "pages"
+
+    def skills_for(self, spec: SessionSpec) -> dict[str, Skill]:
+        """Return the skills that a session may read, by name; those not given again on resume are missing."""
+        return {name: self.skills[name] for name in spec.skills if name in self.skills}
 
 
 class GuardedFiles:
-    """Protected places of one session's workspace, for whoever judges its calls."""
+    """The protected places of one session's workspace, as its dispatcher uses them."""
 
     __slots__ = ("_facades", "_writer")
 
     def __init__(self, writer: WorkspaceWriter, facades: Facades) -> None:
-        """Keep the session's writer, and where facades of others come from."""
         self._writer = writer
         self._facades = facades
 
-    def standings(self, path: str) -> frozenset[str]:
-        """Return the names of the protected places that a path stands for right now; empty = none."""
-        return self._writer.standings(path)
+    def places_at(self, path: str) -> frozenset[str]:
+        """Return the names of the protected places that a path leads to now; empty = none."""
+        return self._writer.places_at(path)
 
-    def writer(self, standings: frozenset[str] | None) -> Writer:
-        """Return a writer for one allowed call, that changes these protected places; None = all."""
-        return self._facades.writer(self._writer.allowing(standings))
+    def writer(self, places: frozenset[str] | None) -> Writer:
+        """Return a writer for one allowed call, which may change these protected places; None = all."""
+        return self._facades.writer(self._writer.allowing(places))
 
 
-def tooling_of(
+def build_tooling(
     equipment: HostEquipment,
     adopt: Adopt,
     rights: SessionRights,
     now_ms: Callable[[], int],
     protection: Protection | None = None,
 ) -> tuple[ModelRequestBuilder, Dispatcher]:
-    """Return what shows a session its tools, and what runs them: those the policy leaves it now, to both."""
-    model = adopt.config.model or equipment.model_name
+    """Return a session's request builder and dispatcher, with the tools that the policy leaves it now."""
     policy = session_policy(
-        equipment.policy, equipment.group, adopt.spec, model, has_channel=adopt.has_channel
+        equipment.policy,
+        equipment.group,
+        adopt.spec,
+        adopt.model,
+        has_channel=adopt.has_channel,
+        web=equipment.web_access,
     )
     held = equipment.table.held_by(adopt.spec.kind, policy.kept.intersection(adopt.spec.tools))
     held -= policy.withheld_from(adopt.spec.asked_by)
@@ -144,38 +182,94 @@ def tooling_of(
         policy,
         tool_timeout_s=adopt.limits.tool_timeout_s,
         now_ms=now_ms,
-        standing=partial(named_files, os.path.realpath(rights.workspace_root), hidden=equipment.hidden),
+        command_fingerprint=partial(named_files, str(rights.workspace_root), hidden=equipment.hidden),
         protection=protection,
     )
+    has_writer = adopt.config.compaction_model
+    summariser = equipment.instant.get(summary_key(adopt.spec.agent)) if has_writer else None
     questioner = ModelRequestBuilder(
         equipment.table,
         held,
-        adopt.config.prompt,
-        equipment.instant,
-        dialect_of(model),
+        adopt.config,
+        adopt.model,
+        equipment.instant.get(adopt.spec.agent),
         dispatcher.withheld_from,
+        summariser,
     )
+    skills = equipment.skills_for(adopt.spec).values()
+    if skills or adopt.guidance:
+        used = {name for entry in equipment.table if entry.name in held for name in entry.tool.capabilities}
+        if READER.name in used:
+            listed = skills_prompt(skills, runs_commands=SHELL.name in used)
+            questioner.further = "\n\n".join(part for part in (listed, adopt.guidance) if part)
     return questioner, dispatcher
+
+
+MAX_KEPT_CHARS = 4_000_000
+"""How long the facts of all states that a host keeps may be together."""
+
+
+@dataclass(slots=True)
+class KeptSessions:
+    """States of sessions of one tree that this host let go, up to a size; the oldest are dropped first.
+
+    A state is current for as long as nothing else embodies the session, which the supervisor knows.
+    """
+
+    equipment: str = ""
+    """Name of the tree's equipment."""
+    size: int = 0
+    states: OrderedDict[tuple[str, int], RunnerState] = field(default_factory=OrderedDict)
+    """By session and the epoch that ended."""
+
+    def only(self, equipment: str) -> None:
+        """Drop the states of every other tree."""
+        if equipment != self.equipment:
+            self.equipment = equipment
+            self.states.clear()
+            self.size = 0
+
+    def keep(self, session: str, epoch: int, state: RunnerState) -> None:
+        """Keep a state."""
+        self.states[session, epoch] = state
+        self.size += state.chars
+        while self.size > MAX_KEPT_CHARS:
+            self.size -= self.states.popitem(last=False)[1].chars
+
+    def take(self, session: str, epoch: int) -> RunnerState | None:
+        """Remove and return a state, or return None."""
+        state = self.states.pop((session, epoch), None)
+        if state is not None:
+            self.size -= state.chars
+        return state
+
+
+@dataclass(slots=True)
+class Lease:
+    """A session that waits at the host for its turn, and what it is given meanwhile."""
+
+    adopt: Adopt
+    feeds: list[Feed] = field(default_factory=list)
 
 
 class HostCore:
     """Embodies one session at a time.
 
     Args:
-        equip: Gives a tree's equipment by its name.
-        services: What its sessions may ask of the supervisor.
-        memory: What they may ask of memory.
-        hub: Where progress goes.
-        now_ms: The clock, where a tree does not give its own.
-        process: The host's own process, where it has one: then it tells what was left running there, and
-            carries progress to the supervisor.
+        equip: Returns a tree's equipment by its name.
+        services: The supervisor's services for its sessions.
+        memory: The memory's services for its sessions.
+        hub: Receives progress.
+        now_ms: The clock of trees without their own clock offset.
+        process: The host's own process, or None if it shares one. With its own process, the host ends what
+            sessions leave running there, and sends progress to the supervisor.
     """
 
     def __init__(
         self,
         equip: Callable[[str], HostEquipment],
         services: Services,
-        memory: MemoryService,
+        memory: MemoryApi,
         hub: ProgressHub,
         now_ms: Callable[[], int],
         process: HostProcess | None = None,
@@ -192,28 +286,36 @@ class HostCore:
         self._watch: CallWatch | None = None
         self._left_behind = 0
         self._leaving: list[SessionRunner] = []
+        self._leases: OrderedDict[int, Lease] = OrderedDict()
+        """By epoch, the sessions that wait."""
+        self._kept = KeptSessions()
         self._shell: CommandShell | None = None
         self._link: Link | None = None
         self.killed = 0
-        """Processes of the session's tools that were ended when the host was closed."""
+        """Number of processes of the session's tools that were ended when the host was closed."""
         self._facades: Facades | None = None
+        self._ending: list[CommandShell] = []
+        """Shells of sessions that left, whose commands were killed and may still exist."""
 
     def receive(self, frames: Sequence[tuple[int, Frame]]) -> None:
-        """Take frames in; repeats are dropped, early ones wait for those before them."""
+        """Accept frames; repeats are dropped, early ones wait for those before them."""
         self._mailbox.receive(frames)
 
     async def poll(self, after: int, wait_s: float) -> PollReply:
-        """Return outcomes after a number, waiting for the first; those up to it are known and dropped.
+        """Return the outcomes after a number, waiting for the first; those up to the number are dropped.
+
+        A session is not reported to have left while a command of it exists.
 
         Raises:
             HostLost: the host was closed.
         """
-        # What was seen between two polls must not wait for the end of the next.
+        # Progress that arrived between two polls must not wait for the end of the next one.
         holds = self._relay is not None and self._relay.holds
         reply = await self._mailbox.poll(after, 0.0 if holds else wait_s)
+        await self.commands_ended()
         if self._relay is None or self._process is None:
             return reply
-        return replace(reply, progress=self._relay.drain(), stained=self._is_stained(self._process))
+        return replace(reply, progress=self._relay.drain(), unusable=self._is_stained(self._process))
 
     @property
     def embodied(self) -> tuple[str, int] | None:
@@ -227,56 +329,128 @@ class HostCore:
         return "" if self._link is None else self._link.grant
 
     def close(self) -> None:
-        """End: let go of the session, whatever it is doing; whoever polls learns that the host is gone."""
+        """Close the host: stop the session, whatever it does; a waiting poll raises ``HostLost``."""
+        self._leases.clear()
         self.killed = self._drop()
         self._mailbox.close()
+
+    async def commands_ended(self) -> None:
+        """Wait until no command of a session that left exists."""
+        for shell in tuple(self._ending):
+            await shell.ended()
+            if shell in self._ending:
+                self._ending.remove(shell)
 
     def _is_stained(self, process: HostProcess) -> bool:
         abandoned = 0 if self._watch is None else self._watch.abandoned
         calling = self._runner is not None and self._runner.is_calling
-        self._leaving = [runner for runner in self._leaving if runner.lingers]
+        self._leaving = [runner for runner in self._leaving if runner.has_leftover_work]
         if self._left_behind + abandoned > 0 or self._leaving:
             return True
         return not calling and process.is_busy()
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Adopt):
-            self._adopt(frame)
+            if self._runner is None:
+                self._adopt(frame)
+            else:
+                self._leases[frame.epoch] = Lease(frame)
+                self._go_on_soon()
             return
         if isinstance(frame, Watch):
-            if self._relay is not None:
-                self._relay.watch(frame.tree_id, watched=frame.watched)
+            self._note_watch(frame)
             return
-        runner = self._runner
-        if runner is None or runner.session != frame.session or runner.epoch != frame.epoch:
-            return
+        lease, runner = self._leases.get(frame.epoch), self._runner
+        if lease is not None:
+            if isinstance(frame, Feed):
+                lease.feeds.append(frame)
+            elif isinstance(frame, Release | Kill):
+                del self._leases[frame.epoch]
+        elif runner is not None and runner.session == frame.session and runner.epoch == frame.epoch:
+            self._pass_on(runner, frame)
+
+    def _pass_on(self, runner: SessionRunner, frame: SessionFrame) -> None:
+        """Carry out a frame for the session that runs."""
         if isinstance(frame, Feed):
             runner.feed(frame.causes, frame.stimuli)
-        elif isinstance(frame, Reask):
-            runner.reask(frame.turn)
+        elif isinstance(frame, ResendPrompt):
+            runner.resend_prompt(frame.turn)
         elif isinstance(frame, Proceed):
             runner.proceed(frame.turn)
         else:
             assert isinstance(frame, Release | Kill)  # noqa: S101 - the last frames there are
-            self._drop()
+            if isinstance(frame, Release) and frame.keep:
+                self._keep(runner)
+            if ended := self._drop():
+                self._mailbox.put(Left(runner.session, runner.epoch, ended))
+            if isinstance(frame, Kill):
+                self._give_back()  # its work may not have stopped
+            self._next()
+
+    def _note_watch(self, frame: Watch) -> None:
+        if self._relay is not None:
+            self._relay.watch(frame.tree_id, watched=frame.watched)
+        for lease in self._leases.values():
+            if lease.adopt.tree_id == frame.tree_id:
+                lease.adopt = replace(lease.adopt, watched=frame.watched)
+
+    def _go_on_soon(self) -> None:
+        """If others wait, let the session go soon, in case it is idle then."""
+        if self._leases:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        runner = self._runner
+        if self._leases and runner is not None and runner.may_leave:
+            kept = self._keep(runner)
+            ended = self._drop()
+            self._mailbox.put(LetGo(runner.session, runner.epoch, ended, kept))
+            self._next()
+
+    def _next(self) -> None:
+        """Embody the session that has waited longest, unless earlier work still runs here."""
+        while self._leases and self._runner is None:
+            if self._process is not None and self._is_stained(self._process):
+                self._give_back()
+                return
+            _, lease = self._leases.popitem(last=False)
+            self._adopt(lease.adopt)
+            for feed in lease.feeds:
+                self._take(feed)
+
+    def _give_back(self) -> None:
+        """Let those go that wait here."""
+        while self._leases:
+            epoch, lease = self._leases.popitem(last=False)
+            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False))
+
+    def _keep(self, runner: SessionRunner) -> bool:
+        """Keep a session's state if everything in it was reported and it may be needed again."""
+        state = runner.kept_state
+        if state is None:
+            return False
+        self._kept.keep(runner.session, runner.epoch, state)
+        return True
 
     def _drop(self) -> int:
-        """Let the session go, if there is one; return how many processes of its tools were ended."""
+        """Stop the session, if there is one; return how many processes of its tools were ended."""
         ended = 0
         commands: set[ProcessIdentity] = set()
         if self._shell is not None:
-            commands = self._shell.end()  # whoever waits for this host waits for no command's last words
+            commands = self._shell.end()  # nothing on this host waits for a command's output any more
+            if commands:
+                self._ending.append(self._shell)
             self._shell = None
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.stop()
-            self._leaving.append(runner)
-            others = 0 if self._process is None else self._process.end_leftovers(commands)
-            # A pool of processes, say, that a tool's module keeps: the next session would find it dead.
+            others = 0
+            if self._process is not None:
+                self._leaving.append(runner)
+                others = self._process.end_leftovers(commands)
+            # For example a process pool that a tool's module keeps: the next session would find it dead.
             self._left_behind += others
             ended = len(commands) + others
-            if ended:
-                self._mailbox.put(Left(runner.session, runner.epoch, ended))
         if self._link is not None:
             self._link.cut()
             self._link = None
@@ -294,17 +468,23 @@ class HostCore:
             reason = f"this process can't read {adopt.workspace!r}"
             self._mailbox.put(Unfit(adopt.session, adopt.epoch, reason))
             return
+        self._kept.only(adopt.equipment)
+        state = self._kept.take(adopt.session, adopt.kept)
+        if adopt.kept and state is None:
+            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False))
+            return
         try:
-            self._runner = self._embody(adopt)
-        except Exception as error:  # noqa: BLE001 - a session that cannot be built ends alone, as a typed outcome
+            self._runner = self._embody(adopt, state)
+        except Exception as error:  # noqa: BLE001 - only the session that can't be built ends, with a typed outcome
             reason = f"can't be adopted: {words_of(error)}"
             self._mailbox.put(Outcome(adopt.session, adopt.epoch, 0, (), (), True, None, reason))
             return
         if self._link is not None:
             self._link.acting_for = partial(getattr, self._runner.state, "acting_for")
+        self._runner.on_rest = self._go_on_soon
         self._runner.start()
 
-    def _embody(self, adopt: Adopt) -> SessionRunner:
+    def _embody(self, adopt: Adopt, state: RunnerState | None) -> SessionRunner:
         equipment = self._equip(adopt.equipment)
         workspace = Path(adopt.workspace)
         if self._process is not None:
@@ -315,25 +495,32 @@ class HostCore:
         self._link = link
         self._facades = facades = Facades(adopt.session)
         writer = WorkspaceWriter(workspace, hidden=equipment.hidden, own=equipment.own)
-        self._shell = CommandShell(
-            workspace,
-            hidden=equipment.hidden,
-            own=equipment.own,
-            security=adopt.config.exec_security,
-            access=adopt.config.workspace_access,
-            cleanup_s=adopt.config.exec_cleanup_s,
-        )
+        skills = equipment.skills_for(adopt.spec)
+        if adopt.spec.kind is not SessionKind.WORKER:
+            self._shell = CommandShell(
+                Path(writer.root),
+                hidden=equipment.hidden,
+                own=equipment.own,
+                security=adopt.config.exec_security,
+                access=adopt.config.workspace_access,
+                cleanup_s=adopt.config.exec_cleanup_s,
+                skills=skills,
+            )
+        reader: Reader = writer.reader()
+        if skills:
+            reader = SkillReader(reader, skills, equipment.hidden)
         rights = build_rights(
             adopt.session,
             adopt.spec.kind,
             workspace,
             adopt.config,
             Handles(
-                reader=WorkspaceReader(workspace, hidden=equipment.hidden),
+                reader=reader,
                 writer=writer,
                 shell=self._shell,
                 channel=ChannelHandle(link) if adopt.has_channel else None,
                 sessions=SessionsHandle(link),
+                subtree=SubtreeHandle(link),
                 status=StatusHandle(link),
                 memory=MemoryHandle(link),
                 memory_writer=MemoryWriterHandle(link),
@@ -341,17 +528,20 @@ class HostCore:
             ),
             adopt.tree_id,
         )
-        watch = None
-        if equipment.hooks is not None:
-            watch = HookedWatch(self._hub, adopt.tree_id, adopt.session, facades, equipment.hooks)
-            rights = past_hooks(rights, link, equipment.hooks, context_of(adopt), watch.failed)
+        hooks, screened = equipment.hooks, None
+        context = HookContext(adopt.session, adopt.config.agent_id, adopt.spec.kind)
+        if hooks is not None:
+            screened = ScreenedWatch(self._hub, adopt.tree_id, adopt.session, facades, hooks)
+            rights = through_hooks(rights, link, hooks, context, screened.failed)
         guarded = GuardedFiles(writer, facades)
         put, now_ms = self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
             now_ms = TreeClock(adopt.clock_offset_ms).now_ms
-        questioner, dispatcher = tooling_of(equipment, adopt, facades.rights(rights), now_ms, guarded)
-        if watch is None or equipment.hooks is None:
-            self._watch = CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
-            return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms)
-        self._watch = watch
-        return HookedRunner(adopt, dispatcher, questioner, watch, put, now_ms, equipment.hooks)
+        questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)
+        interceptors: tuple[Interceptor, ...] = ()
+        if hooks is not None and screened is not None:
+            questioner.unseen = hooks.words.screens
+            is_remote = questioner.instant is None
+            interceptors = (HookInterceptor(hooks, context, dispatcher, screened, shows_replies=is_remote),)
+        self._watch = screened or CallWatch(self._hub, adopt.tree_id, adopt.session, facades)
+        return SessionRunner(adopt, dispatcher, questioner, self._watch, put, now_ms, interceptors, state)

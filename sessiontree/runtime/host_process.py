@@ -1,6 +1,6 @@
-"""A process that is one host's own: what still runs there, how long it is deaf, and when it must end.
+"""A host's own process: what still runs in it, how long its loop is blocked, and when it must end.
 
-Not here: anything of an engine; the host's shell starts this and answers for it.
+Not here: anything of an engine; the host's shell starts this process and reports for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sessiontree.sandbox.launcher import adopt_orphans
 from sessiontree.sandbox.process_tree import (
     ProcessIdentity,
     ancestors,
-    children,
+    children_list,
     end_below,
     living_below,
     process_of,
@@ -30,27 +30,27 @@ from sessiontree.sandbox.process_tree import (
 LOOK_EVERY_S = 0.25
 PING_S = 0.05
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-MOST_THREADS = 32
+MAX_THREADS = 32
 OWN_THREADS = ("tool_", "Dummy-", "AsyncIO Thread", "asyncio_", "ray")
-"""How the names of threads begin that the process starts for itself, the engine's among them."""
+"""Prefixes of the names of threads that the process itself starts, including the engine's."""
 GONE = 70
 """Exit code of a host that ended itself."""
 LEFTOVERS_S = 2.0
-"""How long ending what a session left may hold up its host; what is left then ends with the host."""
+"""Most seconds that ending a session's leftovers delays its host; the rest ends with the host."""
 ANY_KIND_OF_CHILD = 0x40000000
-"""``__WALL`` of wait(2): children too that were started by a bare ``clone``."""
+"""``__WALL`` of wait(2): includes children that were started by a bare ``clone``."""
 OWN_HELPERS = (
     ("multiprocessing.resource_tracker", "_resource_tracker", "_pid"),
     ("multiprocessing.forkserver", "_forkserver", "_forkserver_pid"),
 )
-"""Where the interpreter keeps the processes that it starts for itself: module, object, attribute."""
+"""Where the interpreter keeps the helper processes that it starts: module, object, attribute."""
 
 
 class CountingExecutor(ThreadPoolExecutor):
-    """Threads for blocking calls, which knows how many of them are at work."""
+    """A thread pool for blocking calls that counts those that run."""
 
     def __init__(self) -> None:
-        super().__init__(MOST_THREADS, thread_name_prefix="tool")
+        super().__init__(MAX_THREADS, thread_name_prefix="tool")
         self._count = threading.Lock()
         self.busy = 0
 
@@ -63,7 +63,7 @@ class CountingExecutor(ThreadPoolExecutor):
         return future
 
     def _ended(self, future: Future[Any]) -> None:
-        """Count one off, also one that was cancelled before it began."""
+        """Count a finished call, including one that was cancelled before it began."""
         with self._count:
             self.busy -= 1
 
@@ -72,10 +72,10 @@ class OwnProcess:
     """One host's process.
 
     Args:
-        supervisor_pid: Process to end with, where it is on this machine.
-        most_bytes: Most memory the process may hold.
-        last_words: Told, from a thread, why the process is about to end for what its session does.
-        reaper: Process above this one that adopts what is left behind here; 0 = there is none.
+        supervisor_pid: The process to end with; None if it is on another machine.
+        most_bytes: Most memory that the process may hold.
+        last_words: Called from a thread, shortly before the process ends, with the reason.
+        reaper: The ancestor that adopts orphans of this process; 0 = none does.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class OwnProcess:
         last_words: Callable[[str], None],
         reaper: int = 0,
     ) -> None:
-        """Begin to watch, from a thread; on the running loop."""
+        """Start the watching thread; call this on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._executor = CountingExecutor()
         self._loop.set_default_executor(self._executor)
@@ -97,47 +97,61 @@ class OwnProcess:
         self.reaper = reaper if reaper in way[1:] else 0
         self._root = self.reaper or os.getpid()
         self._line = set(above[: way.index(self._root)])
-        self._alone = children(self._root)
-        """Who is right below the root while nothing is left behind."""
+        self._children = children_list(self.reaper) if self.reaper else None
+        """Descriptor of the list of the reaper's children."""
+        self._alone = self._list()
+        """The children of the reaper while nothing is left behind."""
         self._own: set[ProcessIdentity] = set()
-        # Before the first session: a supervisor that is gone already can't be opened, and this host ends too.
+        self._has_ended_alone = False
+        """Whether nothing else ran below the root when the last session ended, and none has begun since."""
+        # Before the first session: if the supervisor has ended, opening it fails and this host ends too.
         self._supervisor = None if supervisor_pid is None else os.pidfd_open(supervisor_pid)
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
-        # The watch among them: a host that waits for its first session is not busy.
+        # This includes the watching thread: a host that waits for its first session is not busy.
         self._known = set(threading.enumerate())
 
     def is_busy(self) -> bool:
-        """Whether threads run there that no session owns any more."""
+        """Whether threads of an earlier session still run here."""
         if self._executor.busy:
             return True
         strangers = set(threading.enumerate()) - self._known
         return any(not thread.name.startswith(OWN_THREADS) for thread in strangers)
 
     def begin(self) -> None:
-        """A session begins: the threads and processes of this moment are the process's own."""
+        """Begin a session: all threads and processes that run now belong to the process itself."""
         self._known = set(threading.enumerate())
-        self._own = set(living_below(self._root, self._line)) if self._has_company() else set()
+        has_company = not self._has_ended_alone and self._has_company()
+        self._has_ended_alone = False
+        self._own = set(living_below(self._root, self._line)) if has_company else set()
 
     def end_leftovers(self, ending: Collection[ProcessIdentity] = ()) -> int:
         """End every process that was started since the session began; return how many there were.
 
-        What the interpreter started for itself stays, and what ends already is not counted. Nothing is waited
-        for here: a tool may do so.
+        The interpreter's helpers are kept, and processes in ``ending`` are not counted. No child is reaped
+        here, because a tool may wait for it.
         """
-        if not self._has_company():
+        self._has_ended_alone = not self._has_company()
+        if self._has_ended_alone:
             return 0
         spared = {*self._line, *self._own, *_helpers(), *ending}
         return end_below(self._root, spared, LEFTOVERS_S) if living_below(self._root, spared) else 0
 
     def _has_company(self) -> bool:
-        """Whether anything may run below the root beside this process; quick where nothing does."""
+        """Whether any other process may run below the root; fast if none does."""
         with contextlib.suppress(ChildProcessError):
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | ANY_KIND_OF_CHILD)
             return True
-        return self.reaper != 0 and children(self.reaper) != self._alone
+        try:
+            return self._list() != self._alone
+        except OSError:  # the reaper has ended, so nobody knows
+            return True
+
+    def _list(self) -> bytes:
+        """Return the reaper's children, as the kernel lists them; the list is cut after some hundreds."""
+        return b"" if self._children is None else os.pread(self._children, 4096, 0)
 
     async def lag_s(self) -> float:
-        """Return for how long the process's loop has been deaf; asked from another loop."""
+        """Return for how many seconds the process's loop has been blocked; call it from another loop."""
         asked_at = self._asked_at
         if asked_at is None:
             self._asked_at = asked_at = time.monotonic()
@@ -157,23 +171,23 @@ class OwnProcess:
                 self._end()
             held = resident_bytes()
             if held > self._most_bytes:
-                with contextlib.suppress(Exception):  # the process ends whether anybody heard it or not
+                with contextlib.suppress(Exception):  # the process ends even if the reason can't be reported
                     self._last_words(
                         f"its process held {held:,} bytes of memory; a host may hold {self._most_bytes:,}"
                     )
                 self._end()
 
     def _end(self) -> NoReturn:
-        """End, and, where no reaper does it, first what was started here: nobody else would."""
-        with contextlib.suppress(Exception):  # the process ends whatever else can't be ended
+        """End the process; without a reaper, first end the processes that were started here."""
+        with contextlib.suppress(Exception):  # the process ends even if others can't be ended
             if not self.reaper:
-                adopt_orphans()  # while parents are killed before their children
+                adopt_orphans()  # orphans appear while parents are killed before their children
                 end_below(os.getpid())
         os._exit(GONE)
 
 
 def _helpers() -> Iterator[ProcessIdentity]:
-    """Yield what the interpreter started for itself."""
+    """Yield the helper processes of the interpreter."""
     for module, name, attribute in OWN_HELPERS:
         pid = getattr(getattr(sys.modules.get(module), name, None), attribute, None)
         process = process_of(pid) if isinstance(pid, int) else None
@@ -182,6 +196,6 @@ def _helpers() -> Iterator[ProcessIdentity]:
 
 
 def resident_bytes() -> int:
-    """Return the memory this process holds of its own; what is shared with others does not count."""
+    """Return the memory that only this process holds, in bytes; shared memory does not count."""
     fields = Path("/proc/self/statm").read_text("ascii").split()
     return (int(fields[1]) - int(fields[2])) * PAGE_BYTES

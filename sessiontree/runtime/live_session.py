@@ -1,29 +1,84 @@
-"""A live session at its supervisor: what is on its way to it, and which host embodies it, if any."""
+"""A live session as its supervisor sees it: the stimuli on their way to it, and the host that runs it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.contracts.stimuli import ClientAnswered, Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.runtime.frames import Adopt, Outcome
-from sessiontree.runtime.future_map import FutureMap
-from sessiontree.runtime.host_link import HostLink
-from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.tree.instructions import TreeInstruction
+from sessiontree.runtime.link import HostLink
+from sessiontree.runtime.session_rights import journaled_policy
+from sessiontree.runtime.supervisor_api import CallReply, Reply
+from sessiontree.tree.budgets import remaining
+from sessiontree.tree.protocol import TreeInstruction, TreeStimulus
+from sessiontree.tree.spawn import end_of_life_ms
 from sessiontree.tree.state import TreeState
-from sessiontree.tree.stimuli import TreeStimulus
+
+T = TypeVar("T")
+_Waiter: TypeAlias = tuple[asyncio.Future[T], Callable[[asyncio.Future[T]], None]]
+"""A future, and the callback that removes it if it is cancelled."""
+
+
+class FutureMap(Generic[T]):
+    """Futures by key; several callers may wait for one key."""
+
+    def __init__(self) -> None:
+        self._futures: dict[str, list[_Waiter[T]]] = {}
+
+    def wait(self, key: str) -> asyncio.Future[T]:
+        """Return a future for a key."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        forget = partial(self._forget, key)
+        self._futures.setdefault(key, []).append((future, forget))
+        future.add_done_callback(forget)
+        return future
+
+    def settle(self, key: str, value: T) -> None:
+        """Resolve all futures of a key with a value."""
+        for future, forget in self._futures.pop(key, ()):
+            if not future.done():
+                future.remove_done_callback(forget)
+                future.set_result(value)
+
+    def fail(self, key: str, error: Exception) -> None:
+        """Fail all futures of a key."""
+        for future, forget in self._futures.pop(key, ()):
+            if not future.done():
+                future.remove_done_callback(forget)
+                future.set_exception(error)
+                future.exception()  # marks it as retrieved: the loop would log it if nobody waits any more
+
+    def fail_all(self, error: Exception) -> None:
+        """Fail all futures."""
+        for key in list(self._futures):
+            self.fail(key, error)
+
+    def _forget(self, key: str, future: asyncio.Future[T]) -> None:
+        """Remove a future that was cancelled."""
+        if future.cancelled() and key in self._futures:
+            left = self._futures[key] = [each for each in self._futures[key] if each[0] is not future]
+            if not left:
+                del self._futures[key]
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys that somebody waits for."""
+        return tuple(self._futures)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stimulus for a session, the id of its cause, and of the post that owes it, if one does."""
+    """A stimulus for a session, the id of its cause, and the id of the post that it delivers, if any."""
 
     cause: str
     stimulus: Stimulus
@@ -31,19 +86,19 @@ class Input:
 
 
 class Controller(Protocol):
-    """What scheduler, effects and reports use of the controller of a session's tree."""
+    """The part of a tree's controller that scheduler, effects and reports use."""
 
     state: TreeState
     config: TreeConfig
     failure: Exception | None
-    """Why the tree goes on no more in this process."""
+    """Why the tree can't go on in this process; None = it can."""
     live_sessions: dict[str, LiveSession]
     """Records of live sessions, by session id."""
     replies: FutureMap[Reply]
     calls: FutureMap[CallReply]
     results: FutureMap[SessionResult[Any]]
     settling: FutureMap[None]
-    """Who answered calls of the program's, by the ids of the answers."""
+    """Waiters for the acceptance of answers to client calls, by answer id."""
     expected: dict[str, set[str]]
     """Ids of the messages and calls that somebody waits for, by session."""
 
@@ -51,12 +106,12 @@ class Controller(Protocol):
         """Return the tree's time."""
         ...
 
-    def model_of(self, agent: str) -> str:
-        """Return the name of an agent's model."""
+    def agent_config(self, agent: str) -> AgentConfig:
+        """Return an agent's configuration, with the names of its models."""
         ...
 
     def check_open(self) -> None:
-        """Raise what ended the tree in this process, if anything did."""
+        """Raise the error that ended the tree in this process, if any."""
         ...
 
     async def caught_up(self) -> None:
@@ -72,15 +127,15 @@ class Controller(Protocol):
         ...
 
     async def settle(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
-        """Have the tree machine decide; returns what follows once it is durable and carried out."""
+        """Have the tree machine decide; return its instructions once they are durable and carried out."""
         ...
 
     def live_session_of(self, session: str) -> LiveSession:
-        """Return the record of a live session, creating it on first use."""
+        """Return the record of a live session; create it on first use."""
         ...
 
     def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
-        """Bring a stimulus to a live session."""
+        """Deliver a stimulus to a live session."""
         ...
 
     def adoption(self, live: LiveSession) -> Adopt:
@@ -88,69 +143,83 @@ class Controller(Protocol):
         ...
 
     def embodied(self, live: LiveSession) -> None:
-        """A host embodies a session."""
+        """Note that a host embodies a session."""
         ...
 
-    def leaves(self, session: str) -> None:
-        """A session begins to leave its host."""
+    def session_leaving(self, session: str) -> None:
+        """Note that a session starts to leave its host."""
         ...
 
-    def left(self, session: str, ended: int) -> None:
-        """A session has left its host, and so many processes that it had left there were ended."""
+    def session_left(self, session: str, ended: int) -> None:
+        """Note that a session has left its host, and that ``ended`` of its processes were ended."""
+        ...
+
+    async def all_left(self, session: str) -> None:
+        """Wait for a limited time until a session and those below it have left their hosts."""
         ...
 
     def on_crash(self, live: LiveSession, reason: str) -> None:
-        """A session brought its host down, or every host it was given."""
+        """Note that a session crashed its host, or every host that it was given."""
         ...
 
     def on_outcome(self, live: LiveSession, outcome: Outcome) -> None:
-        """Take in what became of a session's step."""
+        """Process the result of a session's step."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class LiveSession:
-    """One live session. Lost with the supervisor; everything it owes stands in the journal."""
+    """One live session. It is lost with the supervisor; everything that is owed is in the journal."""
 
     controller: Controller
     session: str
     kind: SessionKind
     dedicated: bool
-    """Whether it keeps its host for life."""
+    """Whether it keeps its host until it ends."""
     epoch: int = 0
-    """Names its adoption, no other of this supervisor; an outcome of another epoch is ignored."""
+    """Number of its adoption, unique in this supervisor; outcomes of other epochs are ignored."""
     grant: str = ""
-    """What its host shows to be heard as this session; empty = no host embodies it."""
+    """The token by which its host identifies it; empty = no host embodies it."""
     link: HostLink | None = None
     waiting: deque[Input] = field(default_factory=deque)
     """Not sent yet."""
     sent: deque[Input] = field(default_factory=deque)
     """Sent, not yet reported as taken."""
     taken: int = 0
-    """Inputs reported as taken in this epoch."""
+    """How many inputs were reported as taken in this epoch."""
     idle: bool = True
-    """Nothing of it runs on its host."""
+    """Whether nothing of it runs on its host."""
     quiet: bool = True
     """Whether nothing was on its way to it when it last offered a result: neither sent, nor waiting, nor owed
     by a commit that is not durable yet."""
     commits: int = 0
-    """Its facts on their way to the disk."""
+    """How many of its commits are not durable yet."""
     journaled: bool = False
-    """Whether the journal holds facts of it."""
+    """Whether the journal holds facts of the session."""
     recovered: bool = False
-    """Whether the next adoption must do again what is owed."""
-    asked: dict[str, CallIntended] = field(default_factory=dict)
-    """Intents by open request, to be made durable with its approval while a host embodies the session."""
+    """Whether its next host must repeat work that is owed."""
+    repeats: bool = False
+    """Whether the host that has it must do so, and has not reported anything yet."""
+    kept: tuple[HostLink, int] | None = None
+    """The host that keeps its current state, and the epoch that ended there."""
+    resumes: int = 0
+    """The epoch whose state its host continues with; 0 = it is rebuilt from its facts."""
+    prompt_owed: bool = False
+    """Whether its host was asked to send the gateway the whole conversation and has not reported yet."""
+    alone: bool = False
+    """Whether it may share no host: it was at one with others when that was lost, perhaps by its work."""
+    asked: dict[str, CheckedCall] = field(default_factory=dict)
+    """By open request, calls whose intents become durable with the approval while a host has the session."""
     answers: dict[str, ClientAnswered] = field(default_factory=dict)
-    """The program's answers that the session has not settled, by their ids."""
+    """Answers of the program that the session has not accepted or refused yet, by answer id."""
     losses: int = 0
-    """Hosts lost in a row since it last got anything done."""
-    misfit_until: float = float("-inf")
-    """Hosts started by then can't embody it: they were confined too early."""
+    """How many hosts it has lost in a row without progress."""
+    unfit_until: float = float("-inf")
+    """Hosts started before this loop time can't embody it, because they were confined too early."""
     over: bool = False
 
-    def bring_again(self) -> None:
-        """Let the next host hear the answers that a lost one had heard and not settled."""
+    def requeue_answers(self) -> None:
+        """Queue the answers again that a lost host had received and not settled."""
         coming = {
             each.stimulus.answer_id for each in self.waiting if isinstance(each.stimulus, ClientAnswered)
         }
@@ -158,7 +227,34 @@ class LiveSession:
             if answer_id not in coming:
                 self.waiting.append(Input(f"answer:{answered.client_id}", answered))
 
-    @property
-    def restful(self) -> bool:
-        """Whether it could be passivated now: nothing runs, nothing is on its way."""
-        return self.idle and not self.waiting and not self.sent and self.commits == 0
+
+NOT_EMBODIED = "none: on no host now"
+
+
+def session_report(controller: Controller, session: str) -> SessionReport:
+    """Return the state of one session."""
+    state = controller.state
+    node = state.sessions[session]
+    agent = node.spec.agent
+    live = controller.live_sessions.get(session)
+    link = None if live is None else live.link
+    return SessionReport(
+        session_id=session,
+        kind=node.spec.kind,
+        status=node.status,
+        depth=node.spec.depth,
+        model=controller.agent_config(agent).model,
+        turns=node.usage.turns,
+        usage=node.usage,
+        children=tuple(state.children.members(session)),
+        pending_approvals=node.pending,
+        budget_left=remaining(state, session),
+        expires_at_ms=end_of_life_ms(state, session),
+        confinement=NOT_EMBODIED if link is None else link.transport.level,
+        approval_mode=controller.config.mode,
+        system_tier=node.spec.system_tier,
+        exec_security=node.spec.commands,
+        taint=node.taint,
+        after_untrusted=journaled_policy(controller.config)[0].after_untrusted,
+        compaction_model=controller.agent_config(agent).compaction_model,
+    )

@@ -1,12 +1,12 @@
-"""Memory of several programs over one store: who writes it serves the others, and one of them succeeds it.
+"""Memory shared by several programs: one process writes the store and serves the others.
 
-One process alone writes a store. Another that finds it written connects to that process's socket in the
-store's directory, and has it do what is asked there; when that process ends, whoever is first becomes the
-next. Each program looks at its own sessions' grants; what it asks here says for whom.
+Only one process writes a store. Another program that finds it locked connects to the writer's socket in the
+store's directory and sends its requests there. When the writer ends, the first process that locks the store
+becomes the next writer. Each program checks the grants of its own sessions; a request names its scope.
 
-Lines of JSON go both ways: ``{"id", "do", "given"}``, answered in any order by ``{"id", "value"}`` or by
-``{"id", "error": [kind, place, reason]}``. The first line shows the key that lies beside the socket: Workers
-and commands can reach a socket, but can't read there.
+Both sides send lines of JSON: ``{"id", "do", "given"}``, answered in any order by ``{"id", "value"}`` or
+``{"id", "error": [kind, place, reason]}``. The first line carries the key from a file next to the socket:
+Workers and commands can reach a socket, but can't read that file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -38,59 +38,44 @@ from sessiontree.contracts.errors import (
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.place import directory_of
 from sessiontree.memory.settings import MemorySettings
-from sessiontree.runtime.memory_protocol import MemoryStore
+from sessiontree.runtime.memory_api import MemoryStore
+from sessiontree.runtime.rpc import methods_of
 from sessiontree.runtime.socket_files import listen_at, socket_address
 
 SOCKET: Final = "writer.socket"
 KEY: Final = "writer.key"
 SUCCESSION_S: Final = 10.0
-"""How long it may take until somebody writes the store again, or serves it."""
+"""Most seconds until a process writes the store again, or serves it."""
 RETRY_S: Final = 0.1
 HELLO_S: Final = 5.0
-MOST_LINE_BYTES: Final = 128 * 2**20
-"""A thousand records of 20,000 characters fit."""
-MOST_PEERS: Final = 64
+MAX_LINE_BYTES: Final = 128 * 2**20
+"""Long enough for a thousand records of 20,000 characters."""
+MAX_PEERS: Final = 64
 _FAILURES: Final = {each.__name__: each for each in (MemoryFailed, MemoryCorrupt, MemoryUnwritable)}
 
 
 class _Gone(Exception):
-    """The process that wrote the store ended."""
+    """The process that wrote the store has ended."""
 
 
 @cache
-def _words() -> dict[str, tuple[TypeAdapter[Any], TypeAdapter[Any]]]:
-    """Return what each thing that may be asked is given, and what it answers."""
-    scope = MemoryScope | None
-    made: dict[str, tuple[Any, Any]] = {
-        "store": (tuple[list[NewRecord], MemoryScope, str], list[str]),
-        "search": (tuple[MemoryQuery, scope], list[Hit]),
-        "select": (tuple[Selection, scope, int], list[MemoryRecord]),
-        "forget": (tuple[Selection, scope], list[str]),
-        "mark_finished": (tuple[str, str, str, int], None),
-        "unfinished_trees": (tuple[()], set[str]),
-    }
-    return {name: (TypeAdapter(given), TypeAdapter(value)) for name, (given, value) in made.items()}
-
-
-async def _done(store: MemoryStore, name: str, given: Sequence[Any]) -> Any:
-    """Do what is asked of a store, by its name."""
-    if name == "mark_finished":
-        tree_id, agent_id, workspace, ended_at_ms = given
-        return await store.mark_finished(
-            tree_id, agent_id=agent_id, workspace=workspace, ended_at_ms=ended_at_ms
-        )
-    if name == "unfinished_trees":
-        return store.unfinished_trees()
-    return await getattr(store, name)(*given)
+def _adapters() -> dict[str, tuple[TypeAdapter[Any], TypeAdapter[Any]]]:
+    """Return for each method of a store the adapters of its arguments and of its result."""
+    made = {}
+    for name, method in methods_of(MemoryStore).items():
+        hints = get_type_hints(method.function)
+        takes: Any = tuple.__class_getitem__(tuple(hints[each] for each in method.parameters))
+        made[name] = (TypeAdapter(takes), TypeAdapter(hints["return"]))
+    return made
 
 
 class SharedStore:
-    """A store that this process writes, or has written by the process that does; open it first.
+    """A store that this process writes, or uses through the process that writes it. Open it first.
 
     Args:
-        directory: Of the store, on this machine.
-        embedder: Identity of what embeds its texts.
-        open_own: Opens it for writing.
+        directory: The store's directory, on this machine.
+        embedder: Identity of the embedder of its texts.
+        open_own: Opens the store for writing.
     """
 
     def __init__(
@@ -104,45 +89,45 @@ class SharedStore:
         self._closed = False
 
     async def open(self) -> None:
-        """Become the one that writes it, or find that one.
+        """Become the writer, or connect to it.
 
         Raises:
-            MemoryLocked: somebody writes it and serves nobody.
-            EmbedderMismatch: whoever writes it embeds otherwise.
-            MemoryFailed: it can't be opened.
+            MemoryLocked: another process writes the store and does not serve it.
+            EmbedderMismatch: the writer uses another embedder.
+            MemoryFailed: the store can't be opened.
         """
         self._unfinished = set(await self._ask("unfinished_trees"))
 
     async def store(self, records: Sequence[NewRecord], scope: MemoryScope, key: str) -> list[str]:
-        """Store records, once for a key."""
+        """Store records, once per key; return their ids."""
         stored: list[str] = await self._ask("store", list(records), scope, key)
         return stored
 
     async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
-        """Return what fits best."""
+        """Return the best matches of a query."""
         hits: list[Hit] = await self._ask("search", query, scope)
         return hits
 
     async def select(self, selection: Selection, scope: MemoryScope | None, limit: int) -> list[MemoryRecord]:
-        """Return what a selection names."""
+        """Return the records of a selection."""
         found: list[MemoryRecord] = await self._ask("select", selection, scope, limit)
         return found
 
     async def forget(self, selection: Selection, scope: MemoryScope | None) -> list[str]:
-        """Remove it. Where the writer ended meanwhile, what it had removed is not told."""
+        """Remove the records of a selection; return their ids, without those that a lost writer removed."""
         gone: list[str] = await self._ask("forget", selection, scope)
         return gone
 
-    async def mark_finished(self, tree_id: str, *, agent_id: str, workspace: str, ended_at_ms: int) -> None:
-        """Note that a tree's Main has completed."""
+    async def mark_finished(self, tree_id: str, agent_id: str, workspace: str, ended_at_ms: int) -> None:
+        """Mark a tree whose Main has completed."""
         await self._ask("mark_finished", tree_id, agent_id, workspace, ended_at_ms)
 
-    def unfinished_trees(self) -> set[str]:
-        """Return the trees that were not marked so when it was opened."""
+    async def unfinished_trees(self) -> set[str]:
+        """Return the trees that were not marked as finished when the store was opened."""
         return self._unfinished
 
     async def close(self) -> None:
-        """Let the store go; another program's process may write it from now on."""
+        """Close the store; another process may write it from now on."""
         self._closed = True
         using, self._using = self._using, None
         if using is not None:
@@ -151,7 +136,7 @@ class SharedStore:
                 await using.result().close()
 
     async def _ask(self, name: str, *given: Any) -> Any:
-        """Ask whoever writes the store; each question may be asked again of a successor."""
+        """Send a request to the writer; after a writer was lost, it is sent again to its successor."""
         while True:
             if self._closed:
                 raise MemoryFailed(str(self._directory), "it was closed in this process")
@@ -196,15 +181,15 @@ class _OwnStore:
 
     @classmethod
     async def begun(cls, store: MemoryStore, directory: Path, embedder: str) -> _OwnStore:
-        """Serve a store of which this process holds the lock.
+        """Serve a store whose lock this process holds.
 
         Raises:
-            MemoryUnwritable: the socket or its key can't be made.
+            MemoryUnwritable: the socket or its key can't be created.
         """
         own = cls(store, directory, embedder)
         try:
             listener = await asyncio.to_thread(own._listen)
-            own._server = await asyncio.start_unix_server(own._hear, sock=listener, limit=MOST_LINE_BYTES)
+            own._server = await asyncio.start_unix_server(own._hear, sock=listener, limit=MAX_LINE_BYTES)
         except OSError as error:
             await store.close()
             reason = f"can't serve other programs there: {error.strerror or error}"
@@ -220,10 +205,10 @@ class _OwnStore:
         finally:
             os.close(file)
         new.replace(path)
-        return listen_at(self._directory / SOCKET, MOST_PEERS)
+        return listen_at(self._directory / SOCKET, MAX_PEERS)
 
     async def ask(self, name: str, *given: Any) -> Any:
-        return await _done(self._store, name, given)
+        return await getattr(self._store, name)(*given)
 
     async def close(self) -> None:
         if self._server is not None:
@@ -243,13 +228,13 @@ class _OwnStore:
         self._talks.add(talk)
         answering: set[asyncio.Task[None]] = set()
         try:
-            if len(self._talks) <= MOST_PEERS and await self._is_known(reader, writer):
+            if len(self._talks) <= MAX_PEERS and await self._is_known(reader, writer):
                 async for line in reader:
                     task = asyncio.create_task(self._answer(json.loads(line), writer))
                     answering.add(task)
                     task.add_done_callback(answering.discard)
         except (OSError, ValueError, TimeoutError, asyncio.CancelledError):
-            pass  # whoever asked is gone or says nothing that can be read, or this is the end
+            pass  # the peer has disconnected or sent an invalid line, or the store is being closed
         finally:
             for task in answering:
                 task.cancel()
@@ -267,8 +252,8 @@ class _OwnStore:
     async def _answer(self, asked: Any, writer: asyncio.StreamWriter) -> None:
         number, name = asked["id"], asked["do"]
         try:
-            takes, gives = _words()[name]
-            value = await _done(self._store, name, takes.validate_python(asked["given"]))
+            takes, gives = _adapters()[name]
+            value = await getattr(self._store, name)(*takes.validate_python(asked["given"]))
             answer = {"id": number, "value": gives.dump_python(value, mode="json")}
         except MemoryFailed as error:
             kind = type(error).__name__
@@ -281,7 +266,7 @@ class _OwnStore:
 
 
 class _Peer:
-    """The way to another process that writes the store."""
+    """The connection to another process that writes the store."""
 
     def __init__(
         self, place: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, embedder: str
@@ -297,10 +282,10 @@ class _Peer:
 
     @classmethod
     async def found(cls, directory: Path, embedder: str) -> _Peer | None:
-        """Return the way to whoever serves a store, None where nobody does yet.
+        """Connect to the process that serves a store; return None if no process serves it yet.
 
         Raises:
-            EmbedderMismatch: it embeds otherwise.
+            EmbedderMismatch: it uses another embedder.
         """
         line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         line.setblocking(False)
@@ -309,7 +294,7 @@ class _Peer:
                 key = await asyncio.to_thread((directory / KEY).read_text, "ascii")
                 with socket_address(directory / SOCKET) as address:
                     await asyncio.get_running_loop().sock_connect(line, address)
-                reader, writer = await asyncio.open_unix_connection(sock=line, limit=MOST_LINE_BYTES)
+                reader, writer = await asyncio.open_unix_connection(sock=line, limit=MAX_LINE_BYTES)
                 await _say(writer, key)
                 theirs = str(json.loads(await reader.readline()))
         except (OSError, ValueError, TimeoutError):
@@ -323,12 +308,12 @@ class _Peer:
     async def ask(self, name: str, *given: Any) -> Any:
         if self._is_gone:
             raise _Gone
-        takes, gives = _words()[name]
+        takes, gives = _adapters()[name]
         number = next(self._numbers)
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             told = {"id": number, "do": name, "given": takes.dump_python(given, mode="json")}
-            with contextlib.suppress(OSError):  # its end is heard
+            with contextlib.suppress(OSError):  # the reading side notices the end
                 await _say(self._writer, told)
             return gives.validate_python(await answer)
         finally:
@@ -351,7 +336,7 @@ class _Peer:
                 else:
                     answer.set_result(told["value"])
         except (OSError, ValueError):
-            pass  # the same as its end
+            pass  # handled like the end of the connection
         finally:
             self._is_gone = True
             for answer in self._waiting.values():
@@ -377,17 +362,17 @@ def _late(name: str) -> Any:
 
 
 async def open_store(settings: MemorySettings, uri: str) -> MemoryStore:
-    """Open a store for writing, beside other programs; what blocks is done in a thread.
+    """Open a store for writing, shared with other programs; blocking work runs in a thread.
 
-    A store on this machine is written by one process, which serves the others. Of one that is reached by
-    network, programs see to it themselves that one alone writes it.
+    A store on this machine is written by one process, which serves the others. For a store that is reached
+    over the network, the programs must make sure that only one of them writes it.
 
     Args:
-        settings: What embeds its texts, and how it is reached.
-        uri: Where it lies.
+        settings: The embedder of its texts, and how the store is reached.
+        uri: Where the store is.
 
     Raises:
-        ConfigError: its embedder can't be had.
+        ConfigError: the embedder is not available.
         MemoryFailed: the store can't be opened.
     """
     store = await asyncio.to_thread(_late, "store")

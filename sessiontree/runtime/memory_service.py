@@ -1,4 +1,4 @@
-"""The memory process: checks every question, judges who may see what, and asks the store."""
+"""The memory service: checks every request, finds the scope of its grant, and asks the store."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, get_args
 
 from sessiontree.contracts.errors import MemoryFailed, MemoryLocked, PermissionDenied, ValidationError
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.memory import (
     MAX_HITS,
     MAX_SOURCE_CHARS,
@@ -26,22 +27,21 @@ from sessiontree.contracts.memory import (
     Source,
     Trust,
 )
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.runtime.memory_protocol import Ended, MemoryRight, MemoryStore, Supervision, Whose
-from sessiontree.runtime.rpc_response import RpcResponse, portable
-from sessiontree.runtime.session_reports import ActorRow
+from sessiontree.runtime.memory_api import Ended, MemoryApi, MemoryRight, MemoryStore, Supervision, Whose
+from sessiontree.runtime.rpc import RpcResponse, methods_of, portable
+from sessiontree.runtime.supervisor_api import ActorRow
 
 MAX_SELECTED: Final = 1_000
-"""Most records of one selection that are returned, and most ids it may name."""
+"""Most records that one selection returns, and most ids that it may name."""
 OF_SESSIONS: Final = frozenset(get_args(Trust)) - {"owner"}
-"""What a session may vouch as."""
+"""The values of ``trust`` that a session may give."""
 
 
 def check_new(records: Sequence[NewRecord]) -> None:
     """Refuse records that can't be stored for a session.
 
     Raises:
-        ValidationError: names the first that does not fit.
+        ValidationError: names the first field that is not valid.
     """
     if not 1 <= len(records) <= MAX_STORED_AT_ONCE:
         raise ValidationError(
@@ -52,11 +52,11 @@ def check_new(records: Sequence[NewRecord]) -> None:
         _check_text(record.text, MAX_TEXT_CHARS, f"{field}/text")
         if record.type not in RECORD_TYPES:
             raise ValidationError(
-                f"type {record.type!r} is none of {', '.join(RECORD_TYPES)}", f"{field}/type"
+                f"type {record.type!r} is not one of {', '.join(RECORD_TYPES)}", f"{field}/type"
             )
         if record.trust not in OF_SESSIONS:
             raise ValidationError(
-                f"a session can't vouch as {record.trust!r}; give {' or '.join(sorted(OF_SESSIONS))}",
+                f"a session can't give the trust {record.trust!r}; give {' or '.join(sorted(OF_SESSIONS))}",
                 f"{field}/trust",
             )
         if record.source is not None:
@@ -65,42 +65,45 @@ def check_new(records: Sequence[NewRecord]) -> None:
 
 
 def check_query(query: MemoryQuery) -> None:
-    """Refuse a query that means nothing.
+    """Refuse a query that is not valid.
 
     Raises:
-        ValidationError: names what does not fit.
+        ValidationError: names the field that is not valid.
     """
     _check_text(query.text, MAX_TEXT_CHARS, "/text")
     if not 1 <= query.limit <= MAX_HITS:
         raise ValidationError(f"limit is {query.limit}; give 1 to {MAX_HITS}", "/limit")
     for wanted in query.types:
         if wanted not in RECORD_TYPES:
-            raise ValidationError(f"type {wanted!r} is none of {', '.join(RECORD_TYPES)}", "/types")
+            raise ValidationError(f"type {wanted!r} is not one of {', '.join(RECORD_TYPES)}", "/types")
     if query.path is not None:
         _check_text(query.path, MAX_SOURCE_CHARS, "/path")
 
 
 def check_selection(selection: Selection) -> None:
-    """Refuse a selection without a condition, or one that can't hold.
+    """Refuse a selection without a condition, or with one that can't be met.
 
     Raises:
         ValidationError: says what to give.
     """
     if not selection.to_wire():
-        raise ValidationError("nothing was named; give ids, a path or a tree")
+        raise ValidationError("the selection is empty; give ids, a path or a tree")
     if len(selection.ids) > MAX_SELECTED:
         raise ValidationError(f"{len(selection.ids):,} ids were given; at most {MAX_SELECTED:,}", "/ids")
     if selection.path is not None:
         _check_text(selection.path, MAX_SOURCE_CHARS, "/path")
     elif selection.first is not None or selection.last is not None:
-        raise ValidationError("lines are of a path; name it too", "/path")
+        raise ValidationError("lines were given without a path; give the path too", "/path")
     first, last = selection.first, selection.last
     if (first is not None and first < 1) or (last is not None and last < (first or 1)):
-        raise ValidationError(f"lines {first} to {last} are none", "/first")
+        raise ValidationError(
+            f"lines {first} to {last} are not a range; lines count from 1, and the first comes first",
+            "/first",
+        )
 
 
 def check_limit(limit: int) -> None:
-    """Refuse a limit that is none.
+    """Refuse a limit out of bounds.
 
     Raises:
         ValidationError: says what to give.
@@ -111,11 +114,15 @@ def check_limit(limit: int) -> None:
 
 def _check_text(text: str, most: int, field: str) -> None:
     if not text.strip() or len(text) > most:
-        raise ValidationError(f"a text of {len(text):,} characters; give 1 to {most:,}, not all blank", field)
+        raise ValidationError(
+            f"the text has {len(text):,} characters; give 1 to {most:,}, not only white space", field
+        )
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValidationError(f"character {error.start + 1} is half of a surrogate pair", field) from error
+        raise ValidationError(
+            f"character {error.start + 1} is half of a surrogate pair; remove it", field
+        ) from error
 
 
 def _check_source(source: str, field: str) -> None:
@@ -124,20 +131,20 @@ def _check_source(source: str, field: str) -> None:
     except ValueError as error:
         raise ValidationError(str(error), field) from error
     if not source.isprintable():
-        raise ValidationError("a source is one line of visible characters", field)
+        raise ValidationError("the source holds characters that can't be printed; give one plain line", field)
 
 
-MOST_KEPT: Final = 4096
-"""Grants kept at a time; each session embodied now has one."""
+MAX_KEPT: Final = 4096
+"""Most grants that are cached; each embodied session has one."""
 
 Ask = Callable[[Sequence[tuple[str, MemoryRight]]], Awaitable[Sequence[Whose]]]
 
 
 class MemoryGrants:
-    """Asks the supervisor whom grants stand for; those that come while it is asked go with the next question.
+    """Asks the supervisor for the scopes of grants; grants that arrive meanwhile go with the next request.
 
     Args:
-        ask: Asks it, for several at once.
+        ask: Asks the supervisor about several grants at once.
     """
 
     def __init__(self, ask: Ask) -> None:
@@ -148,11 +155,11 @@ class MemoryGrants:
         self._asking: asyncio.Task[None] | None = None
 
     async def recall(self, grant: str) -> MemoryScope:
-        """Return whom a grant stands for, for searching.
+        """Return the scope of a grant, for a search; the answer is cached until the grant is revoked.
 
         Raises:
-            SessionClosed: it does not count now.
-            PermissionDenied: it does not cover that.
+            SessionClosed: the grant is not valid now.
+            PermissionDenied: sessions of its kind may not ask this.
         """
         scope = self._kept.get(grant)
         if scope is not None:
@@ -161,14 +168,14 @@ class MemoryGrants:
         before = self._revocations
         scope = await self.check(grant, "recall")
         if self._revocations == before:
-            # What was revoked meanwhile may be this one, said before its answer arrived.
+            # This grant may have been revoked before the answer arrived.
             self._kept[grant] = scope
-            if len(self._kept) > MOST_KEPT:
+            if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return scope
 
     async def check(self, grant: str, right: MemoryRight) -> MemoryScope:
-        """Return whom a grant stands for at this moment; raises as :meth:`recall` does."""
+        """Return the scope of a grant as it is now; raises as :meth:`recall` does."""
         answer: asyncio.Future[MemoryScope] = asyncio.get_running_loop().create_future()
         self._waiting.append((grant, right, answer))
         if self._asking is None:
@@ -176,7 +183,7 @@ class MemoryGrants:
         return await answer
 
     def revoke(self, grant: str) -> None:
-        """Keep a grant no longer."""
+        """Remove a grant from the cache."""
         self._revocations += 1
         self._kept.pop(grant, None)
 
@@ -186,7 +193,7 @@ class MemoryGrants:
                 asked, self._waiting = self._waiting, []
                 try:
                     answers = await self._ask([(grant, right) for grant, right, _ in asked])
-                except Exception as error:  # noqa: BLE001 - whoever waits is told
+                except Exception as error:  # noqa: BLE001 - those who wait get the error
                     answers = [error] * len(asked)
                 for (_, _, waiting), answer in zip(asked, answers, strict=True):
                     if waiting.done():
@@ -200,19 +207,19 @@ class MemoryGrants:
 
 
 LOCK_PATIENCE_S: Final = 3.0
-"""How long a store may still be written by the process before this one, which ends with its supervisor."""
+"""How long to wait for the previous memory process, which ends with its supervisor, to release the store."""
 LOCK_RETRY_S: Final = 0.1
-MOST_FORGETS: Final = 1_000
-"""Answers to calls that forgot something, kept for those who ask again."""
+MAX_FORGETS: Final = 1_000
+"""Most answers of ``forget`` that are kept for repeated calls."""
 
 
-class MemoryCore:
-    """Answers hosts, which show grants; opens the store with the first question.
+class MemoryService(MemoryApi):
+    """Answers the requests of hosts, and opens the store with the first one.
 
     Args:
-        place: Where the store lies, for messages.
+        place: Where the store is, for messages.
         open_store: Opens it.
-        supervision: Knows whom grants stand for, and which trees have ended.
+        supervision: Returns the scopes of grants, and which trees have completed.
     """
 
     def __init__(
@@ -229,7 +236,7 @@ class MemoryCore:
         self._marking: set[asyncio.Task[None]] = set()
         self._forgotten: OrderedDict[tuple[str, str, str], list[str]] = OrderedDict()
 
-    # What hosts ask.
+    # Requests of hosts.
 
     async def search(self, grant: str, query: MemoryQuery) -> list[Hit]:
         """Return the records that fit a query best, of those the grant's session sees."""
@@ -252,13 +259,13 @@ class MemoryCore:
         scope = await self._grants.check(grant, "remember")
         store = await self._opened()
         self._unfinished.add(scope.tree_id)
-        # A session names its own stores alone: no other can take a key of its before it comes.
+        # The session is part of the key, so no other session can use its key first.
         return await store.store(records, scope, f"{scope.session}\n{key}")
 
     async def forget(self, grant: str, selection: Selection, key: str) -> list[str]:
         """Remove the records a selection names, of those the grant's session sees; returns their ids.
 
-        Asked again with the same key, in the life of this process, it answers the same.
+        A repeated call with the same key gets the same answer while this process lives.
         """
         check_selection(selection)
         scope = await self._grants.check(grant, "forget")
@@ -267,29 +274,29 @@ class MemoryCore:
         gone = await store.forget(selection, scope)
         before = self._forgotten.get(name, [])
         self._forgotten[name] = [*before, *(each for each in gone if each not in before)]
-        if len(self._forgotten) > MOST_FORGETS:
+        if len(self._forgotten) > MAX_FORGETS:
             self._forgotten.popitem(last=False)
         return list(self._forgotten[name])
 
-    # What the supervisor says.
+    # Notices of the supervisor.
 
     def revoked(self, grant: str) -> None:
-        """Hear that a grant counts no more."""
+        """Note that a grant is no longer valid."""
         self._grants.revoke(grant)
 
     def ended(self, end: Ended) -> None:
-        """Hear that a tree's Main has completed; what is not open yet asks when it opens."""
+        """Note that a tree's Main has completed; a store that is not open yet asks when it opens."""
         if self._opening is not None and not self._closed:
             task = asyncio.ensure_future(self._mark(self._opening, end))
             self._marking.add(task)
             task.add_done_callback(self._marking.discard)
 
     def actors(self) -> list[ActorRow]:
-        """Return nothing: this one shares its supervisor's process."""
+        """Return an empty list, because the service shares its supervisor's process."""
         return []
 
     async def close(self) -> None:
-        """Write what is to be written and let the store go."""
+        """Write what is pending and release the store."""
         self._closed = True
         while self._marking:
             await asyncio.wait(set(self._marking))
@@ -305,16 +312,18 @@ class MemoryCore:
         return told.answers
 
     async def _reading(self) -> MemoryStore:
-        """Return the store once every tree is marked that is known to have ended."""
+        """Return the store once every tree that is known to have completed is marked."""
         store = await self._opened()
         if self._marking:
             await asyncio.wait(set(self._marking))
         return store
 
     async def _opened(self) -> MemoryStore:
-        """Return the store, opened once for all who wait; what failed is tried again by who comes next."""
+        """Return the store, opened once for all callers; after a failure the next caller opens it again."""
         if self._closed:
-            raise MemoryFailed(self._place, "its runtime is being closed; resume the tree to go on")
+            raise MemoryFailed(
+                self._place, "its runtime is being closed; resume the tree to use memory again"
+            )
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.ensure_future(self._open())
             self._opening.add_done_callback(_heard)
@@ -323,9 +332,9 @@ class MemoryCore:
     async def _open(self) -> MemoryStore:
         store = await self._unlocked()
         try:
-            self._unfinished = store.unfinished_trees()
+            self._unfinished = await store.unfinished_trees()
             if self._unfinished:
-                for end in await self._supervision.ended_of(sorted(self._unfinished)):
+                for end in await self._supervision.completed_trees(sorted(self._unfinished)):
                     await self._mark_in(store, end)
         except BaseException:
             await store.close()
@@ -333,7 +342,7 @@ class MemoryCore:
         return store
 
     async def _unlocked(self) -> MemoryStore:
-        """Open the store, waiting a little for another process to let it go."""
+        """Open the store; if another process has it, wait a little."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LOCK_PATIENCE_S
         while True:
@@ -345,7 +354,7 @@ class MemoryCore:
             await asyncio.sleep(LOCK_RETRY_S)
 
     async def _mark(self, opening: asyncio.Future[MemoryStore], end: Ended) -> None:
-        # What fails stays unfinished in the store: whoever opens that next asks for its end again.
+        # After a failure the tree stays unfinished in the store, and the next opening asks about it again.
         with contextlib.suppress(Exception):
             await self._mark_in(await asyncio.shield(opening), end)
 
@@ -361,51 +370,49 @@ class MemoryCore:
 
 
 def _marked(record: MemoryRecord, scope: MemoryScope) -> MemoryRecord:
-    """Return a record that tells whether who asks stored it."""
+    """Return a record with ``is_own`` set for the session that asks."""
     own = record.scope
     return replace(record, is_own=(own.tree_id, own.session) == (scope.tree_id, scope.session))
 
 
 def _heard(opening: asyncio.Future[MemoryStore]) -> None:
-    """Take note of a failure that nobody may wait for any more."""
+    """Retrieve the error of an opening that nobody may wait for, so that the loop does not log it."""
     if not opening.cancelled():
         opening.exception()
 
 
-FOR_GRANTS: Final = frozenset({"search", "select", "store", "forget"})
-"""What hosts may ask; which of it, their grants say."""
 FOR_SUPERVISOR: Final = frozenset({"revoked", "ended"})
 
 
 class MemoryHost:
-    """Answers hosts, and hears its supervisor.
+    """Receives the requests of hosts and the notices of the supervisor, and passes them to the service.
 
     Args:
-        core: Does what is asked.
-        key: What the supervisor shows.
+        core: The service.
+        key: Identifies the supervisor.
     """
 
-    def __init__(self, core: MemoryCore, key: str) -> None:
+    def __init__(self, core: MemoryService, key: str) -> None:
         self._core = core
         self._key = key
 
     async def answer(self, grant: str, name: str, given: tuple[Any, ...]) -> RpcResponse:
-        """Answer a host, for the session its grant names."""
-        if name not in FOR_GRANTS:
-            reason = f"asked memory to {name!r}, which no grant allows"
+        """Answer a host for the session of its grant."""
+        if name not in methods_of(MemoryApi):
+            reason = f"asked memory to {name!r}; it can only {', '.join(methods_of(MemoryApi))}"
             return RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason))
         try:
             return RpcResponse("", await getattr(self._core, name)(grant, *given))
-        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+        except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
             return RpcResponse("", None, portable(error))
 
     def hear(self, key: str, name: str, given: tuple[Any, ...]) -> None:
-        """Hear the supervisor; what shows another key is not heard."""
+        """Take a notice of the supervisor; one with another key is ignored."""
         if name in FOR_SUPERVISOR and self._is_supervisor(key):
             getattr(self._core, name)(*given)
 
     async def close(self, key: str) -> None:
-        """Let the store go, for the supervisor."""
+        """Release the store for the supervisor."""
         if self._is_supervisor(key):
             await self._core.close()
 

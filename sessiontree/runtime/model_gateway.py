@@ -1,49 +1,47 @@
-"""What supervisor and model gateway say to each other, where the gateway is a process of its own."""
+"""The messages between supervisor and model gateway, and the gateway in the same or another process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
-from sessiontree.contracts.cancellation import is_cancelled
 from sessiontree.contracts.events import Done, ModelEvent, TranscriptRepaired
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage
+from sessiontree.contracts.thread_calls import is_cancelled
 from sessiontree.contracts.truncation import cut_text
-from sessiontree.models.answers import checked, reason_of
-from sessiontree.models.call_ids import GRAMMARS, NAMES, NAMES_OF
-from sessiontree.models.call_pairs import NO_REPAIRS
-from sessiontree.models.port import GatewayModel, ModelRequest
-from sessiontree.models.provider_view import Presented
-from sessiontree.models.stream_assembler import Assembly
-from sessiontree.models.streaming import reply_of
-from sessiontree.runtime.frames import AskModel, ModelPrompt, Watch
-from sessiontree.runtime.host_link import HostLink, HostLost, Transport
-from sessiontree.runtime.progress import ProgressHub
-from sessiontree.runtime.session_reports import ActorRow
-from sessiontree.schema.dialect import dialect_of
+from sessiontree.models.answers import ModelFailure, checked_reply, failure_of
+from sessiontree.models.port import GatewayModel, ModelRequest, ToolSpec, model_name, summary_key
+from sessiontree.models.provider_view import GRAMMARS, NAMES, NAMES_OF, NO_REPAIRS, ProviderView
+from sessiontree.models.stream_assembler import StreamAssembler, request_reply
+from sessiontree.runtime.frames import AskModel, ModelPrompt, PollReply, Watch
+from sessiontree.runtime.link import HostLink, HostLost, Mailbox, Transport
+from sessiontree.runtime.progress import Progress, ProgressHub
+from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.schema.dialect import dialect_for_model
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the tree's model for a session."""
+    """Send a session's request to its agent's model."""
 
     tree_id: str
     session: str
+    agent: str
     ticket: int
-    """Names this question; its answer carries it."""
+    """Identifies this request; its answer carries it."""
     kind: SessionKind
     question: AskModel
     equipment: str
-    """Names the model the tree was opened with."""
+    """Identifies the models that the tree was opened with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Drop a session's question, and its conversation too unless it goes on."""
+    """Drop a session's request, and its conversation too unless the session continues."""
 
     tree_id: str
     session: str
@@ -55,7 +53,7 @@ GatewayFrame: TypeAlias = Ask | Forget | Watch
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    """What a model said to a question."""
+    """A model's reply to a request."""
 
     ticket: int
     message: AssistantMessage
@@ -63,83 +61,72 @@ class ModelReplied:
 
 @dataclass(frozen=True, slots=True)
 class NotAnswered:
-    """Why there is no answer."""
+    """Why a model did not reply."""
 
     ticket: int
-    reason: str
-    said: str
-    """The text of the answer so far."""
+    failure: ModelFailure
 
 
 @dataclass(frozen=True, slots=True)
 class AskWhole:
-    """The gateway does not hold the conversation; ask again with all of it."""
+    """The gateway does not hold the conversation; send the request again with all of it."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayEvent:
-    """A piece of an answer on its way."""
-
-    tree_id: str
-    session: str
-    event: ModelEvent
+GatewayAnswer: TypeAlias = ModelReplied | NotAnswered | AskWhole | Progress
 
 
-GatewayAnswer: TypeAlias = ModelReplied | NotAnswered | AskWhole | GatewayEvent
-
-
-NO_MODEL = "the tree has no model that waits; give one with model=…"
+NO_MODEL = "no model that waits answers for the agent {agent!r}; give one with model=… or models=…"
 MAX_SAID_CHARS = 64_000
-"""Most text that is kept of a reply that failed half-way."""
+"""Most characters kept of a reply that failed half-way."""
 
 OnReply = Callable[[AssistantMessage], None]
-Failed = Callable[[str, str], None]
-"""Called with the reason and the text so far."""
+Failed = Callable[[ModelFailure], None]
 Emit = Callable[[ModelEvent], None]
 
 
 @dataclass(slots=True)
 class _Conversation:
     prompt: ModelPrompt
-    told: Presented
+    told: ProviderView
 
 
 @dataclass(slots=True)
 class Asker:
-    """Who asks, and what to call with the answer; exactly one of them is called, unless withdrawn."""
+    """Who sent a request, and the callbacks for its answer; exactly one is called, unless it is withdrawn."""
 
     tree_id: str
     session: str
+    agent: str
     kind: SessionKind
     answered: OnReply
     failed: Failed
-    reask: Callable[[], None]
+    resend_prompt: Callable[[], None]
     emit: Emit
 
 
 class Gateway(Protocol):
-    """The way to the models that wait. Every method returns at once."""
+    """Access to the models that are awaited. Every method returns at once."""
 
     def ask(self, question: AskModel, asker: Asker) -> None:
-        """Ask the tree's model; an earlier question of the same session is withdrawn."""
+        """Send a request to the tree's model; an earlier request of the same session is withdrawn."""
         ...
 
     def withdraw(self, tree_id: str, session: str) -> None:
-        """Drop a session's question; its answer is not delivered."""
+        """Drop a session's request; its answer is not delivered."""
         ...
 
     def forget(self, tree_id: str, session: str) -> None:
-        """Drop a session's question and conversation."""
+        """Drop a session's request and conversation."""
         ...
 
     def watch(self, tree_id: str, *, watched: bool) -> None:
-        """Say whether anybody watches what a tree's models say while they say it."""
+        """Set whether anyone watches the replies of a tree's models while they are made."""
         ...
 
     def actors(self) -> list[ActorRow]:
-        """Return the gateway's process, where it has one of its own and runs."""
+        """Return the row of the gateway's process, if it has its own and runs."""
         ...
 
     async def close(self) -> None:
@@ -148,39 +135,61 @@ class Gateway(Protocol):
 
 
 def _show_nobody(event: ModelEvent) -> None:
-    """Of a reply that hooks have the first look at nothing is shown while it is made."""
+    """Drop the events of a reply that hooks must judge before anyone sees it."""
+
+
+MOST_SHARED: Final = 64
+"""How many lists of tools are remembered, to be shared by conversations that have equal ones."""
 
 
 class GatewayCore:
-    """Holds conversations by session and at most one question of each under way.
+    """Holds conversations by session, and at most one pending request of each.
+
+    Conversations with equal tools share one list of them: every prompt that arrives has its own copy, and the
+    schemas of twenty tools take more room than many a conversation.
 
     Args:
-        model_of: Gives a tree's model by its id; None where it has none that waits.
+        models_of: Returns the awaited models of a tree, by agent and summary key, for the tree's id.
     """
 
-    def __init__(self, model_of: Callable[[str], GatewayModel | None]) -> None:
-        self._model_of = model_of
+    def __init__(self, models_of: Callable[[str], Mapping[str, GatewayModel]]) -> None:
+        self._models_of = models_of
         self._conversations: dict[tuple[str, str], _Conversation] = {}
         self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._shared: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
+        """By tree and names, the newest list of tools."""
+
+    def _sharing(self, tree_id: str, prompt: ModelPrompt) -> ModelPrompt:
+        """Return a prompt with the list of tools that other conversations of its tree hold, if equal."""
+        names = (tree_id, *[spec.name for spec in prompt.tools])
+        known = self._shared.pop(names, None)
+        if known == prompt.tools:
+            prompt = replace(prompt, tools=known)
+        self._shared[names] = prompt.tools  # the newest is last
+        if len(self._shared) > MOST_SHARED:
+            del self._shared[next(iter(self._shared))]
+        return prompt
 
     def ask(self, question: AskModel, asker: Asker) -> None:
-        """Ask the tree's model; an earlier question of the same session is withdrawn."""
+        """Send a request to the tree's model; an earlier request of the same session is withdrawn."""
         place = (asker.tree_id, asker.session)
         if question.unseen:
             asker = replace(asker, emit=_show_nobody)
         self.withdraw(*place)
-        model = self._model_of(asker.tree_id)
+        key = summary_key(asker.agent) if question.by_compaction_model else asker.agent
+        model = self._models_of(asker.tree_id).get(key)
         if model is None:
-            asker.failed(NO_MODEL, "")
+            asker.failed(ModelFailure(NO_MODEL.format(agent=asker.agent)))
             return
         conversation = self._conversations.get(place)
         if question.base == 0 and question.prompt is not None:
-            dialect = dialect_of(str(getattr(model, "name", ""))).name
-            told = Presented(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
-            conversation = _Conversation(question.prompt, told)
+            dialect = dialect_for_model(model_name(model)).name
+            told = ProviderView(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
+            prompt = self._sharing(asker.tree_id, question.prompt)
+            conversation = _Conversation(prompt, told)
             self._conversations[place] = conversation
         if conversation is None or len(conversation.told) < question.base:
-            asker.reask()
+            asker.resend_prompt()
             return
         repairs = conversation.told.take(question.base, question.messages)
         if repairs is not NO_REPAIRS:
@@ -192,26 +201,30 @@ class GatewayCore:
             conversation.prompt.system_prompt,
             conversation.prompt.tools,
             conversation.told.shown,
-            conversation.prompt.result_schema,
+            None if question.summarises else conversation.prompt.result_schema,
+            asker.agent,
+            model_name(model),
+            question.settings,
+            question.summarises,
         )
         self._asking[place] = asyncio.create_task(self._complete(model, request, conversation.told, asker))
 
     def withdraw(self, tree_id: str, session: str) -> None:
-        """Drop a session's question; its answer is not delivered."""
+        """Drop a session's request; its answer is not delivered."""
         task = self._asking.pop((tree_id, session), None)
         if task is not None:
             task.cancel()
 
     def forget(self, tree_id: str, session: str) -> None:
-        """Drop a session's question and conversation."""
+        """Drop a session's request and conversation."""
         self.withdraw(tree_id, session)
         self._conversations.pop((tree_id, session), None)
 
     def watch(self, tree_id: str, *, watched: bool) -> None:
-        """Say whether anybody watches; here those who watch take what is emitted."""
+        """Do nothing: watchers in this process receive what is emitted."""
 
     def actors(self) -> list[ActorRow]:
-        """Return nothing: this one shares its supervisor's process."""
+        """Return an empty list, because this gateway shares its supervisor's process."""
         return []
 
     async def close(self) -> None:
@@ -219,28 +232,29 @@ class GatewayCore:
         tasks = list(self._asking.values())
         self._asking.clear()
         self._conversations.clear()
+        self._shared.clear()
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
     async def _complete(
-        self, model: GatewayModel, request: ModelRequest, told: Presented, asker: Asker
+        self, model: GatewayModel, request: ModelRequest, told: ProviderView, asker: Asker
     ) -> None:
         place = (asker.tree_id, asker.session)
-        assembly = Assembly(request.turn, asker.emit)
+        assembly = StreamAssembler(request.turn, asker.emit)
         try:
-            reply = checked(await reply_of(model, request, assembly, asker.emit), request.turn)
+            reply = checked_reply(await request_reply(model, request, assembly, asker.emit), request.turn)
             message = told.own(reply)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a model may raise anything; the session is told
+        except BaseException as error:  # a model may raise anything; the session gets the reason
             withdrawn = isinstance(error, asyncio.CancelledError) and is_cancelled()
             if assembly.has_begun:
                 asker.emit(Done("aborted" if withdrawn else "error"))
             if withdrawn:
                 raise
-            answer = partial(asker.failed, reason_of(error), cut_text(assembly.text, MAX_SAID_CHARS))
+            answer = partial(asker.failed, failure_of(error, cut_text(assembly.text, MAX_SAID_CHARS)))
         else:
             answer = partial(asker.answered, message)
         if self._asking.get(place) is asyncio.current_task():
@@ -248,18 +262,18 @@ class GatewayCore:
             answer()
 
 
-MOST_LOSSES = 3
-"""How often a gateway may be lost over a session's question before that fails."""
+MAX_LOSSES = 3
+"""How many gateways may be lost during a session's request before the request fails."""
 
 
 class GatewayLink:
-    """A gateway in another process, started with the first question.
+    """A gateway in another process, started with the first request.
 
     Args:
-        make_transport: Starts a gateway and returns the way to it.
-        hub: Where pieces of answers go.
-        equipment_of: Names the model a tree was opened with; None where it has none that waits.
-        resend_after_s: When frames not known to be received are sent again.
+        make_transport: Starts a gateway and returns the transport to it.
+        hub: Receives the parts of replies.
+        equipment_of: Returns the name of the models a tree was opened with; None if none of them is awaited.
+        resend_after_s: Seconds until frames are sent again that were not acknowledged.
     """
 
     def __init__(
@@ -284,10 +298,10 @@ class GatewayLink:
         self._watched: set[str] = set()
 
     def ask(self, question: AskModel, asker: Asker) -> None:
-        """Ask the tree's model; an earlier question of the same session is withdrawn."""
+        """Send a request to the tree's model; an earlier request of the same session is withdrawn."""
         equipment = self._equipment_of(asker.tree_id)
         if equipment is None:
-            asker.failed(NO_MODEL, "")
+            asker.failed(ModelFailure(NO_MODEL.format(agent=asker.agent)))
             return
         place = (asker.tree_id, asker.session)
         self._drop_ticket(place)
@@ -296,15 +310,16 @@ class GatewayLink:
         self._asked[self._ticket] = asker
         self._known.add(place)
         link = self._running()
-        link.send(Ask(asker.tree_id, asker.session, self._ticket, asker.kind, question, equipment))
+        ask = Ask(asker.tree_id, asker.session, asker.agent, self._ticket, asker.kind, question, equipment)
+        link.send(ask)
 
     def withdraw(self, tree_id: str, session: str) -> None:
-        """Drop a session's question; its answer is not delivered."""
+        """Drop a session's request; its answer is not delivered."""
         if self._drop_ticket((tree_id, session)) and self._link is not None:
             self._link.send(Forget(tree_id, session, keep_conversation=True))
 
     def forget(self, tree_id: str, session: str) -> None:
-        """Drop a session's question and conversation."""
+        """Drop a session's request and conversation."""
         self._drop_ticket((tree_id, session))
         self._losses.pop((tree_id, session), None)
         if (tree_id, session) in self._known and self._link is not None:
@@ -312,14 +327,14 @@ class GatewayLink:
             self._link.send(Forget(tree_id, session, keep_conversation=False))
 
     def watch(self, tree_id: str, *, watched: bool) -> None:
-        """Say whether anybody watches what a tree's models say while they say it."""
+        """Set whether anyone watches the replies of a tree's models while they are made."""
         change = self._watched.add if watched else self._watched.discard
         change(tree_id)
         if self._link is not None:
             self._link.send(Watch(tree_id, watched))
 
     def actors(self) -> list[ActorRow]:
-        """Return the gateway's process, if it runs."""
+        """Return the row of the gateway's process, if it runs."""
         if self._link is None:
             return []
         transport = self._link.transport
@@ -357,7 +372,7 @@ class GatewayLink:
         return ticket is not None
 
     def _on_answer(self, link: HostLink, answer: Any) -> None:
-        if isinstance(answer, GatewayEvent):
+        if isinstance(answer, Progress):
             self._hub.emit(answer.tree_id, answer.session, answer.event)
             return
         asker = self._asked.pop(answer.ticket, None)
@@ -370,15 +385,15 @@ class GatewayLink:
         if isinstance(answer, ModelReplied):
             asker.answered(answer.message)
         elif isinstance(answer, NotAnswered):
-            asker.failed(answer.reason, answer.said)
+            asker.failed(answer.failure)
         else:
             assert isinstance(answer, AskWhole)  # noqa: S101 - the last answer there is
-            asker.reask()
+            asker.resend_prompt()
 
     def _on_lost(self, link: HostLink, lost: HostLost) -> None:
-        """Every open question is asked again, whole: the next gateway holds no conversation.
+        """Send every pending request again with its whole conversation: the next gateway holds none.
 
-        One that was open each time fails in the end, however many others were answered in between.
+        A request that was pending at each loss fails in the end, even if others were answered in between.
         """
         self._link = None
         self._known.clear()
@@ -388,8 +403,91 @@ class GatewayLink:
         for asker in asked:
             place = (asker.tree_id, asker.session)
             losses = self._losses[place] = self._losses.get(place, 0) + 1
-            if losses > MOST_LOSSES:
+            if losses > MAX_LOSSES:
                 del self._losses[place]
-                asker.failed(f"the model gateway was lost {losses} times over this question: {lost}", "")
+                reason = f"the model gateway was lost {losses} times over this question: {lost}"
+                asker.failed(ModelFailure(reason))
             else:
-                asker.reask()
+                asker.resend_prompt()
+
+
+class GatewayHost:
+    """Accepts requests as numbered frames and keeps answers until they are acknowledged.
+
+    Args:
+        models_of: Returns models by agent, for the name of their equipment.
+    """
+
+    def __init__(self, models_of: Callable[[str], Mapping[str, GatewayModel]]) -> None:
+        self._equipment: dict[str, str] = {}
+        self._core = GatewayCore(lambda tree_id: models_of(self._equipment[tree_id]))
+        self._mailbox = Mailbox(self._take)
+        self._watched: set[str] = set()
+        self.push: Callable[[Sequence[Progress]], bool] = lambda events: False
+        """Sends events to the supervisor at once, if that is possible now; returns whether it was."""
+        self._has_pushed = False
+        """Whether an event was pushed in this turn of the event loop; those that follow go together."""
+        self._late: list[Progress] = []
+        """Events that follow it."""
+
+    def receive(self, frames: Sequence[tuple[int, GatewayFrame]]) -> None:
+        """Accept frames; repeats are dropped, early ones wait for those before them."""
+        self._mailbox.receive(frames)
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Return answers after a number, waiting for the first."""
+        return await self._mailbox.poll(after, wait_s)
+
+    def _take(self, frame: GatewayFrame) -> None:
+        if isinstance(frame, Ask):
+            self._ask(frame)
+        elif isinstance(frame, Watch):
+            change = self._watched.add if frame.watched else self._watched.discard
+            change(frame.tree_id)
+        elif frame.keep_conversation:
+            self._core.withdraw(frame.tree_id, frame.session)
+        else:
+            self._core.forget(frame.tree_id, frame.session)
+
+    def _ask(self, frame: Ask) -> None:
+        put, ticket = self._mailbox.put, frame.ticket
+
+        def answered(message: AssistantMessage) -> None:
+            self._push_late()
+            put(ModelReplied(ticket, message))
+
+        def failed(failure: ModelFailure) -> None:
+            self._push_late()
+            put(NotAnswered(ticket, failure))
+
+        def resend_prompt() -> None:
+            put(AskWhole(ticket))
+
+        self._equipment[frame.tree_id] = frame.equipment
+        emit = partial(self._emit, frame.tree_id, frame.session)
+        asker = Asker(
+            frame.tree_id, frame.session, frame.agent, frame.kind, answered, failed, resend_prompt, emit
+        )
+        try:
+            self._core.ask(frame.question, asker)
+        except Exception as error:  # noqa: BLE001 - an unavailable model fails only this request
+            failed(ModelFailure(f"{type(error).__name__}: {error}"))
+
+    def _emit(self, tree_id: str, session: str, event: ModelEvent) -> None:
+        """Show a part of a reply: at once if everything before it has arrived, else after what has not."""
+        if tree_id not in self._watched:
+            return
+        progress = Progress(tree_id, session, event)
+        if self._has_pushed:
+            self._late.append(progress)
+        elif self._mailbox.is_empty and self.push((progress,)):
+            self._has_pushed = True
+            asyncio.get_running_loop().call_soon(self._push_late)
+        else:
+            self._mailbox.put(progress)
+
+    def _push_late(self) -> None:
+        late, self._late, self._has_pushed = self._late, [], False
+        if late and not self.push(late):
+            for each in late:
+                self._mailbox.put(each)

@@ -1,6 +1,7 @@
-"""What a session asks its model: the request itself where the model is instant, else a delta.
+"""A session's requests to its model: the whole request if the model is instant, else a delta.
 
-Details of results are the journal's: both ways leave them out, but for a procedure that says it reads them.
+Details of results are only for the journal. Both forms leave them out, except for a procedure that declares
+that it reads them.
 """
 
 from __future__ import annotations
@@ -8,118 +9,216 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.messages import Message, shown
+from sessiontree.contracts.model_settings import ModelSettings, joined_settings
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.stimuli import ModelAnswered, ModelFailed, Stimulus, ToolCard
+from sessiontree.contracts.stimuli import Adopted, ModelAnswered, ModelFailed, Stimulus
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.answers import checked, reason_of
-from sessiontree.models.port import InstantModel, ModelRequest, ToolSpec, name_of
+from sessiontree.models.answers import checked_reply, failure_of
+from sessiontree.models.port import InProcessModel, ModelRequest, ToolSpec, model_name
 from sessiontree.runtime.frames import AskModel, ModelPrompt
-from sessiontree.schema.dialect import Dialect
-from sessiontree.session.prompt import unlisted
+from sessiontree.schema.dialect import dialect_for_model
+from sessiontree.session.compaction import summary_question
+from sessiontree.session.decide import unlisted
 from sessiontree.session.state import SessionState
 
 BLOCKING_S = 0.25
-"""An instant model that takes longer holds up every session of its process, and is told of once."""
+"""An in-process model that takes longer blocks every session of its process; this is logged once."""
 _LOG = logging.getLogger("sessiontree")
 _slow: set[str] = set()
 
 
 class ModelRequestBuilder:
-    """Makes one session's questions; remembers how much of the conversation the gateway was given."""
+    """Builds one session's requests; remembers how much of the conversation the gateway holds."""
 
     def __init__(
         self,
         table: ToolTable,
         held: frozenset[str],
-        prompt: str,
-        instant: InstantModel | None,
-        dialect: Dialect,
+        config: AgentConfig,
+        model: str,
+        instant: InProcessModel | None,
         withheld: Callable[[tuple[Principal, ...]], frozenset[str]],
+        summariser: InProcessModel | None = None,
     ) -> None:
-        """Bind the tools the session holds, in its model's dialect, and the model if it runs here.
+        """Bind the tools that the session holds; they are shown in the dialect of the model that answers.
 
-        ``withheld`` says which of the tools it does not hold where it acts for others than the program.
+        ``instant`` is that model, if it runs in this process. ``withheld`` returns the tools that the session
+        does not hold while it acts for askers other than the program. ``summariser`` is the compaction model,
+        if the agent has one that runs in this process.
         """
         self.instant = instant
-        self.prompt = prompt
+        self._summariser = summariser
+        self.prompt = config.prompt
+        self.further = ""
+        """What the system prompt of a new session says of its skills and workspace."""
+        self._model = model
+        self._config = config
+        self._settings: ModelSettings | None = None
         self.unseen = False
-        """Whether replies are shown to nobody while they are made."""
-        entries = [entry for entry in table if entry.name in held]
-        self.cards = tuple(ToolCard(entry.name, entry.tool.description) for entry in entries)
-        self._specs = tuple(
-            ToolSpec(entry.name, entry.tool.description, entry.compiled.shown_in(dialect).schema)
-            for entry in entries
-        )
+        """Whether replies are not shown while they are made."""
+        self._entries = [entry for entry in table if entry.name in held]
+        self.tools = tuple(entry.name for entry in self._entries)
+        self._specs = self._specs_for(model)
         self._withheld = withheld
         self._gone: frozenset[str] = frozenset()
-        self._given = 0
+        self.given = 0
+        """How many messages of the conversation the gateway holds."""
         self._reads_details = bool(getattr(instant, "reads_details", False))
+        self._source: list[Message] | None = None
         self._shown: list[Message] = []
 
-    def request(self, state: SessionState) -> ModelRequest:
-        """Return the whole question; its messages are a list that grows with the conversation, read only."""
-        gone = self._withheld(state.asked_by)
-        prompt, specs = self._shown_to(state, gone) if gone else (state.system_prompt or "", self._specs)
-        spec, messages = state.spec, state.transcript
-        if not self._reads_details:
-            messages = self._grown(messages)
-        return ModelRequest(
-            spec.session_id, spec.kind, state.turn, prompt, specs, messages, spec.result_schema
+    def adopted(self, at_ms: int) -> Adopted:
+        """Return the stimulus for a session that is embodied with these tools and models."""
+        return Adopted(
+            at_ms, self.tools, self._model, self.prompt, self.further, self._config.compaction_model
         )
 
+    def _specs_for(self, model: str) -> tuple[ToolSpec, ...]:
+        dialect = dialect_for_model(model)
+        return tuple(
+            ToolSpec(entry.name, entry.tool.description, entry.compiled.shown_in(dialect).schema)
+            for entry in self._entries
+        )
+
+    def _writer(self, state: SessionState) -> str:
+        """Return the name of the compaction model, if the next question is for it; else nothing."""
+        begun = state.compacting
+        return self._config.compaction_model if begun is not None and begun.model else ""
+
+    def asked_here(self, state: SessionState) -> InProcessModel | None:
+        """Return the model of the next question, if it runs in this process."""
+        return self._summariser if self._writer(state) else self.instant
+
+    @property
+    def kept(self) -> int:
+        """How many messages a builder made later for the session may take as held by the gateway."""
+        return 0 if self._gone else self.given
+
+    def request(self, state: SessionState) -> ModelRequest:
+        """Return the whole request; its list of messages grows with the conversation and is read only."""
+        gone, writer = self._withheld(state.asked_by), self._writer(state)
+        prompt, specs = state.system_prompt or "", self._specs
+        if gone or writer:
+            prompt, specs = self._shown_to(state, gone, writer)
+        spec, begun = state.spec, state.compacting
+        messages = state.transcript
+        if begun is not None:
+            messages = [shown(each) for each in summary_question(state, begun)]
+        elif not self._reads_details:
+            messages = self._grown(messages)
+        return ModelRequest(
+            spec.session_id,
+            spec.kind,
+            state.turn,
+            prompt,
+            specs,
+            messages,
+            None if begun is not None else spec.result_schema,
+            spec.agent,
+            writer or self._model,
+            self._settings_of(state),
+            begun is not None,
+        )
+
+    def _settings_of(self, state: SessionState) -> ModelSettings:
+        """Return the model settings: the agent's, then the session's, then those of this run's messages."""
+        if self._settings is None:
+            self._settings = joined_settings(self._config.settings, state.spec.settings)
+        settings = (
+            self._settings if state.settings is None else joined_settings(self._settings, state.settings)
+        )
+        if state.compacting is None:
+            return settings
+        changed: dict[str, Any] = {"tool_choice": "none" if self._specs else None, "stop": None}
+        if self._writer(state):
+            changed["thinking"] = None  # a level that the session's model has may be unknown to another
+        return settings.model_copy(update=changed)
+
     def ask(self, state: SessionState, now_ms: Callable[[], int]) -> Stimulus:
-        """Ask the instant model; returns its reply, or its failure, as a stimulus.
+        """Ask the model that runs in this process; return its reply or its failure as a stimulus.
 
         Raises:
-            KeyboardInterrupt: somebody wants the program to end.
+            KeyboardInterrupt: the user ends the program.
         """
-        assert self.instant is not None  # noqa: S101 - asked by the caller
-        turn = state.turn
+        model, turn = self.asked_here(state), state.turn
+        assert model is not None  # noqa: S101 - asked by the caller
         begun_s = time.monotonic()
+        if state.compacting is not None:
+            self.forget()  # the gateway holds what the summary replaces
         try:
-            message = checked(self.instant.reply(self.request(state)), turn)
+            request = self.request(state)
+            message = checked_reply(model.reply(request), turn)
             if (taken_s := time.monotonic() - begun_s) >= BLOCKING_S:
-                _note_slow(self.instant, taken_s)
+                _note_slow(model, taken_s)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session is told
-            return ModelFailed(now_ms(), turn, reason_of(error))
-        return ModelAnswered(now_ms(), turn, message)
+        except BaseException as error:  # noqa: BLE001 - a model may raise anything; the session gets the reason
+            failure = failure_of(error)
+            why = (failure.retryable, failure.retry_after_s, failure.overflow)
+            return ModelFailed(now_ms(), turn, failure.reason, "", *why)
+        on_length = request.settings.on_length or "fail"
+        return ModelAnswered(now_ms(), turn, message, on_length, self._config.context_tokens)
 
     def question(self, state: SessionState) -> AskModel:
-        """Return the question as a delta to what the gateway was given before."""
+        """Return the request as a delta to what the gateway already holds.
+
+        A question for a summary shares its beginning with the conversation, unless the compaction model is
+        asked: it sees its own form of calls and tools. Afterwards the gateway is given the whole
+        conversation, because its older part is replaced.
+        """
         gone = self._withheld(state.asked_by)
-        base = self._given if gone == self._gone else 0  # other tools are another prompt
+        base = self.given if gone == self._gone else 0  # with other tools, the prompt changes
         self._gone = gone
-        self._given = len(state.transcript)
+        conversation, begun = state.transcript, state.compacting
+        self.given = len(conversation)
+        writer = self._writer(state)
+        if begun is not None:
+            conversation = summary_question(state, begun)
+            base, self.given = 0 if writer else min(base, begun.upto), 0
         prompt = None
         if base == 0:
-            prompt = ModelPrompt(*self._shown_to(state, gone), state.spec.result_schema)
-        messages = tuple([shown(each) for each in state.transcript[base:]])
-        return AskModel(state.turn, base, messages, prompt, self.unseen)
+            prompt = ModelPrompt(*self._shown_to(state, gone, writer), state.spec.result_schema)
+        messages = tuple([shown(each) for each in conversation[base:]])
+        unseen = self.unseen or begun is not None
+        return AskModel(
+            state.turn,
+            base,
+            messages,
+            prompt,
+            unseen,
+            self._settings_of(state),
+            begun is not None,
+            bool(writer),
+        )
 
-    def _shown_to(self, state: SessionState, gone: frozenset[str]) -> tuple[str, tuple[ToolSpec, ...]]:
-        """Return system prompt and tools without those that the present turn does not hold."""
+    def _shown_to(
+        self, state: SessionState, gone: frozenset[str], writer: str
+    ) -> tuple[str, tuple[ToolSpec, ...]]:
+        """Return the system prompt and the tools, without the tools that this turn does not hold."""
         prompt = state.system_prompt or ""
+        specs = self._specs_for(writer) if writer else self._specs
         if not gone:
-            return prompt, self._specs
-        prompt = unlisted(prompt, [card for card in self.cards if card.name in gone])
-        return prompt, tuple(spec for spec in self._specs if spec.name not in gone)
+            return prompt, specs
+        return unlisted(prompt, gone), tuple(spec for spec in specs if spec.name not in gone)
 
     def _grown(self, transcript: list[Message]) -> list[Message]:
-        """Return the conversation as a model may see it; only what is new is looked at."""
+        """Return the conversation as the model may see it; only new messages are processed."""
+        if transcript is not self._source:  # a compaction replaced it
+            self._source, self._shown = transcript, []
         self._shown.extend([shown(each) for each in transcript[len(self._shown) :]])
         return self._shown
 
     def forget(self) -> None:
-        """Begin the next question from the first message."""
-        self._given = 0
+        """Begin the next request with the first message."""
+        self.given = 0
 
 
-def _note_slow(model: InstantModel, taken_s: float) -> None:
-    name = name_of(model)
+def _note_slow(model: InProcessModel, taken_s: float) -> None:
+    name = model_name(model)
     if name not in _slow:
         _slow.add(name)
         _LOG.warning(

@@ -1,11 +1,12 @@
-"""Progress: deltas and updates for whoever watches. Lossy by design, never journaled."""
+"""Progress: deltas and updates for watchers. Events may be lost by design and are never journaled."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
 
 from sessiontree.contracts.errors import EngineLost
 from sessiontree.contracts.events import Event
@@ -20,8 +21,11 @@ class Progress:
     event: Event
 
 
+Push: TypeAlias = Callable[[tuple[Progress, ...], int], bool]
+
+
 class ProgressReader:
-    """One watcher's ring: the newest events, and how many older ones were dropped."""
+    """One watcher's buffer: the newest events, and the number of older ones that were dropped."""
 
     def __init__(self, hub: ProgressHub, tree_id: str, session: str | None, capacity: int) -> None:
         """Watch a tree, or one session of it."""
@@ -30,19 +34,28 @@ class ProgressReader:
         self.session = session
         self.dropped = 0
         self.offered = 0
-        """How many events there were, those dropped among them."""
+        """How many events there were, including dropped ones."""
         self._ring: deque[Progress] = deque(maxlen=capacity)
         self._news = asyncio.Event()
         self._failure: EngineLost | None = None
+        self._has_ended = False
+        self._push: Push | None = None
+        self._has_pushed = False
+        """Whether an event was pushed in this turn of the event loop; those that follow go together."""
 
     def fail(self, error: EngineLost) -> None:
-        """Let whoever waits know that nothing more will come; what is held can still be taken."""
+        """Wake those who wait, because no event will follow. Events that are held can still be taken."""
         self._failure = error
         self._news.set()
 
     def offer(self, progress: Progress) -> None:
-        """Take an event in, dropping the oldest when the ring is full."""
+        """Accept an event; if the buffer is full, drop the oldest."""
         self.offered += 1
+        push = self._push
+        if push is not None and not self._ring and not self._has_pushed and push((progress,), self.dropped):
+            self._has_pushed = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+            return
         if len(self._ring) == self._ring.maxlen:
             self.dropped += 1
         self._ring.append(progress)
@@ -52,7 +65,7 @@ class ProgressReader:
         """Return the oldest event held, waiting for one.
 
         Raises:
-            EngineLost: none is held, and none will come: the Ray that sessions ran on is gone.
+            EngineLost: no event is held and none will follow, because the Ray of the sessions has ended.
         """
         while not self._ring:
             if self._failure is not None:
@@ -61,6 +74,48 @@ class ProgressReader:
             await self._news.wait()
         return self._ring.popleft()
 
+    async def next_until_end(self) -> Progress | None:
+        """Return the oldest event held, waiting for one; None if none is held once :meth:`end` was called.
+
+        Raises:
+            EngineLost: as :meth:`next`.
+        """
+        while not self._ring:
+            if self._has_ended:
+                return None
+            if self._failure is not None:
+                raise self._failure
+            self._news.clear()
+            await self._news.wait()
+        return self._ring.popleft()
+
+    def end(self) -> None:
+        """Wake who waits in :meth:`next_until_end`: no event that follows is of interest."""
+        self._has_ended = True
+        self._news.set()
+
+    async def follow(self, push: Push, has_room: Callable[[], Awaitable[None]]) -> NoReturn:
+        """Push every event, in order and as it comes, until this is cancelled.
+
+        Args:
+            push: Sends events, and the number of those dropped so far; returns whether there was room.
+            has_room: Waits until there is room. Meanwhile the newest events are held.
+        """
+        self._push = push
+        try:
+            while True:
+                while not self._ring:
+                    self._news.clear()
+                    await self._news.wait()
+                await has_room()
+                if push(tuple(self._ring), self.dropped):
+                    self._ring.clear()
+        finally:
+            self._push = None
+
+    def _next_turn(self) -> None:
+        self._has_pushed = False
+
     def drain(self) -> list[Progress]:
         """Return all events held, without waiting."""
         events = list(self._ring)
@@ -68,7 +123,7 @@ class ProgressReader:
         return events
 
     async def catch_up(self) -> None:
-        """Wait until what has happened so far is held, where it comes from another process."""
+        """Wait until all events so far are held, if they come from another process."""
         await self._hub.catch_up(self)
 
     def close(self) -> None:
@@ -77,16 +132,16 @@ class ProgressReader:
 
 
 class ProgressRelay:
-    """Takes the progress of watched trees where it arises, to be carried to the supervisor.
+    """Collects the progress of watched trees in a host, for the supervisor.
 
     Args:
         hub: The hub of this process.
-        wake: Called with each event.
+        wake: Called after each event.
         capacity: Most events held; the oldest is dropped first.
     """
 
     session: str | None = None
-    """A relay takes every session's."""
+    """None: a relay takes the events of every session."""
 
     def __init__(self, hub: ProgressHub, wake: Callable[[], None], capacity: int = 1024) -> None:
         self._hub = hub
@@ -94,7 +149,7 @@ class ProgressRelay:
         self._ring: deque[Progress] = deque(maxlen=capacity)
 
     def watch(self, tree_id: str, *, watched: bool) -> None:
-        """Take a tree's progress from now on, or no more."""
+        """Start or stop to accept a tree's progress."""
         readers = self._hub.readers_of(tree_id)
         if watched and self not in readers:
             readers.append(self)
@@ -102,7 +157,7 @@ class ProgressRelay:
             readers.remove(self)
 
     def offer(self, progress: Progress) -> None:
-        """Take an event in."""
+        """Accept an event."""
         self._ring.append(progress)
         self._wake()
 
@@ -112,14 +167,14 @@ class ProgressRelay:
         return bool(self._ring)
 
     def drain(self) -> tuple[Progress, ...]:
-        """Return what is held, and hold it no more."""
+        """Return the events that are held, and remove them."""
         events = tuple(self._ring)
         self._ring.clear()
         return events
 
 
 class ProgressHub:
-    """Hands events to the readers that watch them; costs nothing where nobody does."""
+    """Hands events to the readers that watch them. Without readers it costs nothing."""
 
     def __init__(self) -> None:
         self._readers: dict[str, list[ProgressReader | ProgressRelay]] = {}
@@ -137,10 +192,10 @@ class ProgressHub:
             readers.remove(reader)
 
     async def catch_up(self, reader: ProgressReader) -> None:
-        """Return at once: what happens here is held as it happens."""
+        """Return at once: events of this process are held immediately."""
 
     def readers_of(self, tree_id: str) -> list[ProgressReader | ProgressRelay]:
-        """Return the living list of a tree's readers; empty = nobody watches."""
+        """Return the list of a tree's readers, which changes with them; empty = nobody watches."""
         return self._readers.setdefault(tree_id, [])
 
     def emit(self, tree_id: str, session: str, event: Event) -> None:

@@ -1,25 +1,38 @@
-"""Which session sits on which host: warm hosts, least recently used sessions give way under pressure."""
+"""Which session is on which host. Some hosts are started early; idle sessions leave when hosts are short.
+
+Trees take turns for the hosts, so thousands of waiting sessions of one tree do not delay another tree.
+
+A host runs one session. Others may wait at it for their turn, so that it need not wait for the next one: it
+lets an idle session go by itself then. Sessions that wait behind a long call are taken back.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.runtime.frames import Feed, Kill, Release
+from sessiontree.contracts.stimuli import ApprovalAnswered
+from sessiontree.runtime.frames import Feed, Kill, LetGo, Outcome, Release, Unfit
 from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.host_link import HostLink, HostLost
-from sessiontree.runtime.live_session import LiveSession
+from sessiontree.runtime.link import HostLink, HostLost
+from sessiontree.runtime.live_session import Controller, Input, LiveSession
 
-MOST_FALSE_STARTS = 4
-"""How many hosts of a pool may fail to start in a row before those who wait for one end."""
+MAX_FALSE_STARTS = 4
+"""How many hosts of a pool may fail to start in a row before the sessions that wait for one end."""
 GROW_AFTER_S = 0.5
-"""How long somebody waits before a pool gets one host more than usual; about what its start takes."""
+"""How long a session waits before a pool gets one host more than usual; about as long as a start takes."""
+TAKE_BACK_S = 0.1
+"""How long a session may run before those that wait at its host are taken back, and none joins them."""
 GRACE_S = 5.0
-"""How long a call may go on past its time-out before its host counts as stuck."""
+"""How long after the time-out of a call its host counts as stuck."""
+
+
+MAX_BEGUN_IN_A_ROW = 8
+"""How many sessions of a tree that have begun go before one that has not and waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,71 +40,145 @@ class PoolSize:
     """How many hosts a pool has."""
 
     most: int
-    """At most, besides those that dedicated sessions keep for life."""
+    """Most hosts, not counting those of dedicated sessions."""
     usual: int
-    """Started before anybody is passivated; more only where every session there is busy."""
+    """Hosts that are started before a session is passivated; beyond that, only if all sessions are busy."""
+    ahead: int = 16
+    """How many sessions may wait at a host for their turn."""
+
+
+@dataclass(slots=True)
+class TreeQueue:
+    """The waiting sessions of one tree, each group in order of arrival."""
+
+    begun: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
+    """Those with facts in the journal; to finish them frees what they hold."""
+    new: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
+    in_a_row: int = 0
+    """How many that have begun went before those that have not and wait."""
+
+    def first(self) -> LiveSession:
+        """Return the session whose turn it is."""
+        begun_first = self.begun and (not self.new or self.in_a_row < MAX_BEGUN_IN_A_ROW)
+        return next(iter(self.begun if begun_first else self.new))
+
+    def discard(self, live: LiveSession) -> bool:
+        """Remove a session; return whether it waited."""
+        if live in self.begun:
+            del self.begun[live]
+        elif live in self.new:
+            del self.new[live]
+        else:
+            return False
+        return True
+
+
+class FairQueue:
+    """Sessions that wait for a host of a pool. Trees take turns; each keeps its own :class:`TreeQueue`."""
+
+    def __init__(self) -> None:
+        self._trees: OrderedDict[Controller, TreeQueue] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many sessions wait."""
+        return self._count
+
+    def __iter__(self) -> Iterator[LiveSession]:
+        """Iterate over all of them, tree by tree."""
+        for tree in self._trees.values():
+            yield from tree.begun
+            yield from tree.new
+
+    def add(self, live: LiveSession) -> None:
+        """Let a session wait; one that waits already keeps its place."""
+        tree = self._trees.setdefault(live.controller, TreeQueue())
+        if live not in tree.begun and live not in tree.new:
+            (tree.begun if live.journaled else tree.new)[live] = None
+            self._count += 1
+
+    def first(self) -> LiveSession:
+        """Return the session whose turn it is."""
+        return next(iter(self._trees.values())).first()
+
+    def discard(self, live: LiveSession) -> None:
+        """Remove a session if it waits; its tree keeps its turn."""
+        tree = self._trees.get(live.controller)
+        if tree is not None and tree.discard(live):
+            self._count -= 1
+            if not tree.begun and not tree.new:
+                del self._trees[live.controller]
+
+    def take(self, live: LiveSession) -> None:
+        """Remove a session that got a host; the next turn is another tree's."""
+        tree = self._trees.get(live.controller)
+        if tree is not None:
+            tree.in_a_row = tree.in_a_row + 1 if tree.new and live in tree.begun else 0
+            self._trees.move_to_end(live.controller)
+            self.discard(live)
 
 
 @dataclass(slots=True)
 class Pool:
-    """Hosts of one sort of rights, and the sessions that want one."""
+    """Hosts with the same confinement, and the sessions that wait for one."""
 
     name: str
     size: PoolSize
     links: set[HostLink] = field(default_factory=set)
     free: list[HostLink] = field(default_factory=list)
-    wanting: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
+    wanting: FairQueue = field(default_factory=FairQueue)
     restful: OrderedDict[LiveSession, None] = field(default_factory=OrderedDict)
-    kept: set[HostLink] = field(default_factory=set)
-    """Those of dedicated sessions: nobody else ever gets them."""
+    dedicated: set[HostLink] = field(default_factory=set)
+    """Hosts of dedicated sessions; no other session gets them."""
     starting: set[HostLink] = field(default_factory=set)
-    """Hosts that do not serve yet."""
+    """Hosts that are not ready yet."""
     false_starts: int = 0
-    """Hosts in a row that never served."""
+    """How many hosts in a row failed to start."""
     growing: asyncio.TimerHandle | None = None
-    """Rings when one more host is due for those who wait."""
+    """Fires when one more host is due for the sessions that wait."""
 
     @property
     def shared(self) -> int:
-        """How many hosts everybody may get, sooner or later."""
-        return len(self.links) - len(self.kept)
+        """How many hosts are not reserved for a dedicated session."""
+        return len(self.links) - len(self.dedicated)
 
     def forget(self, link: HostLink) -> None:
-        """Strike out a host that is gone."""
+        """Remove a host that is lost."""
         self.links.discard(link)
-        self.kept.discard(link)
+        self.dedicated.discard(link)
         self.starting.discard(link)
 
 
 class Scheduler:
-    """Assigns sessions to hosts. A host embodies one session, which stays while nobody else needs the host.
+    """Assigns sessions to hosts. A host embodies one session, which stays until another one needs the host.
 
     Args:
         make_link: Starts a host of a pool.
         pools: How many hosts each pool has.
-        pool_of: Which pool a kind of session is embodied in.
-        grants: Where adoptions get their grants.
-        most_losses: How many hosts a session may lose in a row, nothing done in between, before it ends.
+        pool_of: The pool whose hosts run the sessions of each kind.
+        grants: Issues a grant for each adoption.
+        most_losses: How many hosts a session may lose in a row without progress before it ends.
     """
 
-    # A host that starts takes half a second of a processor: sessions go on through those that serve, and one
-    # more than usual is begun only after somebody has waited for about as long as that.
+    # The start of a host takes half a second of a processor. Sessions therefore share the hosts that are
+    # ready, and one more than usual is started only after a session has waited for about that long.
 
     def __init__(
         self,
         make_link: Callable[[str], HostLink],
         pools: Mapping[str, PoolSize],
-        pool_of: Callable[[SessionKind], str],
+        pool_of: Mapping[SessionKind, str],
         grants: Grants,
         most_losses: float,
     ) -> None:
         self._make_link = make_link
         self._pools = {name: Pool(name, size) for name, size in pools.items()}
-        self._pool_of = pool_of
+        self._pool_of = {kind: self._pools[name] for kind, name in pool_of.items()}
         self._grants = grants
         self._most_losses = most_losses
         self._epochs = 0
         self.passivations = 0
+        self.take_back_s = TAKE_BACK_S
 
     @property
     def links(self) -> tuple[HostLink, ...]:
@@ -103,7 +190,7 @@ class Scheduler:
         return {pool.name: len(pool.wanting) for pool in self._pools.values()}
 
     def warm(self, pool_name: str) -> None:
-        """Start a host of a pool before anybody wants it."""
+        """Start a host of a pool before a session needs it."""
         pool = self._pools[pool_name]
         if pool.shared < pool.size.most:
             link = self._start(pool)
@@ -111,28 +198,32 @@ class Scheduler:
                 pool.free.append(link)
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Start no more hosts."""
         for pool in self._pools.values():
             if pool.growing is not None:
                 pool.growing.cancel()
 
     def want(self, live: LiveSession) -> None:
-        """Bring what waits to a session, on a host it has or will get."""
+        """Send a session what waits for it, on the host that it has or will get."""
         if live.over:
             return
         pool = self._pool(live)
         if live.link is not None:
             self._send_waiting(live)
         elif not live.dedicated:
-            pool.wanting[live] = None
+            pool.wanting.add(live)
             self._match(pool)
         elif not live.commits:
-            self._seat_on(pool, live, self._keep)
+            self._try_place(pool, live, self._start_dedicated)
 
     def settle(self, live: LiveSession) -> None:
-        """Note whether a session could be passivated now."""
+        """Note whether a session can be passivated now."""
         pool = self._pool(live)
-        if live.link is not None and not live.over and live.restful and not live.dedicated:
+        if live.link is not None and not live.over and not live.dedicated and _is_at_rest(live):
+            if len(live.link.leases) > 1:
+                pool.restful.pop(live, None)
+                self._passivate(live.link, live)  # for example it waits for a person
+                return
             pool.restful[live] = None
             pool.restful.move_to_end(live)
             if pool.wanting:
@@ -140,115 +231,171 @@ class Scheduler:
         else:
             pool.restful.pop(live, None)
 
-    def vacate(self, live: LiveSession, *, force: bool) -> None:
-        """Take a session that is over off its host."""
+    def evict(self, live: LiveSession, *, force: bool) -> None:
+        """Remove a session that has ended from its host; ``force`` stops its work."""
         pool = self._pool(live)
-        pool.wanting.pop(live, None)
+        pool.wanting.discard(live)
         pool.restful.pop(live, None)
         link = live.link
-        if link is not None:
-            frame = Kill if force else Release
-            self._let_go(link, live, frame(live.session, live.epoch))
-            if live.dedicated or link.stained:
-                self._end(pool, link)
-            elif force:
-                # What it runs may not stop: nobody else sits there before the host says that it let go.
-                link.free_when_received()
-            else:
-                pool.free.append(link)
-            self._match(pool)
+        if link is None:
+            return
+        was_running = link.running is live
+        if was_running and force:
+            link.since = float("-inf")
+            self._take_back(link)  # they must not wait for work that may not stop
+        self._let_go(
+            link, live, Kill(live.session, live.epoch) if force else Release(live.session, live.epoch)
+        )
+        if live.dedicated or link.unusable:
+            self._end(pool, link)
+        elif force and was_running:
+            # Its work may not stop: the host takes no other session before it reports that it let go.
+            link.free_when_received()
+        elif not link.leases:
+            self._put_free(pool, link)
+        self._match(pool)
 
     def freed(self, link: HostLink) -> None:
-        """A host serves now, or has let go of the session it was to let go at once."""
+        """Note that a host is ready, or has let go of a session that had to leave at once."""
         pool = self._pools[link.pool]
         if link in pool.starting:
             pool.starting.discard(link)
             pool.false_starts = 0
-        if isinstance(link.occupant, LiveSession):
-            link.occupant.controller.embodied(link.occupant)
-            return  # it started for one session alone, which has it already
-        if link.stained:
-            self._end(pool, link)
+        if link.leases:
+            self._begins(link)
+            return  # it was started for this session alone
+        self._put_free(pool, link)
+        self._match(pool)
+
+    def reported(self, link: HostLink, outcome: Outcome | Unfit | LetGo) -> None:
+        """Pass a host's report to the controller of its session; ignore one of an earlier adoption."""
+        live = link.leases.get(outcome.epoch)
+        if not isinstance(live, LiveSession) or live.session != outcome.session:
+            return
+        if isinstance(outcome, Unfit):
+            # Started before the workspace was there: a host started now sees it, or nobody does.
+            live.unfit_until = asyncio.get_running_loop().time()
+            link.declare_lost(outcome.reason, to_blame=False)
+        elif isinstance(outcome, LetGo):
+            self._was_let_go(link, live, outcome)
         else:
-            pool.free.append(link)
+            live.controller.on_outcome(live, outcome)
+
+    def _was_let_go(self, link: HostLink, live: LiveSession, left: LetGo) -> None:
+        """Note that a host let a session go by itself; what it had not taken is sent to its next host."""
+        pool = self._pool(live)
+        live.controller.session_leaving(live.session)
+        pool.restful.pop(live, None)
+        self._leave(link, live)
+        live.kept = (link, live.epoch) if left.kept else None
+        if live.prompt_owed or any(_is_intended(each) for each in live.sent):
+            live.recovered = True
+        self._keep_inputs(live)
+        live.controller.session_left(live.session, left.ended)
+        if not link.leases:
+            self._put_free(pool, link)
+        if live.waiting or live.recovered:
+            self.want(live)
         self._match(pool)
 
     def lost(self, link: HostLink, lost: HostLost) -> None:
-        """A host is gone: its session is adopted again elsewhere and does what it owes, or ends."""
+        """Note that a host is lost: its session is adopted by another one and repeats owed work, or ends."""
         pool = self._pools[link.pool]
         pool.forget(link)
         if link in pool.free:
             pool.free.remove(link)
         if not lost.served:
             self._count_false_start(pool, lost)
-        live = link.occupant
-        if isinstance(live, LiveSession):
-            live.controller.leaves(live.session)
+        lives = [live for live in link.leases.values() if isinstance(live, LiveSession)]
+        for live in lives:
+            live.controller.session_leaving(live.session)
             self._grants.revoke(live)
             live.link = None
-            link.occupant = None
-            live.waiting.extendleft(reversed(live.sent))
-            live.sent.clear()
+            self._keep_inputs(live)
             live.recovered = True
             pool.restful.pop(live, None)
+        link.leases.clear()
+        for live in lives:
+            if len(lives) > 1 and live is not link.blamed:
+                # Nobody knows whose work ended the host, so each goes on by itself until it gets further.
+                live.alone = link.blamed is None
+                self.want(live)
+                continue
             live.losses += lost.served
-            if lost.to_blame or (not lost.served and pool.false_starts > MOST_FALSE_STARTS):
+            if lost.to_blame or (not lost.served and pool.false_starts > MAX_FALSE_STARTS):
                 live.controller.on_crash(live, lost.reason)
             elif live.losses > self._most_losses:
-                reason = f"lost {live.losses} hosts in a row at the same step, the last: {lost.reason}"
+                reason = (
+                    f"{live.session} lost {live.losses} hosts in a row at the same step, the limit is "
+                    f"{self._most_losses:g}; the last was lost because: {lost.reason}"
+                )
                 live.controller.on_crash(live, reason)
             else:
                 self.want(live)
         self._match(pool)
 
     def _count_false_start(self, pool: Pool, lost: HostLost) -> None:
-        """Where no host can be started, those who wait for one end instead of waiting for ever."""
+        """Count a host that failed to start; after too many, end the sessions that wait for one."""
         pool.false_starts += 1
-        if pool.false_starts > MOST_FALSE_STARTS and pool.starting >= pool.links - pool.kept:
-            reason = f"none of {pool.false_starts} hosts could be started, the last: {lost.reason}"
+        if pool.false_starts > MAX_FALSE_STARTS and pool.starting >= pool.links - pool.dedicated:
+            reason = (
+                f"none of {pool.false_starts} hosts could be started; the last failed because: {lost.reason}"
+            )
             for live in list(pool.wanting):
                 live.controller.on_crash(live, reason)
 
     def _pool(self, live: LiveSession) -> Pool:
-        return self._pools[self._pool_of(live.kind)]
+        return self._pool_of[live.kind]
 
     def _match(self, pool: Pool) -> None:
-        """Place as many waiting sessions as there are hosts for."""
+        """Place waiting sessions as long as there are hosts."""
         while pool.wanting:
-            live = next(iter(pool.wanting))
+            live = pool.wanting.first()
             if live.commits:
-                # Its facts must be readable before another host gets them; its controller asks again then.
-                del pool.wanting[live]
+                # Its facts must be durable before another host reads them. The controller asks again then.
+                pool.wanting.discard(live)
                 continue
-            if not self._seat_on(pool, live, self._find_link):
+            if not self._try_place(pool, live, self._find_link):
                 return
 
-    def _seat_on(
+    def _try_place(
         self, pool: Pool, live: LiveSession, find: Callable[[Pool, LiveSession], HostLink | None]
     ) -> bool:
-        """Place a session on a host; False where there is none now.
+        """Place a session on a host; return False if none is free now.
 
-        One that can't be seated ends, typed, and only it: whoever wanted it may be anybody.
+        A session that can't be placed ends with an error. The error does not reach the caller, who may have
+        acted for another session.
         """
         link = None
         try:
             link = find(pool, live)
             if link is None:
                 return False
-            pool.wanting.pop(live, None)
+            pool.wanting.take(live)
             self._place(live, link)
         except Exception as error:  # noqa: BLE001 - a journal that can't be read, a process that can't be made
-            pool.wanting.pop(live, None)
+            pool.wanting.discard(live)
             self._grants.revoke(live)
-            if link is not None:
+            if link is not None and not link.leases:
                 self._end(pool, link)
             live.controller.on_crash(live, f"can't be embodied: {words_of(error)}")
         return True
 
+    def _put_free(self, pool: Pool, link: HostLink) -> None:
+        """Let a host that nobody is at serve others, or end it if it can't."""
+        if link.unusable:
+            self._end(pool, link)
+        elif link not in pool.free:
+            pool.free.append(link)
+
     def _find_link(self, pool: Pool, live: LiveSession) -> HostLink | None:
+        keeper = None if live.kept is None or live.recovered else live.kept[0]
+        if keeper in pool.free:
+            pool.free.remove(keeper)
+            pool.free.append(keeper)
         while pool.free:
             free = pool.free.pop()
-            if not free.stained and free.born > live.misfit_until:
+            if not free.unusable and free.born > live.unfit_until:
                 return free
             self._end(pool, free)
         if pool.shared < pool.size.usual and len(pool.starting) < len(pool.wanting):
@@ -258,24 +405,72 @@ class Scheduler:
         while pool.restful:
             rested, _ = pool.restful.popitem(last=False)
             link = rested.link
-            if link is not None and rested.restful:
-                self._let_go(link, rested, Release(rested.session, rested.epoch))
-                self.passivations += 1
-                if not link.stained and link.born > live.misfit_until:
+            if link is not None and _is_at_rest(rested):
+                self._passivate(link, rested)
+                if not link.unusable and link.born > live.unfit_until:
                     return link
                 self._end(pool, link)
-        if pool.shared < pool.size.most and not pool.starting and pool.growing is None:
+        link = self._find_queue(pool, live, keeper)
+        if link is None and pool.shared < pool.size.most and not pool.starting and pool.growing is None:
             pool.growing = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._grow, pool)
-        return None
+        return link
+
+    def _find_queue(self, pool: Pool, live: LiveSession, keeper: HostLink | None) -> HostLink | None:
+        """Return the host with the fewest sessions at which another one may wait, or None."""
+        if not pool.size.ahead or live.alone:
+            return None
+        found, fewest = None, pool.size.ahead + 1
+        now = asyncio.get_running_loop().time()
+        for link in pool.links:
+            first = link.running
+            if not isinstance(first, LiveSession) or link in pool.dedicated or link in pool.starting:
+                continue
+            fits = not link.unusable and link.born > live.unfit_until
+            if not fits or first.alone or now - link.since > self.take_back_s:
+                continue
+            if len(link.leases) <= pool.size.ahead and link is keeper:
+                return link
+            if len(link.leases) < fewest:
+                found, fewest = link, len(link.leases)
+        return found
+
+    def _passivate(self, link: HostLink, rested: LiveSession) -> None:
+        """Let a session that is at rest go; its host may keep its state."""
+        keep = not rested.recovered
+        self._let_go(link, rested, Release(rested.session, rested.epoch, keep))
+        rested.kept = (link, rested.epoch) if keep else None
+        self.passivations += 1
+
+    def _look(self, link: HostLink) -> None:
+        """Take back the sessions that wait at a host if the one that runs there takes long."""
+        link.looking = None
+        if len(link.leases) > 1:
+            late_s = link.since + self.take_back_s - asyncio.get_running_loop().time()
+            if late_s > 0:
+                link.looking = asyncio.get_running_loop().call_later(late_s, self._look, link)
+            else:
+                self._take_back(link)
+
+    def _take_back(self, link: HostLink) -> None:
+        """Take back the sessions that wait at a host; they get others, or wait for one."""
+        _, *waiting = link.leases.values()
+        for live in waiting:
+            if not isinstance(live, LiveSession) or any(_is_intended(each) for each in live.sent):
+                continue
+            self._let_go(link, live, Release(live.session, live.epoch))
+            self._keep_inputs(live)
+            self.want(live)
 
     def _grow(self, pool: Pool) -> None:
         pool.growing = None
-        if pool.wanting and not pool.starting and pool.shared < pool.size.most:
+        now = asyncio.get_running_loop().time()
+        is_held = any(now - link.since > self.take_back_s for link in pool.links)
+        if pool.wanting and is_held and not pool.starting and pool.shared < pool.size.most:
             self.warm(pool.name)
         self._match(pool)
 
     def _start(self, pool: Pool) -> HostLink | None:
-        """Start a host; returns it only where it serves at once."""
+        """Start a host; return it if it is ready at once, else None."""
         link = self._begin(pool)
         return link if link.transport.is_ready else None
 
@@ -287,48 +482,84 @@ class Scheduler:
             pool.starting.add(link)
         return link
 
-    def _keep(self, pool: Pool, live: LiveSession) -> HostLink:
-        """Start a host for a session alone, which waits for it there."""
+    def _start_dedicated(self, pool: Pool, live: LiveSession) -> HostLink:
+        """Start a host for one session, which is placed there at once."""
         link = self._begin(pool)
-        pool.kept.add(link)
+        pool.dedicated.add(link)
         return link
 
-    @staticmethod
-    def _end(pool: Pool, link: HostLink) -> None:
+    def _end(self, pool: Pool, link: HostLink) -> None:
+        """End a host; whoever still waits at it gets another one."""
         pool.forget(link)
+        lives = [live for live in link.leases.values() if isinstance(live, LiveSession)]
+        for live in lives:
+            self._let_go(link, live, Release(live.session, live.epoch))
+            self._keep_inputs(live)
+            live.recovered = True
         link.end()
+        for live in lives:
+            self.want(live)
 
     @staticmethod
-    def left(live: object, ended: int) -> None:
-        """A session has left a host, and so many processes that it had left there were ended."""
+    def session_left(live: object, ended: int) -> None:
+        """Note that a session has left a host, where ``ended`` of its processes were ended."""
         if isinstance(live, LiveSession):
-            live.controller.left(live.session, ended)
+            live.controller.session_left(live.session, ended)
 
     def _let_go(self, link: HostLink, live: LiveSession, frame: Release | Kill) -> None:
         link.let_go(live, frame)
-        live.controller.leaves(live.session)
+        live.controller.session_leaving(live.session)
+        self._leave(link, live)
+
+    def _leave(self, link: HostLink, live: LiveSession) -> None:
+        """Remove a session from its host's sessions; the next one begins."""
         self._grants.revoke(live)
+        was_running = link.running is live
+        del link.leases[live.epoch]
         live.link = None
         live.idle = True
-        link.occupant = None
+        if was_running and link.leases:
+            self._begins(link)
+
+    @staticmethod
+    def _keep_inputs(live: LiveSession) -> None:
+        """Keep for a session's next host what the last one had not taken, and that it must repeat work."""
+        live.waiting.extendleft(reversed(live.sent))
+        live.sent.clear()
+        live.recovered = live.recovered or live.repeats
 
     def _place(self, live: LiveSession, link: HostLink) -> None:
         self._epochs += 1
         live.epoch = self._epochs
         live.taken = 0
+        keeps = live.kept is not None and live.kept[0] is link and not live.recovered
+        live.resumes = live.kept[1] if live.kept is not None and keeps else 0
+        if not keeps:
+            live.kept = None
         self._grants.issue(live, live.kind)
         adopt = live.controller.adoption(live)
         if live.recovered and live.answers:
-            live.bring_again()
+            live.requeue_answers()
         live.idle = False
-        live.recovered = False
+        live.repeats, live.recovered = live.recovered, False
+        live.prompt_owed = False
         live.link = link
-        link.occupant = live
-        link.patience_s = adopt.limits.tool_timeout_s + GRACE_S
+        link.leases[live.epoch] = live
         link.send(adopt)
+        if len(link.leases) == 1:
+            self._begins(link)
+        elif link.looking is None:
+            link.looking = asyncio.get_running_loop().call_later(self.take_back_s, self._look, link)
+        self._send_waiting(live)
+
+    def _begins(self, link: HostLink) -> None:
+        """Note that the first session at a host begins, as far as is known here."""
+        live = link.running
+        assert isinstance(live, LiveSession)  # noqa: S101 - asked by the callers
+        link.since = asyncio.get_running_loop().time()
+        link.patience_s = live.controller.config.limits.tool_timeout_s + GRACE_S
         if link not in self._pool(live).starting:
             live.controller.embodied(live)
-        self._send_waiting(live)
 
     def _send_waiting(self, live: LiveSession) -> None:
         if not live.waiting:
@@ -342,3 +573,13 @@ class Scheduler:
         live.sent.extend(inputs)
         causes = tuple(each.cause for each in inputs)
         link.send(Feed(live.session, live.epoch, causes, tuple(each.stimulus for each in inputs)))
+
+
+def _is_intended(given: Input) -> bool:
+    """Whether a stimulus brings an approval whose intent is journaled: only one host may take it."""
+    return isinstance(given.stimulus, ApprovalAnswered) and given.stimulus.intended
+
+
+def _is_at_rest(live: LiveSession) -> bool:
+    """Whether a session could leave its host now: nothing runs, nothing is on its way."""
+    return live.idle and not live.waiting and not live.sent and live.commits == 0

@@ -1,29 +1,134 @@
-"""What a session's tools hold: handles by session kind, narrowed to what each tool declares."""
+"""What a session may hold: its tools by the policy of its tree, its handles by its kind.
+
+A tree's policy is compiled into the first row of its journal, and asked again whenever a host takes a session
+up. Each tool gets the handles that it declares; they lead to the supervisor, memory and the web.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType
-from typing import Any, Final, Generic, ParamSpec, cast
+from types import FunctionType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import SessionRights
-from sessiontree.contracts.errors import SessionClosed
+from sessiontree.contracts.errors import ConfigError, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryRecord, NewRecord, Selection
 from sessiontree.contracts.ports import (
+    AgentInfo,
     Channel,
     Memory,
     MemoryWriter,
+    Page,
     Reader,
+    SearchHit,
+    SearchQuery,
+    SessionFilter,
+    SessionReport,
+    SessionRow,
+    SessionRows,
     Sessions,
     Shell,
+    SpawnRequest,
     Status,
+    Subtree,
+    Transcript,
     Web,
     Writer,
 )
+from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.stimuli import SendMode
+from sessiontree.contracts.tree_config import PolicyRow, RemovedTools, SessionSpec, TreeConfig
+from sessiontree.dispatch.tool_table import ToolTable
+from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy, compiled
+from sessiontree.policy.settings import PolicyConfig
+from sessiontree.policy.steps import Standing, WebAccess
+
+if TYPE_CHECKING:  # programs that only name a policy need not load memory's frames
+    from sessiontree.runtime.memory_api import MemoryApi
+
+OWNERS: Final = frozenset({SessionKind.MAIN})
+"""Kinds whose turns may act for an owner, and no child inherits that; whoever else a turn acts for takes
+tools away from it (``SessionPolicy.withheld_from``)."""
+
+
+def policy_row(
+    policy: PolicyConfig,
+    group: str,
+    table: ToolTable,
+    models: Mapping[str, str],
+    named: Mapping[str, frozenset[str]] = MappingProxyType({}),
+) -> tuple[PolicyRow, tuple[str, ...]]:
+    """Return the policy of a new tree for its journal, and warnings about entries that are probably mistakes.
+
+    Args:
+        policy: The owner's lists.
+        group: Group of Main's channel.
+        table: The tree's tools.
+        models: Agent to the name of its model.
+        named: Agent to the names in its list of tools, if it has one.
+
+    Raises:
+        ConfigError: the policy is strict, and an entry matches nothing.
+    """
+    judge = compiled(table.rows, policy)
+    unknown = [agent for agent in policy.agents if agent not in models]
+    strangers = tuple(f"agents.{agent}: the tree has no agent of that name" for agent in unknown)
+    if policy.strict and strangers:
+        raise ConfigError(f"policy (strict): {'; '.join(strangers)}; correct or remove the entry")
+    removed = []
+    for agent, model in models.items():
+        for kind in SessionKind:
+            standing = tool_standing(kind, agent, model, group, named=named.get(agent, frozenset()))
+            kept = judge.decide(standing).kept
+            gone = sorted(row.name for row in table.rows if kind in row.kinds and row.name not in kept)
+            if gone:
+                removed.append(RemovedTools(agent, kind, tuple(gone)))
+    return PolicyRow(
+        policy.model_dump(mode="json", exclude_defaults=True), group, tuple(removed)
+    ), judge.warnings + strangers
+
+
+def journaled_policy(config: TreeConfig) -> tuple[PolicyConfig, str]:
+    """Return a journaled tree's policy and group; entries without a match are no longer an error."""
+    if config.policy is None:
+        return PolicyConfig(), ""
+    return PolicyConfig.model_validate({**config.policy.config, "strict": False}), config.policy.group
+
+
+def session_policy(
+    policy: CompiledPolicy,
+    group: str,
+    spec: SessionSpec,
+    model: str,
+    *,
+    has_channel: bool,
+    web: WebAccess = "search",
+) -> SessionPolicy:
+    """Return a tree's policy for one of its sessions."""
+    standing = tool_standing(
+        spec.kind, spec.agent, model, group, has_channel=has_channel, web=web, named=frozenset(spec.tools)
+    )
+    return SessionPolicy(policy, standing)
+
+
+def tool_standing(
+    kind: SessionKind,
+    agent: str,
+    model: str,
+    group: str,
+    *,
+    has_channel: bool = True,
+    web: WebAccess = "search",
+    named: frozenset[str] = frozenset(),
+) -> Standing:
+    """Return the properties of a session on which the policy decides about its tools."""
+    return Standing(kind, kind in OWNERS, agent, model, group, has_channel, web, named)
+
 
 P = ParamSpec("P")
 PORTS: Final[Mapping[str, type[Any]]] = {
@@ -36,6 +141,7 @@ PORTS: Final[Mapping[str, type[Any]]] = {
     "channel": Channel,
     "memory_writer": MemoryWriter,
     "sessions": Sessions,
+    "subtree": Subtree,
 }
 """Member of a session's rights to the protocol of its handle."""
 _BEHIND: Final[WeakKeyDictionary[object, Any]] = WeakKeyDictionary()
@@ -55,7 +161,7 @@ class Facades:
         self._made: WeakSet[object] = WeakSet()
 
     def rights(self, rights: SessionRights) -> SessionRights:
-        """Return the same rights with a facade in place of each handle."""
+        """Return the rights with a facade in place of each handle."""
         held = {name: getattr(rights, name) for name in PORTS}
         made: dict[str, Any] = {
             name: self._facade(_CLASSES[name], handle) for name, handle in held.items() if handle is not None
@@ -63,7 +169,7 @@ class Facades:
         return replace(rights, **made)
 
     def writer(self, writer: Writer) -> Writer:
-        """Return a facade of one more writer, for one call."""
+        """Return a facade of another writer, for one call."""
         return cast("Writer", self._facade(_CLASSES["writer"], writer))
 
     def _facade(self, made: type[Facade], handle: object) -> Facade:
@@ -73,14 +179,14 @@ class Facades:
         return facade
 
     def notice(self, told: Callable[P, None]) -> Callable[P, None]:
-        """Return a function that tells another one; it tells nobody any more once the session is let go."""
+        """Return a function that calls another one; after the session was let go it does nothing."""
         facade = Notice[P]()
         _BEHIND[facade] = told
         self._made.add(facade)
         return facade
 
     def close(self) -> None:
-        """Let nothing stand behind them any more: whoever still holds one is refused."""
+        """Disconnect all facades: whoever still holds one gets SessionClosed."""
         for facade in list(self._made):
             _BEHIND.pop(facade, None)
         self._made.clear()
@@ -92,24 +198,24 @@ class Facade:
     __slots__ = ("__weakref__", "_session")
 
     def __init__(self, session: str) -> None:
-        """Keep whose it is, to say so once nothing stands behind it."""
+        """Keep the session's id for the error after the facade was disconnected."""
         self._session = session
 
 
 class Notice(Generic[P]):
-    """Tells something to whoever stands behind it."""
+    """Calls the function behind it until it is disconnected."""
 
     __slots__ = ("__weakref__",)
 
     def __call__(self, *given: P.args, **named: P.kwargs) -> None:
-        """Tell it."""
+        """Call the function."""
         told = _BEHIND.get(self)
         if told is not None:
             told(*given, **named)
 
 
 def _facade_class(port: type[Any]) -> type[Facade]:
-    """Return the class of a protocol's facades: its methods, and no place for anything else."""
+    """Return the class of a protocol's facades: it has the protocol's methods and no other attribute."""
     methods = {
         name: _forwarded(name, member)
         for name, member in vars(port).items()
@@ -134,19 +240,21 @@ _CLASSES: Final = {name: _facade_class(port) for name, port in PORTS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Handles:
-    """Everything a host could hand out; ``build_rights`` picks what a kind may hold."""
+    """All handles that a host can give; ``build_rights`` selects those for a kind of session."""
 
     reader: Reader
     writer: Writer
-    shell: Shell
+    shell: Shell | None
+    """None for a Worker."""
     channel: Channel | None
-    """None where no session at or above this one has one."""
+    """None = no session at or above this one has a channel."""
     sessions: Sessions
+    subtree: Subtree
     status: Status
     memory: Memory
     memory_writer: MemoryWriter
     web: Web | None
-    """None where the owner of the tree allows none."""
+    """None = the owner of the tree does not allow the web."""
 
 
 def build_rights(
@@ -157,9 +265,9 @@ def build_rights(
     handles: Handles,
     tree_id: str = "",
 ) -> SessionRights:
-    """Return the rights of one session. A Worker gets nothing that could change anything.
+    """Return the rights of one session. A Worker gets no handle that can change anything.
 
-    Nobody gets a writer whose agent, or any session above it, has the workspace read-only.
+    A session gets no writer if its agent, or any session above it, has the workspace read-only.
     """
     observing = SessionRights(
         session_id=session_id,
@@ -190,5 +298,235 @@ def build_rights(
         shell=handles.shell,
         channel=handles.channel,
         sessions=handles.sessions,
+        subtree=handles.subtree,
         tree_id=tree_id,
     )
+
+
+class Services(Protocol):
+    """The requests of a host to its supervisor while a call executes; the grant identifies the session.
+
+    Raises (every method):
+        SessionClosed: the grant is not valid now.
+        PermissionDenied: sessions of its kind may not ask this.
+    """
+
+    async def spawn(
+        self,
+        grant: str,
+        request: SpawnRequest,
+        key: str,
+        forbidden: str | None = None,
+        asked_by: tuple[Principal, ...] = (),
+    ) -> str:
+        """Spawn a child of the session; returns its id. ``forbidden`` says why the tree's hooks refuse it."""
+        ...
+
+    async def say(self, grant: str, text: str) -> None:
+        """Say something on the nearest channel at or above the session."""
+        ...
+
+    async def report(self, grant: str) -> SessionReport:
+        """Return the session's state."""
+        ...
+
+    async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
+        """Return the sessions below the session that fit a filter."""
+        ...
+
+    async def history_below(
+        self, grant: str, target: str, limit: int, before: int | None, results: bool
+    ) -> Transcript:
+        """Return messages of a session below the session."""
+        ...
+
+    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
+        """Return the agents that the session may name."""
+        ...
+
+    async def send_from(
+        self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
+    ) -> str:
+        """Send a message of the session to another one; return the receiver's id."""
+        ...
+
+    async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
+        """Stop a session below the session; return how it and those below it ended."""
+        ...
+
+
+class Link:
+    """One adoption's link to supervisor and memory. It ends when the host lets the session go."""
+
+    __slots__ = ("_alive", "_memory", "_services", "acting_for", "grant", "session")
+
+    def __init__(self, services: Services, memory: MemoryApi, session: str, grant: str) -> None:
+        self._services = services
+        self._memory = memory
+        self.session = session
+        self.grant = grant
+        self.acting_for: Callable[[], tuple[Principal, ...]] = tuple
+        """Returns whom the session acts for now; until it is embodied, only the program."""
+        self._alive = True
+
+    def cut(self) -> None:
+        """End the link; every later use raises SessionClosed."""
+        self._alive = False
+
+    def services(self) -> Services:
+        """Return the supervisor's services.
+
+        Raises:
+            SessionClosed: the host has let the session go.
+        """
+        self._check()
+        return self._services
+
+    async def spawn(self, request: SpawnRequest, key: str, forbidden: str | None = None) -> str:
+        """Spawn a child of the session on behalf of those it acts for now; raises as :meth:`services`."""
+        return await self.services().spawn(self.grant, request, key, forbidden, self.acting_for())
+
+    def memory(self) -> MemoryApi:
+        """Return memory; raises as :meth:`services`."""
+        self._check()
+        return self._memory
+
+    def _check(self) -> None:
+        if not self._alive:
+            raise SessionClosed(self.session, "its host has let it go; nothing more is done for it")
+
+
+class ChannelHandle:
+    """Says something on the nearest channel at or above the session."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def send(self, text: str) -> None:
+        """Deliver a message; durable when this returns."""
+        link = self._link
+        await link.services().say(link.grant, text)
+
+
+class SessionsHandle:
+    """Spawns children of the session, and stops sessions below it."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def spawn(self, request: SpawnRequest, *, key: str) -> str:
+        """Start a child and return its id at once; the same key gives the same child."""
+        return await self._link.spawn(request, key)
+
+    async def send_to(self, target: str, text: str, *, mode: SendMode, key: str) -> str:
+        """Send a message on behalf of those the session acts for now; return the receiver's id."""
+        link = self._link
+        return await link.services().send_from(link.grant, target, text, mode, key, link.acting_for())
+
+    async def stop(self, target: str, *, reason: str) -> tuple[SessionRow, ...]:
+        """Stop a session below this one and everything below it; return their rows once they have ended."""
+        link = self._link
+        return await link.services().stop_below(link.grant, target, reason)
+
+
+class SubtreeHandle:
+    """Looks at the sessions below the session."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def sessions(self, wanted: SessionFilter) -> SessionRows:
+        """Return the sessions below this one that fit a filter."""
+        link = self._link
+        return await link.services().list_below(link.grant, wanted)
+
+    async def history(
+        self, target: str, *, limit: int, before: int | None = None, results: bool = True
+    ) -> Transcript:
+        """Return messages of a session below this one."""
+        link = self._link
+        return await link.services().history_below(link.grant, target, limit, before, results)
+
+    async def agents(self) -> tuple[AgentInfo, ...]:
+        """Return the agents that this session may name when it spawns a child."""
+        link = self._link
+        return await link.services().agents_below(link.grant)
+
+
+class StatusHandle:
+    """Reports the session's state to its tools."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def report(self) -> SessionReport:
+        """Return the session's state now."""
+        link = self._link
+        return await link.services().report(link.grant)
+
+
+class WebHandle:
+    """Reads the web for the session while it is embodied here."""
+
+    __slots__ = ("_link", "_web")
+
+    def __init__(self, link: Link, web: Web) -> None:
+        """Keep the link and the web client of the process."""
+        self._link = link
+        self._web = web
+
+    async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
+        """Return the page that a GET of an address leads to."""
+        self._link.services()
+        return await self._web.get(url, max_bytes=max_bytes, accept=accept)
+
+    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+        """Return hits of the owner's search provider."""
+        self._link.services()
+        return await self._web.search(query)
+
+
+class MemoryHandle:
+    """Finds records that the session may see."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def search(self, query: MemoryQuery) -> list[Hit]:
+        """Return the records that fit a query best, best first."""
+        link = self._link
+        return await link.memory().search(link.grant, query)
+
+    async def select(self, selection: Selection, *, limit: int) -> list[MemoryRecord]:
+        """Return the records a selection names, oldest first."""
+        link = self._link
+        return await link.memory().select(link.grant, selection, limit)
+
+
+class MemoryWriterHandle:
+    """Stores records for the session, and removes records that it sees."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def store(self, records: Sequence[NewRecord], *, key: str) -> list[str]:
+        """Return the new records' ids once they are durable; the same key adds them once."""
+        link = self._link
+        return await link.memory().store(link.grant, records, key)
+
+    async def forget(self, selection: Selection, *, key: str) -> list[str]:
+        """Remove the records a selection names; returns their ids."""
+        link = self._link
+        return await link.memory().forget(link.grant, selection, key)

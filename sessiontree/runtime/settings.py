@@ -1,4 +1,4 @@
-"""What the processes of one runtime are started with."""
+"""The settings that the processes of one runtime are started with."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ OBSERVING: Final = "observing"
 """Pool of hosts for Workers: their processes are read-only."""
 
 
-def pool_of(kind: SessionKind) -> str:
-    """Return the pool that embodies sessions of a kind."""
-    return OBSERVING if kind is SessionKind.WORKER else ACTING
+POOL_OF: Final[Mapping[SessionKind, str]] = {
+    SessionKind.MAIN: ACTING,
+    SessionKind.BRANCH: ACTING,
+    SessionKind.WORKER: OBSERVING,
+}
+"""Pool whose hosts run the sessions of each kind."""
 
 
 def hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
-    """Return what no tool and no Worker may see: the state directory, and memory where it lies elsewhere."""
+    """Return the places hidden from tools and Workers: the state directory, and memory's if elsewhere."""
     directory = memory.directory_in(state_dir)
     if directory is None or directory.is_relative_to(state_dir):
         return (state_dir,)
@@ -33,46 +36,49 @@ def hidden_places(state_dir: Path, memory: MemorySettings) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One runtime's choices, and where its Ray keeps things."""
+    """One runtime's settings and the places that its Ray uses."""
 
     state_dir: Path
-    """Hidden from tools and Workers; memory lies there."""
+    """Hidden from tools and Workers; holds memory unless its settings name another place."""
     journal_dir: Path
     """The state directory, or one beneath it."""
     program_pid: int
-    """The creating program's process."""
+    """Process id of the creating program."""
     program_started: int
-    """When that was started, as the kernel counts: its id may be given to another one later."""
+    """Start time of that process in the kernel's ticks; its id may be used again later."""
     python: str | None
-    """Shell words that start Python, where the program's Ray job has its own."""
+    """Shell words that start Python if the program's Ray job sets them; else None."""
     node_id: str
     """Node of the state directory, in hex; every process of the runtime runs there."""
     logs_dir: Path
     """The only place a Worker's process may write to: no Ray worker starts without it."""
     unseen_s: float
-    """How long a process that is to start may be unseen before it counts as dead."""
+    """How long a process that is starting may be invisible before it counts as dead."""
     token_path: Path | None
-    """Hidden from Workers."""
+    """Ray's token; hidden from Workers. None = Ray uses no token."""
     scratch: Path
-    """Where what Workers must fail to change is put, and what they are started with."""
+    """Holds files that Workers are started with, and files that their self-test must fail to change."""
     reports: Path
-    """Where hosts' reapers say how many processes they ended."""
+    """Where the reapers of hosts report how many processes they ended."""
     program: Path
-    """Where copies of the creating program's modules are; beneath the state directory, and no secret."""
+    """Copies of the creating program's modules; beneath the state directory, and not secret."""
     pool: PoolSize
     """Of each pool."""
     warm: int
-    """Hosts of each pool started before anybody wants one."""
+    """Hosts of each pool that are started before a session needs one."""
     host_bytes: int
-    """Most memory one host may hold."""
+    """Most memory of one host, in bytes."""
     gateway_bytes: int
-    """Most memory the gateway may hold."""
+    """Most memory of the gateway, in bytes."""
     memory: MemorySettings
+    """Without the values of its storage options: memory asks the program for them."""
     memory_bytes: int
-    """Most memory that memory's process may hold."""
+    """Most memory of the memory process, in bytes."""
     pass_env: tuple[str, ...]
-    """Variables of the program's environment that hosts get beside harmless ones."""
+    """Variables of the program's environment that hosts get in addition to the harmless ones."""
+    passed: Path | None
+    """File with those variables and their values; None where hosts have them from Ray."""
     enforcement: Literal["required", "best_effort"]
-    """Whether Workers run where the kernel can't confine them."""
+    """Whether Workers are refused or run unconfined if the kernel can't confine them."""
     security: Mapping[str, JsonValue]
-    """What protects this Ray, as the creating program found it; told to people, never acted on."""
+    """How this Ray is protected, as the creating program found it. It is shown and never acted on."""

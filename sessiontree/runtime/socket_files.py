@@ -16,7 +16,7 @@ MAX_ADDRESS_BYTES: Final = 107
 def listen_at(path: Path, backlog: int) -> socket.socket:
     """Return a socket that listens at a path, which has mode 0600 from its first moment on.
 
-    The caller sees to it that nobody else listens there: a file that stands there already is replaced in one
+    The caller sees to it that nobody else listens there: a file that is there already is replaced in one
     step.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The supervisor: trees, their journal, their hosts. Single writer of everything it keeps."""
+"""The supervisor: the open trees, their journal and their hosts. Nothing else writes them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.codec import from_wire, to_wire
+from sessiontree.contracts.codec import to_wire
 from sessiontree.contracts.errors import (
-    JournalCorrupt,
     JournalError,
     SessionClosed,
     SessionNotFound,
@@ -19,53 +18,64 @@ from sessiontree.contracts.errors import (
     TreeNotFound,
 )
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.ports import SessionReport, SpawnRequest
+from sessiontree.contracts.ports import (
+    AgentInfo,
+    SessionFilter,
+    SessionReport,
+    SessionRow,
+    SessionRows,
+    SpawnRequest,
+    Transcript,
+)
 from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
 from sessiontree.runtime.clock import TreeClock
 from sessiontree.runtime.effects import ControllerDeps
-from sessiontree.runtime.frames import Outcome, Unfit
 from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.host_link import HostLink, Transport
-from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.memory_protocol import Ended, MemoryPort, MemoryRight, Whose, ended_of, scope_of
+from sessiontree.runtime.link import HostLink, Transport
+from sessiontree.runtime.live_session import LiveSession, session_report
+from sessiontree.runtime.memory_api import Ended, MemoryPort, MemoryRight, Whose, ended_tree, memory_scope
 from sessiontree.runtime.model_gateway import Gateway
 from sessiontree.runtime.progress import Progress, ProgressHub
-from sessiontree.runtime.replay import fact_of
 from sessiontree.runtime.scheduler import PoolSize, Scheduler
-from sessiontree.runtime.session_reports import ActorRow, report_of
+from sessiontree.runtime.stored_trees import load_tree, stored_facts
+from sessiontree.runtime.subtree import agents_of, rows_below, sent_from, stopped_below, transcript_below
+from sessiontree.runtime.supervisor_api import ActorRow
 from sessiontree.runtime.tree_controller import TreeController
+from sessiontree.runtime.tree_fork import Identity, forked
 from sessiontree.schema.result import compile_result
-from sessiontree.tree import instructions as tree_todo
-from sessiontree.tree import stimuli as tree_stimuli
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.pending_effects import owed
+from sessiontree.tree import protocol as tree_stimuli
+from sessiontree.tree import protocol as tree_todo
+from sessiontree.tree.report import owed
 from sessiontree.tree.state import TreeState, initial_tree
 
 
 class SupervisorCore:
-    """Keeps trees over a journal and pools of hosts.
+    """Runs trees with a journal and pools of hosts.
 
     Args:
         journal: Opened for writing and started.
-        make_transport: Starts a host of a pool, by a name for it, and returns the way to it.
+        make_transport: Takes a pool and a name, starts a host there and returns the transport to it.
         pools: How many hosts each pool has.
-        pool_of: Which pool a kind of session is embodied in.
-        gateway: The way to the models that wait.
-        memory: The way to memory.
-        resend_after_s: When frames not known to be received are sent again.
-        most_losses: How many hosts a session may lose in a row, nothing done in between, before it ends.
+        pool_of: The pool whose hosts run the sessions of each kind.
+        gateway: Asks the models that wait.
+        memory: Reaches memory.
+        hub: Hands out progress.
+        clock: The runtime's clock.
+        resend_after_s: After this time, frames that are not known to be received are sent again.
+        most_losses: How many hosts a session may lose in a row without progress before it ends.
     """
 
-    def __init__(  # noqa: PLR0913 - what it is made of is handed down, each part by name
+    def __init__(  # noqa: PLR0913 - its parts are given by name
         self,
         journal: Journal,
         make_transport: Callable[[str, str], Transport],
         *,
         pools: Mapping[str, PoolSize],
-        pool_of: Callable[[SessionKind], str],
+        pool_of: Mapping[SessionKind, str],
         gateway: Gateway,
         memory: MemoryPort,
         hub: ProgressHub,
@@ -87,7 +97,7 @@ class SupervisorCore:
         self.scheduler = Scheduler(self._make_link, pools, pool_of, self.grants, most_losses)
 
     async def close(self) -> None:
-        """End every host; trees stay as their journal has them."""
+        """End every host. Trees stay in the journal."""
         for controller in self.trees.values():
             controller.close()
         self.trees.clear()
@@ -103,35 +113,20 @@ class SupervisorCore:
         return HostLink(
             name,
             self._make_transport(pool, name),
-            on_outcome=self._on_outcome,
+            on_outcome=self.scheduler.reported,
             on_lost=self.scheduler.lost,
             on_free=self.scheduler.freed,
             on_progress=self._on_progress,
-            on_left=self.scheduler.left,
+            on_left=self.scheduler.session_left,
             resend_after_s=self._resend_after_s,
         )
-
-    @staticmethod
-    def _on_outcome(link: HostLink, outcome: Outcome | Unfit) -> None:
-        live = link.occupant
-        if not isinstance(live, LiveSession) or (live.session, live.epoch) != (
-            outcome.session,
-            outcome.epoch,
-        ):
-            return
-        if isinstance(outcome, Unfit):
-            # Started before the workspace was there: a host started now sees it, or nobody does.
-            live.misfit_until = asyncio.get_running_loop().time()
-            link.condemn(outcome.reason, to_blame=False)
-        else:
-            live.controller.on_outcome(live, outcome)
 
     def _on_progress(self, progress: Progress) -> None:
         self.hub.emit(progress.tree_id, progress.session, progress.event)
 
     def actors(self) -> list[ActorRow]:
-        """Return every process this one knows of, itself first, hosts in the order they were started."""
-        hosts = [_row_of(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
+        """Return all known processes: this one, the gateway, memory, then the hosts by start time."""
+        hosts = [_actor_row(link) for link in sorted(self.scheduler.links, key=lambda link: link.born)]
         own = ActorRow("supervisor", "supervisor", os.getpid(), "structural")
         return [own, *self._gateway.actors(), *self._memory.actors(), *hosts]
 
@@ -154,11 +149,11 @@ class SupervisorCore:
         tree_id: str,
         agents: Mapping[str, AgentConfig],
     ) -> TreeController:
-        """Take up a tree from its journal: facts are replayed, nothing is decided again, owed work is done.
+        """Resume a tree from its journal: replay its facts, decide nothing again, and do work that is owed.
 
         Raises:
-            TreeNotFound: the journal has none of that id.
-            JournalCorrupt: not even its first facts can be read.
+            TreeNotFound: the journal has no tree of that id.
+            JournalCorrupt: its first facts can't be read.
         """
         config, state, last_ms = load_tree(self.journal, tree_id)
         last_seq = self.journal.last_seq(tree_id)
@@ -166,7 +161,7 @@ class SupervisorCore:
         controller = self._controller(
             config, state, agents, max([last_ms, *(record.at_ms for record in newest)])
         )
-        controller.bell.told_seq = last_seq
+        controller.inbox_notifier.notified_seq = last_seq
         journaled = set(self.journal.sessions(tree_id))
         for session in [name for name, node in state.sessions.items() if node.is_live]:
             live = controller.live_session_of(session)
@@ -178,6 +173,22 @@ class SupervisorCore:
                 self.scheduler.want(live)
         return controller
 
+    async def fork(self, tree_id: str, at: int | None, new: Identity) -> None:
+        """Write a new tree that shares the first facts of another one; durable when this returns.
+
+        Nothing happens if the new tree exists: then the request is a repeated one.
+
+        Raises:
+            TreeNotFound: the journal has no tree of that id.
+            ConfigError: no tree can be forked there.
+            JournalError: it can't be read or written.
+        """
+        if any(row.tree_id == new.tree_id for row in self.journal.trees()):
+            return
+        config, records, _ = await asyncio.to_thread(stored_facts, self.journal, tree_id)
+        manifest, own = await asyncio.to_thread(forked, config, records, at, new)
+        self.journal.import_tree(manifest, own)
+
     def _controller(
         self,
         config: TreeConfig,
@@ -185,7 +196,7 @@ class SupervisorCore:
         agents: Mapping[str, AgentConfig],
         last_ms: int,
     ) -> TreeController:
-        # A clock of its own: what one journal saw of a clock that was ahead is no other tree's time.
+        # A clock for each tree: if the clock was ahead while one was written, others must not follow it.
         around = ControllerDeps(
             self.journal,
             self.scheduler,
@@ -201,10 +212,10 @@ class SupervisorCore:
         return controller
 
     def tree(self, tree_id: str) -> TreeController:
-        """Return a tree kept here.
+        """Return an open tree.
 
         Raises:
-            TreeNotFound: it is not.
+            TreeNotFound: the tree is not open here.
         """
         controller = self.trees.get(tree_id)
         if controller is None:
@@ -215,7 +226,7 @@ class SupervisorCore:
         """Return durable facts after a number, oldest first, waiting up to ``wait_s`` for the first.
 
         Raises:
-            SessionTreeError: there will be none: why the tree goes on no more in this process.
+            SessionTreeError: the tree can't go on in this process, so no fact will follow.
         """
         controller = self.tree(tree_id)
         controller.news.clear()
@@ -231,16 +242,21 @@ class SupervisorCore:
         return self.journal.read(tree_id, after_seq=after_seq, max_n=max_n)
 
     async def read_tree(self, tree_id: str, after_seq: int, wait_s: float) -> list[Record]:
-        """Return the tree's own durable facts after a number, waiting for one that people should see."""
+        """Return the tree's own durable facts after a number, waiting for one that an inbox acts on.
+
+        Raises:
+            SessionTreeError: the tree can't go on in this process, so no fact will follow.
+        """
         controller = self.tree(tree_id)
         try:
             async with asyncio.timeout(wait_s):
                 while True:
-                    if controller.bell.told_seq > after_seq:
+                    if controller.inbox_notifier.notified_seq > after_seq:
                         records = self.journal.read_session(tree_id, "", after_seq=after_seq)
                         if records:
                             return records
-                    await controller.bell.wait()
+                    controller.check_open()
+                    await controller.inbox_notifier.wait()
         except TimeoutError:
             return []
         return self.journal.read_session(tree_id, "", after_seq=after_seq)
@@ -252,7 +268,7 @@ class SupervisorCore:
 
         Raises:
             SpawnRefused, LimitExceeded: nothing was started.
-            ConfigError: the result schema is none.
+            ConfigError: the result schema is not valid.
         """
         if asked.result_schema is not None:
             compile_result(asked.result_schema)
@@ -271,7 +287,7 @@ class SupervisorCore:
             if isinstance(instruction, tree_todo.RefuseDecision):
                 raise instruction.error
 
-    # What tools ask through their handles, each showing its grant.
+    # What tools ask through their handles, with their grant.
 
     async def spawn(
         self,
@@ -284,14 +300,19 @@ class SupervisorCore:
         """Spawn a child for a tool call of a session.
 
         Raises:
-            SessionClosed, PermissionDenied: the grant does not count, or not for this.
+            SessionClosed: the grant is not valid now.
+            PermissionDenied: sessions of its kind may not spawn.
             SpawnRefused, LimitExceeded: nothing was started.
-            ConfigError: the result schema is none.
+            ConfigError: the result schema is not valid.
         """
         live = self.grants.check(grant, "spawn")
         session = live.session
         if request.kind not in set(SessionKind) or not isinstance(request.task, str) or not request.task:
-            raise SpawnRefused(session, f"can't spawn a {request.kind!r} to do {request.task!r}")
+            raise SpawnRefused(
+                session,
+                f"can't spawn a {request.kind!r} for the task {request.task!r}; give one of "
+                f"{', '.join(SessionKind)} and a task that is not empty",
+            )
         asked = tree_stimuli.SpawnAsked(
             live.controller.now_ms(),
             session,
@@ -317,38 +338,73 @@ class SupervisorCore:
                 raise instruction.error
 
     async def report(self, grant: str) -> SessionReport:
-        """Return a session's standing."""
+        """Return a session's state."""
         live = self.grants.check(grant, "report")
-        return report_of(live.controller, live.session)
+        return session_report(live.controller, live.session)
 
-    def last_words(self, grant: str, reason: str) -> None:
-        """A host says why its session must end with it.
+    async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
+        """Return the sessions below a session that fit a filter."""
+        live = self.grants.check(grant, "look")
+        return rows_below(live.controller, self.journal, live.session, wanted)
+
+    async def history_below(
+        self, grant: str, target: str, limit: int, before: int | None, results: bool
+    ) -> Transcript:
+        """Return messages of a session below the session."""
+        live = self.grants.check(grant, "look")
+        controller, journal = live.controller, self.journal
+        return transcript_below(controller, journal, live.session, target, limit, before, results=results)
+
+    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
+        """Return the agents that the session may name."""
+        return agents_of(self.grants.check(grant, "look").controller)
+
+    async def send_from(
+        self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
+    ) -> str:
+        """Send a message of the session to another one; return the receiver's id."""
+        live = self.grants.check(grant, "direct")
+        return await sent_from(live.controller, live.session, target, text, mode, key, asked_by)
+
+    async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
+        """Stop a session below a session; return how it and those below it ended.
 
         Raises:
-            SessionClosed: the grant does not count.
+            SessionNotFound: it does not name a session below it.
         """
-        link = self.grants.check(grant, "report").link
+        live = self.grants.check(grant, "direct")
+        return await stopped_below(live.controller, self.journal, live.session, target, reason)
+
+    def last_words(self, grant: str, reason: str) -> None:
+        """End a host and its session, for the reason that the host gives.
+
+        Raises:
+            SessionClosed: the grant is not valid now.
+        """
+        live = self.grants.check(grant, "report")
+        link = live.link
         if link is not None:
-            link.condemn(reason, to_blame=True)
+            link.blamed = live
+            link.declare_lost(reason, to_blame=True)
 
     # What memory asks.
 
     async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> list[Whose]:
-        """Say for each grant whom it stands for at this moment, or why it does not count for what is wanted.
+        """Return for each grant whose it is now, or the error for a right that it does not give.
 
-        This alone says who a session is to memory: nothing that a host sends does.
+        Memory identifies a session by this answer alone, never by anything that a host sends.
         """
         found: list[Whose] = []
         for token, right in wanted:
             try:
                 live = self.grants.check(token, right)
-                found.append(scope_of(live.controller.config, live.session))
+                found.append(memory_scope(live.controller.config, live.session))
             except SessionTreeError as error:
                 found.append(error)
         return found
 
-    async def ended_of(self, tree_ids: Sequence[str]) -> list[Ended]:
-        """Return those trees of the journal whose Main has completed; others may be of another journal."""
+    async def completed_trees(self, tree_ids: Sequence[str]) -> list[Ended]:
+        """Return those of the trees whose Main has completed; trees of other journals are left out."""
         found = []
         for tree_id in tree_ids:
             try:
@@ -356,26 +412,29 @@ class SupervisorCore:
             except JournalError:
                 continue
             if state.sessions["main"].status is SessionStatus.COMPLETED:
-                found.append(ended_of(config, last_ms))
+                found.append(ended_tree(config, last_ms))
         return found
 
     def session_exists(self, tree_id: str, session: str) -> None:
         """Check that a session can take input.
 
         Raises:
-            SessionNotFound, SessionClosed: it cannot.
+            SessionNotFound: the tree has no such session.
+            SessionClosed: it has ended.
         """
         controller = self.tree(tree_id)
         controller.check_open()
         node = controller.state.sessions.get(session)
         if node is None:
-            raise SessionNotFound(session, "no session of that path was ever spawned in this tree")
+            raise SessionNotFound(
+                session, "this tree has no session of that path; tree.receipt() lists its sessions"
+            )
         if node.status.is_final:
             raise SessionClosed(session, f"it ended {node.status}; spawn a new one")
 
 
-def _row_of(link: HostLink) -> ActorRow:
-    live, transport = link.occupant, link.transport
+def _actor_row(link: HostLink) -> ActorRow:
+    live, transport = link.running, link.transport
     if not isinstance(live, LiveSession):
         return ActorRow(link.name, link.pool, transport.pid, transport.level)
     tree_id = live.controller.config.tree_id
@@ -388,21 +447,4 @@ def _spawned(parent: str, instructions: list[tree_todo.TreeInstruction]) -> str:
             return instruction.session
         if isinstance(instruction, tree_todo.RefuseSpawn):
             raise instruction.error
-    raise SessionTreeError(f"the spawn below {parent!r} got no answer")
-
-
-def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, int]:
-    """Return a tree's configuration, its state by its durable facts, and the time of the last one.
-
-    Raises:
-        TreeNotFound, JournalCorrupt: it cannot be read.
-    """
-    state = initial_tree()
-    last_ms = 0
-    for record in journal.read_session(tree_id, ""):
-        evolve(state, fact_of(record.text))
-        last_ms = max(last_ms, record.at_ms)
-    if "main" not in state.sessions:
-        raise JournalCorrupt(tree_id, "its first facts are missing or damaged: there is no tree to show")
-    config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
-    return config, state, last_ms
+    raise SessionTreeError(f"the spawn below {parent!r} was neither accepted nor refused")

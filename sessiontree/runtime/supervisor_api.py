@@ -1,52 +1,166 @@
-"""What the creating program may ask of a supervisor, whichever process each of them runs in.
+"""The interface of a supervisor, for the program, for other processes and for Ray, and its values.
 
-Every argument and every answer is a plain value, so that each method can be called from afar as it stands.
+Every argument and every answer is a plain value. A method that peers of the control socket may call says so
+with ``for_peers``; the others are for the creating program alone. To add a question, declare it here and
+implement it in :class:`~sessiontree.runtime.supervisor_service.SupervisorService`; then every port serves it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Protocol, TypeAlias
 
-from sessiontree.contracts import stimuli
-from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.client_call import ClientAnswer, ClientCall
-from sessiontree.contracts.codec import from_wire
-from sessiontree.contracts.errors import ApprovalClosed, ConfigError
+from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
+from sessiontree.contracts.errors import (
+    ExecutionError,
+    PermissionDenied,
+    Timeout,
+    ToolError,
+    ValidationError,
+)
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.kinds import PermissionTier, SessionStatus
+from sessiontree.contracts.messages import ImageContent, TextContent, ToolReply, ToolResultMessage
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Sender, asker_of
-from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.session_facts import RunFailure
+from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import SendMode
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.tree_facts import (
-    CancelBegun,
-    InterruptBegun,
-    Posted,
-    PostsTaken,
-    ResultHeld,
-    SessionEnded,
-    SessionStirred,
-)
-from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.effects import answer as bring_answer
-from sessiontree.runtime.effects import waiting_in
-from sessiontree.runtime.inbox_events import InboxEvent, inbox_events_in
-from sessiontree.runtime.replay import fact_of
-from sessiontree.runtime.replies import CallReply, Reply, call_in, reply_in
-from sessiontree.runtime.session_reports import ActorRow, report_of
-from sessiontree.runtime.supervisor import SupervisorCore
-from sessiontree.tree import stimuli as tree_stimuli
-from sessiontree.tree.receipt import ReceiptLine, receipt, request_of
+from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+from sessiontree.journal.record import Record
+from sessiontree.runtime.rpc import AtMost, Count, OneOf, PeerName, ProgramOnly, Without, Words, rpc
+from sessiontree.tree.protocol import SpawnAsked
+from sessiontree.tree.report import ReceiptLine
 
-READ_AT_ONCE = 512
-LONGEST_READ_S = 20.0
+MAX_READ: Final = 512
+"""Most facts that one read returns to a peer of the control socket."""
+MAX_READ_WAIT_S: Final = 20.0
+"""Longest time that one read of a peer waits for the first fact."""
+Again = Annotated[bool, ProgramOnly]
+"""True: this call may have been carried out already, by a supervisor that was lost before it answered."""
+WaitSeconds = Annotated[float, AtMost(MAX_READ_WAIT_S)]
+PersonsAnswer = Annotated[ApprovalAnswer, Without(("sender",))]
+"""A peer answers as itself: it can't name somebody else as who answered."""
+PersonsEnding = Annotated[SessionStatus, OneOf((SessionStatus.CANCELLED, SessionStatus.COMPLETED))]
+
+
+@dataclass(frozen=True, slots=True)
+class ActorRow:
+    """One process of a runtime, and the session that it embodies now."""
+
+    name: str
+    role: str
+    """``supervisor``, ``gateway``, or the pool a host belongs to."""
+    pid: int
+    """0 while it starts."""
+    confinement: str
+    tree_id: str | None = None
+    """None = it embodies no session."""
+    session: str | None = None
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The final message that answers a message, or why it is missing."""
+
+    text: str
+    error: str | None
+    interrupted: bool = False
+    """Whether the answer is missing because the session was interrupted."""
+    failure: RunFailure = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallReply:
+    """The result of a call that a session made outside its transcript."""
+
+    outcome: str
+    message: ToolResultMessage
+
+
+def tool_reply(reply: CallReply) -> ToolReply:
+    """Return the result of a successful call.
+
+    Raises:
+        ValidationError, PermissionDenied, Timeout, ExecutionError: the call failed with this error.
+    """
+    message = reply.message
+    if not message.is_error:
+        text = message.text
+        # The first block is the output; other texts are about images.
+        said = next((block.text for block in message.content if isinstance(block, TextContent)), "")
+        try:
+            output = json.loads(said)
+        except ValueError:
+            output = said
+        return ToolReply(output, text, message.details, message.content)
+    raise _error_of(reply.outcome, message)
+
+
+def _error_of(outcome: str, message: ToolResultMessage) -> ToolError:
+    envelope = _envelope(message.text)
+    text = envelope.get("error") or envelope.get("reason") or message.text
+    if outcome == "invalid":
+        return ValidationError(text, envelope.get("field"))
+    if outcome in {"denied", "blocked"}:
+        named = [tier for tier in PermissionTier if tier.label == envelope.get("tier")]
+        return PermissionDenied(named[0] if named else PermissionTier.ELEVATED, text)
+    if outcome == "timeout" and isinstance(message.details, dict):
+        return Timeout(_seconds(message.details.get("elapsed")), message.tool_name)
+    return ExecutionError(text)
+
+
+def _envelope(text: str) -> dict[str, str]:
+    """Return the texts of an error's envelope; empty if a hook has replaced it."""
+    try:
+        envelope = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(envelope, dict):
+        return {}
+    return {name: value for name, value in envelope.items() if isinstance(value, str)}
+
+
+def _seconds(elapsed: object) -> float:
+    return float(elapsed) if isinstance(elapsed, int | float) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOpened:
+    """A request waits for a person."""
+
+    request: ApprovalRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClosed:
+    """A request does not wait any more."""
+
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSaid:
+    """A message was sent to a session's channel."""
+
+    channel: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCallArrived:
+    """A call waits for the program."""
+
+    call: ClientCall
+
+
+InboxEvent: TypeAlias = RequestOpened | RequestClosed | MessageSaid | ClientCallArrived
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,355 +169,237 @@ class SessionRecord:
 
     spec: SessionSpec
     limits: Limits
-    facts: tuple[str, ...]
+    facts: tuple[str, ...] = field(metadata={"streamed": True})
     """JSON texts, oldest first."""
     next_seq: int = 0
-    """The number to read on after; 0 = these are the last."""
+    """The number to continue reading after; 0 = these are the newest."""
 
 
-class Owner:
-    """The creating program's side of one supervisor. Errors are the tree's typed ones; none is retried."""
+class SupervisorApi(Protocol):
+    """Questions about open trees, and what can be done to them. Errors are the tree's typed ones."""
 
-    def __init__(
-        self, supervisor: SupervisorCore, security: Callable[[], Mapping[str, JsonValue]] | None = None
-    ) -> None:
-        """Bind the supervisor, and what looks up how its engine is protected; None where it has none."""
-        self._supervisor = supervisor
-        self._security = security
+    # What acts.
 
-    async def create(self, config: TreeConfig, agents: Mapping[str, AgentConfig]) -> None:
-        """Create a tree; durable when this returns."""
-        await self._supervisor.create(config, agents)
-
-    async def resume(self, tree_id: str, agents: Mapping[str, AgentConfig]) -> None:
-        """Take up a tree from the journal.
-
-        Raises:
-            ConfigError: it is open.
-            JournalError: it can't be read.
-        """
-        if self.is_open(tree_id):
-            raise ConfigError(f"tree {tree_id} is open in this runtime; close it before you resume it")
-        await self._supervisor.resume(tree_id, agents)
-
-    async def config_of(self, tree_id: str) -> TreeConfig:
-        """Return a journaled tree's configuration.
-
-        Raises:
-            TreeNotFound: the journal has none of that id.
-        """
-        config: TreeConfig = from_wire(dict(self._supervisor.journal.row0(tree_id)))
-        return config
-
-    async def send(
+    @rpc(for_peers=True, in_order=True)
+    async def send(  # noqa: PLR0913 - what a message is, in the order of the wire
         self,
         tree_id: str,
         session: str,
-        text: str,
+        text: Words,
         mode: SendMode,
-        message_id: str,
-        sender: Sender | None = None,
-        again: bool = False,
+        message_id: Words,
+        sender: Annotated[Sender | None, ProgramOnly] = None,
+        settings: Annotated[ModelSettings | None, ProgramOnly] = None,
+        images: Annotated[tuple[ImageContent, ...], ProgramOnly] = (),
+        again: Again = False,
     ) -> Reply:
-        """Say something to a session; returns its last word for it.
+        """Send a message to a session; returns the session's reply to it.
 
-        Whether the sender owns the tree is looked up here; None = the creating program speaks itself.
-        ``again`` says that this message may have been heard, and answered, before the supervisor was lost.
+        The supervisor looks up whether the sender owns the tree; None = the creating program itself speaks.
         """
-        if again:
-            reply = reply_in(self._texts(tree_id, session), message_id)
-            if reply is not None:
-                return reply
-        self._supervisor.session_exists(tree_id, session)
-        controller = self._supervisor.tree(tree_id)
-        asked_by = () if sender is None else (asker_of(sender, controller.config.owners),)
-        incoming = stimuli.Incoming(controller.now_ms(), message_id, text, mode, "user", asked_by)
-        return await controller.say(session, incoming)
+        ...
 
+    @rpc(for_peers=True, in_order=True)
     async def call(
         self,
         tree_id: str,
         session: str,
-        call_id: str,
-        tool: str,
+        call_id: Words,
+        tool: Words,
         arguments: Mapping[str, JsonValue],
-        again: bool = False,
+        again: Again = False,
     ) -> CallReply:
-        """Have a session make one call outside its transcript; ``again`` as in :meth:`send`."""
-        if again:
-            reply = call_in(self._texts(tree_id, session), call_id)
-            if reply is not None:
-                return reply
-        self._supervisor.session_exists(tree_id, session)
-        controller = self._supervisor.tree(tree_id)
-        return await controller.call(
-            session, stimuli.CallAsked(controller.now_ms(), call_id, tool, arguments)
-        )
+        """Have a session make one call outside its transcript."""
+        ...
 
-    async def spawn(self, tree_id: str, asked: tree_stimuli.SpawnAsked) -> str:
+    @rpc(in_order=True)
+    async def spawn(self, tree_id: str, asked: SpawnAsked) -> str:
         """Spawn a session; returns its id once it is durable."""
-        self._supervisor.session_exists(tree_id, asked.parent)
-        return await self._supervisor.spawn_child(tree_id, asked, f"handle:{asked.parent}")
+        ...
 
-    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
-        """Return a session's result, waiting for its end."""
-        controller = self._supervisor.tree(tree_id)
-        node = controller.state.sessions.get(session)
-        if node is not None and node.result is not None:
-            await controller.caught_up()
-            return node.result
-        self._supervisor.session_exists(tree_id, session)
-        ended = controller.results.wait(session)
-        if node is not None and node.spec.stays_open and not node.is_awaited:
-            asked = tree_stimuli.ResultAsked(self._supervisor.clock.now_ms(), session)
-            controller.stimulate(asked, f"result:{session}")
-        return await ended
-
+    @rpc(for_peers=True, urgent=True)
     async def stop(
-        self, tree_id: str, session: str, reason: str, status: SessionStatus
+        self, tree_id: str, session: str, reason: str, status: PersonsEnding = SessionStatus.CANCELLED
     ) -> tuple[ReceiptLine, ...]:
         """End a session and everything below it; returns how each of them ended."""
-        controller = self._supervisor.tree(tree_id)
-        node = controller.state.sessions.get(session)
-        if node is None:
-            self._supervisor.session_exists(tree_id, session)
-        elif node.status.is_final:
-            await controller.caught_up()
-        else:
-            ended = controller.results.wait(session)
-            asked = tree_stimuli.StopAsked(controller.now_ms(), session, reason, status)
-            await controller.settle(asked, f"stop:{session}")
-            await ended
-        await controller.all_left(session)
-        return receipt(controller.state, session)
+        ...
 
+    @rpc(for_peers=True, in_order=True, urgent=True)
     async def interrupt(self, tree_id: str, session: str, reason: str) -> tuple[ReceiptLine, ...]:
-        """Have a session and everything below it drop what it does; returns how each of them stands then.
+        """Have a session and everything below it stop what they do; returns the state of each afterwards.
 
-        Returns once whatever ran there has stopped, or was left behind. The session lives on.
+        Returns once whatever ran there has stopped or was abandoned. The session lives on.
         """
-        self._supervisor.session_exists(tree_id, session)
-        controller = self._supervisor.tree(tree_id)
-        before = self._supervisor.journal.last_seq(tree_id)
-        asked = tree_stimuli.InterruptAsked(self._supervisor.clock.now_ms(), session, reason)
-        await controller.settle(asked, f"interrupt:{session}")
-        await self._at_rest(tree_id, session, before)
-        return receipt(controller.state, session)
+        ...
 
-    async def _at_rest(self, tree_id: str, head: str, after: int) -> None:
-        """Wait until what was interrupted in a subtree, after this fact, does nothing of what it did then."""
-        busy = _Busy(head)
-        while True:
-            records = await self._supervisor.read(tree_id, after, READ_AT_ONCE, LONGEST_READ_S)
-            for record in records:
-                busy.take(record)
-                after = record.seq
-            if busy.is_over and len(records) < READ_AT_ONCE:
-                return
-
+    @rpc(for_peers=True, urgent=True)
     async def decide(
-        self, tree_id: str, request_id: str, answer: ApprovalAnswer, by: str, again: bool = False
+        self,
+        tree_id: str,
+        request_id: str,
+        answer: PersonsAnswer,
+        by: Annotated[str, PeerName] = "person",
+        again: Again = False,
     ) -> None:
-        """Answer an approval request; ``again`` as in :meth:`send`.
+        """Answer an approval request. The journal names ``by``, or the sender of the answer, as who answered.
 
         Raises:
-            ApprovalClosed: it was decided before, or is of no use any more: who asked was told to stop by the
-                time the yes was durable.
-            PermissionDenied: whoever answered is no owner; it waits on.
+            ApprovalClosed: it was decided before, or is of no use any more: the session that asked was
+                stopped before the yes was durable.
+            PermissionDenied: whoever answered is not an owner; the request still waits.
         """
-        controller = self._supervisor.tree(tree_id)
-        asker = None
-        if answer.sender is not None:
-            asker = asker_of(answer.sender, controller.config.owners)
-            by = asker.id
-        decided = tree_stimuli.Decided(
-            controller.now_ms(), request_id, answer.approve, answer.always, by, answer.reason, asker
-        )
-        request = controller.state.requests.get(request_id)
-        try:
-            await self._supervisor.decide(tree_id, decided)
-        except ApprovalClosed as closed:
-            if not again or closed.state != ("approved" if answer.approve else "denied"):
-                raise
-        asker_node = None if request is None else controller.state.live_session(request.session)
-        if answer.approve and request is not None and (asker_node is None or asker_node.stop is not None):
-            raise ApprovalClosed(request_id, "cancelled")
+        ...
 
-    async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
-        """Note that a hook failed in the creating program; durable when this returns."""
-        controller = self._supervisor.tree(tree_id)
-        failed = tree_stimuli.HookFailedOutside(controller.now_ms(), session, hook, point, reason)
-        await controller.settle(failed, f"hook:{session}")
-
+    @rpc(for_peers=True, urgent=True)
     async def answer(
-        self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: str, again: bool = False
+        self, tree_id: str, client_id: str, answer: ClientAnswer, answer_id: Words, again: Again = False
     ) -> None:
-        """Answer a call of a client tool; ``again`` as in :meth:`send`.
+        """Answer a call of a client tool.
 
         Raises:
-            ClientCallClosed: it waits for no answer, or not in this tree.
+            ClientCallClosed: it does not wait for an answer, or not in this tree.
             ClientAnswerRefused: the answer can't be its result; it still waits.
         """
-        controller = self._supervisor.tree(tree_id)
-        await bring_answer(controller, client_id, answer, answer_id, controller.now_ms(), again=again)
+        ...
 
-    async def read(self, tree_id: str, after_seq: int, max_n: int, wait_s: float) -> list[Record]:
+    @rpc(urgent=True)
+    async def hook_failed(self, tree_id: str, session: str, hook: str, point: str, reason: str) -> None:
+        """Record that a hook failed in the creating program; durable when this returns."""
+        ...
+
+    @rpc(in_order=True)
+    async def fork(self, tree_id: str, at: int | None, new_tree_id: str, nonce: str) -> None:
+        """Write a new tree that shares the first facts of another one; durable when this returns.
+
+        A repeat with the same new id changes nothing. ``at`` is the last shared fact; None = the newest.
+
+        Raises:
+            ConfigError: no tree can be forked there.
+        """
+        ...
+
+    # What waits.
+
+    @rpc(for_peers=True, waits=True)
+    async def result(self, tree_id: str, session: str) -> SessionResult[Any]:
+        """Return a session's result, waiting for its end; a peer gets its output as plain JSON."""
+        ...
+
+    @rpc(for_peers=True, waits=True)
+    async def read(
+        self, tree_id: str, after_seq: Count, max_n: Annotated[int, AtMost(MAX_READ)], wait_s: WaitSeconds
+    ) -> list[Record]:
         """Return durable facts after a number, waiting for the first."""
-        return await self._supervisor.read(tree_id, after_seq, max_n, wait_s)
+        ...
 
-    async def tidings(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
-        """Return what concerns a desk in facts after a number, waiting for it, and the last fact's number."""
-        records = await self._supervisor.read_tree(tree_id, after_seq, wait_s)
-        if not records:
-            return after_seq, []
-        return records[-1].seq, inbox_events_in(records, self._supervisor.tree(tree_id).state)
+    @rpc(for_peers=True, waits=True)
+    async def read_tree(self, tree_id: str, after_seq: Count, wait_s: WaitSeconds) -> list[Record]:
+        """Return the tree's own durable facts after a number, waiting for the first.
 
-    def actors(self) -> list[ActorRow]:
-        """Return every process of the runtime, and the session it embodies."""
-        return self._supervisor.actors()
-
-    async def security(self) -> Mapping[str, JsonValue] | None:
-        """Return what protects the engine the runtime runs on; None where it has none.
-
-        It is looked up beside the loop.
+        Any number of readers may wait, and each of them gets all of the facts.
         """
-        return None if self._security is None else await asyncio.to_thread(self._security)
+        ...
 
-    def record_of(self, tree_id: str, session: str, after_seq: int = 0, max_n: int = 0) -> SessionRecord:
-        """Return a session's durable facts after a number, at most so many; 0 = all of them.
+    @rpc(waits=True)
+    async def inbox_events(self, tree_id: str, after_seq: int, wait_s: float) -> tuple[int, list[InboxEvent]]:
+        """Return the last fact's number, and what the facts after a number mean to an inbox."""
+        ...
+
+    # What is answered at once.
+
+    @rpc()
+    async def config_of(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration.
 
         Raises:
-            SessionNotFound: there is no such session.
+            TreeNotFound: the journal has no tree of that id.
         """
-        state = self._supervisor.tree(tree_id).state
-        node = state.sessions.get(session)
-        if node is None:
-            self._supervisor.session_exists(tree_id, session)
-        journal = self._supervisor.journal
-        records = journal.read_session(tree_id, session, after_seq=after_seq, max_n=max_n or None)
-        next_seq = records[-1].seq if max_n and len(records) == max_n else 0
-        texts = tuple(record.text for record in records)
-        return SessionRecord(state.sessions[session].spec, state.limits, texts, next_seq)
+        ...
 
-    def _texts(self, tree_id: str, session: str) -> tuple[str, ...]:
-        return tuple(record.text for record in self._supervisor.journal.read_session(tree_id, session))
+    @rpc(for_peers=True)
+    async def record_of(
+        self, tree_id: str, session: str, after_seq: Count = 0, max_n: Count = 0
+    ) -> SessionRecord:
+        """Return at most ``max_n`` of a session's durable facts after a number; 0 = all of them.
 
-    def last_seq(self, tree_id: str) -> int:
+        Raises:
+            SessionNotFound: the session does not exist.
+        """
+        ...
+
+    @rpc(for_peers=True)
+    async def last_seq(self, tree_id: str) -> int:
         """Return the number of a tree's newest fact."""
-        return self._supervisor.journal.last_seq(tree_id)
+        ...
 
-    def report(self, tree_id: str, session: str) -> SessionReport:
-        """Return a session's standing.
+    @rpc(for_peers=True)
+    async def report(self, tree_id: str, session: str) -> SessionReport:
+        """Return a session's state.
 
         Raises:
-            SessionNotFound: there is no such session.
+            SessionNotFound: the session does not exist.
         """
-        controller = self._supervisor.tree(tree_id)
-        if controller.state.sessions.get(session) is None:
-            self._supervisor.session_exists(tree_id, session)
-        return report_of(controller, session)
+        ...
 
-    def room(self, tree_id: str, session: str) -> int:
+    @rpc(for_peers=True)
+    async def room(self, tree_id: str, session: str) -> int:
         """Return how many more children a session may have now."""
-        state = self._supervisor.tree(tree_id).state
-        node = state.sessions.get(session)
-        return state.limits.max_children - (0 if node is None else node.live_children)
+        ...
 
-    def pending(self, tree_id: str) -> list[ApprovalRequest]:
+    @rpc(for_peers=True)
+    async def pending(self, tree_id: str) -> list[ApprovalRequest]:
         """Return the requests that wait for a person, oldest first."""
-        state = self._supervisor.tree(tree_id).state
-        requests = [request_of(state, request_id) for request_id, _ in state.requests.items()]
-        return [request for request in requests if request is not None]
+        ...
 
-    def client_calls(self, tree_id: str) -> list[ClientCall]:
+    @rpc(for_peers=True)
+    async def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
+        """Return a request that waits for a person; None = it does not wait, or not any more."""
+        ...
+
+    @rpc(for_peers=True)
+    async def client_calls(self, tree_id: str) -> list[ClientCall]:
         """Return the calls that wait for the creating program, in the order they were handed over."""
-        return waiting_in(self._supervisor.tree(tree_id))
+        ...
 
-    def shown(self, tree_id: str, request_id: str) -> ApprovalRequest | None:
-        """Return a request that waits for a person, None where it does not or no more."""
-        return request_of(self._supervisor.tree(tree_id).state, request_id)
+    @rpc(for_peers=True)
+    async def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
+        """Return every session of a tree with its state."""
+        ...
 
-    def receipt(self, tree_id: str) -> tuple[ReceiptLine, ...]:
-        """Return every session of a tree and how it stands."""
-        return receipt(self._supervisor.tree(tree_id).state, "main")
-
-    def is_over(self, tree_id: str) -> bool:
+    @rpc(for_peers=True)
+    async def is_over(self, tree_id: str) -> bool:
         """Whether Main has ended."""
-        return self._supervisor.tree(tree_id).state.sessions["main"].status.is_final
+        ...
 
-    def is_ending(self, tree_id: str) -> bool:
-        """Whether Main has ended, or was told to."""
-        main = self._supervisor.tree(tree_id).state.sessions["main"]
-        return main.status.is_final or main.stop is not None
+    @rpc()
+    async def is_ending(self, tree_id: str) -> bool:
+        """Whether Main has ended, or was stopped and is about to end."""
+        ...
 
-    def is_open(self, tree_id: str) -> bool:
-        """Whether a tree is kept here."""
-        return tree_id in self._supervisor.trees
+    @rpc(for_peers=True)
+    async def is_open(self, tree_id: str) -> bool:
+        """Whether a tree is open here."""
+        ...
 
-    def open_trees(self) -> tuple[str, ...]:
-        """Return the ids of all trees kept here, the one opened first first."""
-        return tuple(self._supervisor.trees)
+    @rpc(for_peers=True)
+    async def open_trees(self) -> list[str]:
+        """Return the ids of all open trees, in the order they were opened."""
+        ...
 
-    def release(self, tree_id: str) -> None:
-        """Let a tree go; it stays in the journal."""
-        controller = self._supervisor.trees.pop(tree_id, None)
-        if controller is not None:
-            controller.close()
+    @rpc(urgent=True)
+    async def live_sessions(self) -> int:
+        """Return how many sessions of all open trees have not ended."""
+        ...
 
-    def watch(self, tree_id: str, change: int) -> None:
-        """Count those who watch a tree's progress; nothing where the tree is not open."""
-        controller = self._supervisor.trees.get(tree_id)
-        if controller is not None:
-            controller.watch(change)
+    @rpc(for_peers=True)
+    async def actors(self) -> list[ActorRow]:
+        """Return every process of the runtime, and the session that it embodies."""
+        ...
 
+    @rpc(for_peers=True)
+    async def security(self) -> Mapping[str, JsonValue] | None:
+        """Return what protects the engine that the runtime runs on; None = it runs without an engine.
 
-class _Busy:
-    """Which sessions of a subtree, told to drop what they do or to end, have not done so yet."""
-
-    def __init__(self, head: str) -> None:
-        self._sessions: set[str] = set()
-        self._owed: dict[str, set[str]] = {}
-        """Posts that each of them has not taken in yet: a word given before it heard them is not its last."""
-        self._head = f"{head}/"
-        self._kept: set[str] = set()
-        self._interrupted: set[str] = set()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether none is left."""
-        return not self._sessions and not any(self._owed.values())
-
-    def take(self, record: Record) -> None:
-        """Take in one of the tree's facts."""
-        if record.session:
-            self._take_own(record.session, record.text)
-            return
-        match fact_of(record.text):
-            case InterruptBegun(sessions=told):
-                self._kept.update(self._below(told))
-                self._sessions |= self._kept
-            case CancelBegun(sessions=told):
-                self._sessions.update(self._below(told))
-            case SessionStirred(session=name) if name in self._kept:
-                self._sessions.add(name)  # it hears how something below it ended
-            case Posted(session=name, post_id=post) if name in self._kept:
-                self._owed.setdefault(name, set()).add(post)
-            case PostsTaken(session=name, post_ids=posts):
-                self._owed.get(name, set()).difference_update(posts)
-            case ResultHeld(session=name):
-                self._sessions.discard(name)
-            case SessionEnded(session=name):
-                self._sessions.discard(name)
-                self._owed.pop(name, None)
-
-    def _take_own(self, session: str, text: str) -> None:
-        if kind_in(text) == "interrupted":
-            self._interrupted.add(session)
-        elif session in self._interrupted and kind_in(text) == "turn_started":
-            # Somebody said something to it since: what it does now is something else.
-            self._sessions.discard(session)
-            self._kept.discard(session)
-            self._owed.pop(session, None)
-
-    def _below(self, told: tuple[str, ...]) -> list[str]:
-        return [name for name in told if f"{name}/".startswith(self._head)]
+        It is looked up for each question, in a thread.
+        """
+        ...

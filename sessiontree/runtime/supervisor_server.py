@@ -1,4 +1,4 @@
-"""Taking numbered questions up in order, on a way that may reorder them."""
+"""The supervisor in its own process: who may ask for what, and in which order calls begin."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ import asyncio
 import hmac
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import JournalLocked, PermissionDenied, SessionTreeError, TreeNotFound
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalPlace
 from sessiontree.runtime.clock import TreeClock
-from sessiontree.runtime.host_link import Transport
-from sessiontree.runtime.memory_client import MemoryLink
-from sessiontree.runtime.memory_protocol import MemoryProcess, MemoryRight, ScopeAnswer
+from sessiontree.runtime.link import Transport
+from sessiontree.runtime.memory_api import MemoryLink, MemoryProcess, MemoryRight, ScopeAnswer
 from sessiontree.runtime.model_gateway import GatewayLink
-from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
-from sessiontree.runtime.rpc_response import RpcResponse, portable
-from sessiontree.runtime.settings import ACTING, OBSERVING, Settings, pool_of
+from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader, Push
+from sessiontree.runtime.rpc import RpcResponse, methods_of, portable, rpc
+from sessiontree.runtime.settings import ACTING, OBSERVING, POOL_OF, Settings
 from sessiontree.runtime.supervisor import SupervisorCore
-from sessiontree.runtime.supervisor_api import Owner
-from sessiontree.runtime.tree_resources import Baggage
+from sessiontree.runtime.supervisor_service import SupervisorService
+from sessiontree.runtime.tree_resources import PackedResources
 
 PATIENCE_S = 5.0
-"""How long a question waits for those before it: one of them may have been lost on the way."""
+"""How long a request waits for earlier ones, any of which may have been lost."""
 
 
 class SequenceGate:
-    """Whose turn it is; numbers begin at 1."""
+    """Begins numbered requests in order; numbers begin at 1."""
 
     def __init__(self) -> None:
         self._passed = 0
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     async def reach(self, number: int) -> None:
-        """Wait until every number before this one has passed, or long enough."""
+        """Wait until every earlier number has passed, or for ``PATIENCE_S``."""
         if number <= self._passed + 1:
             return
         turn = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -53,7 +52,7 @@ class SequenceGate:
             self._waiting.pop(number, None)
 
     def passed(self, number: int) -> None:
-        """Note that a number was taken up; the next one's turn has come."""
+        """Note that a request has begun; it is the next one's turn."""
         self._passed = max(self._passed, number)
         turn = self._waiting.get(self._passed + 1)
         if turn is not None and not turn.done():
@@ -61,48 +60,109 @@ class SequenceGate:
 
 
 RESEND_AFTER_S: Final = 3.0
-MOST_LOSSES: Final = 2
+MAX_LOSSES: Final = 2
 ORPHAN_S: Final = 30.0
-"""How long a supervisor may take to end after its program was killed; seconds, on a crowded machine more."""
+"""How long a supervisor may take to end after its program was killed; a busy machine needs seconds."""
 ORPHAN_RETRY_S: Final = 0.1
-FOR_OWNER: Final = frozenset(
+FOR_GRANTS: Final = frozenset(
     {
-        "actors", "config_of", "send", "call", "spawn", "result", "stop", "interrupt", "decide", "read",
-        "tidings", "record_of", "last_seq", "report", "room", "pending", "receipt", "is_over", "is_ending",
-        "is_open",
-        "hook_failed", "client_calls", "answer",
+        "spawn", "say", "report", "last_words",
+        "list_below", "history_below", "agents_below", "send_from", "stop_below",
     }
 )  # fmt: skip
-"""What the creating program may ask of the supervisor."""
-FOR_GRANTS: Final = frozenset({"spawn", "say", "report", "last_words"})
-"""What hosts may ask for the session they embody."""
-FOR_MEMORY: Final = frozenset({"begun", "whose", "ended_of"})
+"""What hosts may ask for the session that they embody."""
+FOR_MEMORY: Final = frozenset({"begun", "whose", "completed_trees"})
 """What memory may ask."""
 
 
-class Beside(Protocol):
-    """What stands beside a supervisor."""
+class SideService(Protocol):
+    """A service that runs alongside a supervisor."""
 
     def start(self) -> None:
-        """Begin, on the running loop."""
+        """Start on the running loop."""
         ...
 
     async def close(self) -> None:
-        """End; the supervisor has ended before."""
+        """End the service, after the supervisor has ended."""
         ...
 
 
-class Serving:
-    """Answers the creating program, which shows a key, and hosts, which show a grant.
+class SupervisorLifecycle(Protocol):
+    """Requests to a supervisor's process that only the creating program may make."""
+
+    @rpc()
+    async def open(self) -> int:
+        """Open the journal and start the first hosts; return the id of the process.
+
+        Raises:
+            JournalError: the state directory can't be used.
+        """
+        ...
+
+    @rpc()
+    async def create(
+        self,
+        config: TreeConfig,
+        agents: Mapping[str, AgentConfig],
+        resources: PackedResources,
+        again: bool = False,
+    ) -> None:
+        """Create a tree; durable when this returns. ``again``: it may have been created already."""
+        ...
+
+    @rpc()
+    async def resume(
+        self,
+        tree_id: str,
+        agents: Mapping[str, AgentConfig],
+        resources: PackedResources,
+        again: bool = False,
+    ) -> None:
+        """Resume a tree from the journal. ``again``: it may have been resumed already."""
+        ...
+
+    @rpc()
+    async def release(self, tree_id: str) -> None:
+        """Let a tree go; it stays in the journal."""
+        ...
+
+    @rpc()
+    async def watch(self, tree_id: str, session: str | None) -> str:
+        """Begin to watch progress; return the name of the watch."""
+        ...
+
+    @rpc()
+    async def unwatch(self, name: str) -> None:
+        """End a watch."""
+        ...
+
+    @rpc(waits=True)
+    async def progress(self, name: str, wait_s: float) -> tuple[tuple[Progress, ...], int]:
+        """Return what a watch holds, waiting for the first event, and how many it has dropped so far."""
+        ...
+
+    @rpc()
+    async def offered(self, name: str) -> int:
+        """Return how many events a watch was offered so far."""
+        ...
+
+    @rpc()
+    async def close(self) -> None:
+        """End hosts and gateway, and release the journal."""
+        ...
+
+
+class SupervisorServer(SupervisorLifecycle):
+    """Answers the creating program, identified by a key, and hosts, identified by a grant.
 
     Args:
-        key: What the creating program shows.
-        settings: What the runtime was started with.
-        start_host: Starts a host of a pool, which shows a key of its own for baggage.
-        start_gateway: Starts the gateway, likewise.
-        start_memory: Starts memory, likewise.
-        beside: What else runs beside the supervisor while it is open, such as the control socket.
-        security: Looks up what protects the engine all of this runs on.
+        key: Identifies the creating program.
+        settings: The runtime's settings.
+        start_host: Starts a host of a pool; the host gets a key for the trees' resources.
+        start_gateway: Starts the gateway, which gets a key for the models.
+        start_memory: Starts memory, which gets a key for its requests.
+        make_side_service: Makes a service that runs alongside the open supervisor: the control socket.
+        security: Looks up how the engine is protected.
     """
 
     def __init__(
@@ -112,7 +172,7 @@ class Serving:
         start_host: Callable[[str, str], Transport],
         start_gateway: Callable[[str], Transport],
         start_memory: Callable[[], MemoryProcess],
-        beside: Callable[[Owner], Beside],
+        make_side_service: Callable[[SupervisorService], SideService],
         security: Callable[[], Mapping[str, JsonValue]],
     ) -> None:
         self.incarnation = secrets.token_hex(8)
@@ -124,43 +184,69 @@ class Serving:
         self._settings = settings
         self._start_host = start_host
         self._start_gateway = start_gateway
-        self._stand_beside = beside
+        self._make_side_service = make_side_service
         self._security = security
-        self._beside: Beside | None = None
+        self._side_service: SideService | None = None
         self._hub = ProgressHub()
         self._clock = TreeClock()
-        self._baggage: dict[str, Baggage] = {}
+        self._resources: dict[str, PackedResources] = {}
         self._turns = SequenceGate()
         self._readers: dict[str, ProgressReader] = {}
         self._opening = asyncio.Lock()
         self._core: SupervisorCore | None = None
-        self._owner: Owner | None = None
+        self._service: SupervisorService | None = None
 
     async def ask(
         self, key: str, name: str, given: tuple[Any, ...], turn: tuple[str, int] | None = None
     ) -> RpcResponse:
-        """Answer the creating program; what it numbers for this incarnation is begun in that order."""
+        """Answer the creating program. Requests numbered for this incarnation begin in that order."""
         if not _is_same(key, self._key):
-            reason = f"asked the supervisor to {name!r} without the key of the creating program"
-            return RpcResponse(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
+            return self._refusal(name)
         number = turn[1] if turn is not None and turn[0] == self.incarnation else None
-        if number is not None:
-            await self._turns.reach(number)
-        answering = asyncio.ensure_future(self._answer(self._of_owner, (name, given)))
-        if number is not None:
-            self._turns.passed(number)
+        if number is None:
+            return await self._answer(self._of_program, (name, given))
+        await self._turns.reach(number)
+        answering = asyncio.ensure_future(self._answer(self._of_program, (name, given)))
+        self._turns.passed(number)
         return await answering
 
+    async def follow(
+        self, key: str, name: str, push: Push, has_room: Callable[[], Awaitable[None]]
+    ) -> RpcResponse:
+        """Push the events of a watch to the creating program, as they come; returns only a refusal.
+
+        Args:
+            key: The program's key.
+            name: The watch.
+            push: As for :meth:`ProgressReader.follow`.
+            has_room: The same.
+        """
+        if not _is_same(key, self._key):
+            return self._refusal("follow")
+        return await self._answer(self._followed, (name, push, has_room))
+
+    async def _followed(self, name: str, push: Push, has_room: Callable[[], Awaitable[None]]) -> None:
+        await self._reader(name).follow(push, has_room)
+
+    def show(self, events: Sequence[Progress]) -> None:
+        """Show events of the gateway to those who watch."""
+        for each in events:
+            self._hub.emit(each.tree_id, each.session, each.event)
+
+    def _refusal(self, name: str) -> RpcResponse:
+        reason = f"asked the supervisor to {name!r} without the key of the creating program"
+        return RpcResponse(self.incarnation, None, PermissionDenied(PermissionTier.ELEVATED, reason))
+
     async def serve(self, token: str, name: str, given: tuple[Any, ...]) -> RpcResponse:
-        """Answer a host, for the session its grant names."""
+        """Answer a host for the session of its grant, and gateway and memory by their keys."""
         if name in FOR_GRANTS and self._core is not None:
             return await self._answer(getattr(self._core, name), (token, *given))
         if name == "memory" and self._core is not None:
             return await self._answer(self._way_to_memory, (token,))
-        # Models, with the keys they hold, are for the gateway alone; tools are for hosts.
-        key = {"baggage": self._host_key, "model": self._gateway_key}.get(name)
+        # Models hold provider keys and go to the gateway alone; tools go to hosts.
+        key = {"resources": self._host_key, "model": self._gateway_key}.get(name)
         if key is not None and _is_same(token, key):
-            return await self._answer(self._of_baggage, (name, *given))
+            return await self._answer(self._packed_for, (name, *given))
         if name in FOR_MEMORY and _is_same(token, self._memory_key):
             return await self._answer(self._of_memory, (name, *given))
         reason = f"asked the supervisor to {name!r} without a grant for it"
@@ -171,30 +257,21 @@ class Serving:
             value = function(*given)
             if asyncio.iscoroutine(value):
                 value = await value
-        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+        except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
             return RpcResponse(self.incarnation, None, portable(error))
         return RpcResponse(self.incarnation, value)
 
-    def _of_owner(self, name: str, given: tuple[Any, ...]) -> Any:
-        own: Mapping[str, Callable[..., Any]] = {
-            "open": self._open,
-            "create": self._create,
-            "resume": self._resume,
-            "release": self._release,
-            "watch": self._watch,
-            "unwatch": self._unwatch,
-            "progress": self._progress,
-            "offered": self._offered,
-            "close": self._close,
-        }
-        if name in own:
-            return own[name](*given)
-        if name not in FOR_OWNER or self._owner is None:
-            raise SessionTreeError(f"this supervisor can't {name!r}: it is not open, or knows no such thing")
-        return getattr(self._owner, name)(*given)
+    def _of_program(self, name: str, given: tuple[Any, ...]) -> Any:
+        if name in methods_of(SupervisorLifecycle):
+            return getattr(self, name)(*given)
+        if self._service is None or name not in methods_of(type(self._service)):
+            raise SessionTreeError(
+                f"the supervisor can't {name!r}: it is not open yet, or has no such method; open it first"
+            )
+        return getattr(self._service, name)(*given)
 
-    async def _open(self) -> int:
-        """Open the journal and start what is to be warm; returns the id of this process.
+    async def open(self) -> int:
+        """Open the journal and start the first hosts; return the id of this process.
 
         Raises:
             JournalError: the state directory can't be used.
@@ -205,7 +282,7 @@ class Serving:
         return os.getpid()
 
     async def _journal(self) -> Journal:
-        """Open the journal; a writer whose program was killed is given the time to end."""
+        """Open the journal; wait for a writer whose program was killed to end."""
         settings = self._settings
         loop = asyncio.get_running_loop()
         deadline = loop.time() + ORPHAN_S
@@ -225,90 +302,103 @@ class Serving:
             journal,
             self._start_host,
             pools={ACTING: pool, OBSERVING: pool},
-            pool_of=pool_of,
+            pool_of=POOL_OF,
             gateway=gateway,
             memory=self._memory,
             hub=self._hub,
             clock=self._clock,
             resend_after_s=RESEND_AFTER_S,
-            most_losses=MOST_LOSSES,
+            most_losses=MAX_LOSSES,
         )
-        self._owner = Owner(self._core, self._security)
-        self._beside = self._stand_beside(self._owner)
-        self._beside.start()
+        self._service = SupervisorService(self._core, self._security)
+        self._side_service = self._make_side_service(self._service)
+        self._side_service.start()
         for _ in range(self._settings.warm):
             for name in (ACTING, OBSERVING):
                 self._core.scheduler.warm(name)
 
     @property
     def host_key(self) -> str:
-        """What hosts show for a tree's tools."""
+        """The key by which hosts get a tree's tools."""
         return self._host_key
 
     @property
     def gateway_key(self) -> str:
-        """What the gateway shows for a tree's model."""
+        """The key by which the gateway gets a tree's model."""
         return self._gateway_key
 
     @property
     def memory_key(self) -> str:
-        """What memory shows, and what it is told things with."""
+        """The key by which supervisor and memory identify themselves to each other."""
         return self._memory_key
 
-    def _opened(self) -> tuple[SupervisorCore, Owner]:
-        if self._core is None or self._owner is None:
-            raise SessionTreeError("the supervisor is not open yet")
-        return self._core, self._owner
+    def _opened(self) -> tuple[SupervisorCore, SupervisorService]:
+        if self._core is None or self._service is None:
+            raise SessionTreeError("the supervisor is not open yet; open it first")
+        return self._core, self._service
 
-    async def _create(
-        self, config: TreeConfig, agents: Mapping[str, AgentConfig], baggage: Baggage, again: bool = False
+    async def create(
+        self,
+        config: TreeConfig,
+        agents: Mapping[str, AgentConfig],
+        resources: PackedResources,
+        again: bool = False,
     ) -> None:
-        """Create a tree; asked ``again``, take up the one that was created, if it was."""
-        core, owner = self._opened()
+        """Create a tree; with ``again``, resume it if it was created before."""
+        core, service = self._opened()
         if again and any(row.tree_id == config.tree_id for row in core.journal.trees()):
-            await self._resume(config.tree_id, agents, baggage, again)
+            await self.resume(config.tree_id, agents, resources, again)
             return
-        self._baggage[config.tree_id] = baggage
+        self._resources[config.tree_id] = resources
         try:
-            await owner.create(config, agents)
+            await service.create(config, agents)
         except BaseException:
-            self._release(config.tree_id)
+            self._let_go(config.tree_id)
             raise
 
-    async def _resume(
-        self, tree_id: str, agents: Mapping[str, AgentConfig], baggage: Baggage, again: bool = False
+    async def resume(
+        self,
+        tree_id: str,
+        agents: Mapping[str, AgentConfig],
+        resources: PackedResources,
+        again: bool = False,
     ) -> None:
-        """Take up a tree; asked ``again``, one that is open was taken up then."""
-        _, owner = self._opened()
-        was_open = owner.is_open(tree_id)
+        """Resume a tree; with ``again``, do nothing if it is open."""
+        core, service = self._opened()
+        await service.written(tree_id)
+        was_open = tree_id in core.trees
         if again and was_open:
             return
         if not was_open:
-            self._baggage[tree_id] = baggage
+            self._resources[tree_id] = resources
         try:
-            await owner.resume(tree_id, agents)
+            await service.resume(tree_id, agents)
         except BaseException:
             if not was_open:
-                self._release(tree_id)
+                self._let_go(tree_id)
             raise
 
-    def _release(self, tree_id: str) -> None:
-        _, owner = self._opened()
-        owner.release(tree_id)
-        self._baggage.pop(tree_id, None)
+    async def release(self, tree_id: str) -> None:
+        """Let a tree go; it stays in the journal."""
+        self._let_go(tree_id)
+
+    def _let_go(self, tree_id: str) -> None:
+        _, service = self._opened()
+        service.release(tree_id)
+        self._resources.pop(tree_id, None)
 
     def _model_of(self, tree_id: str) -> str | None:
-        baggage = self._baggage.get(tree_id)
+        resources = self._resources.get(tree_id)
         core, _ = self._opened()
-        return None if baggage is None or baggage.for_gateway is None else core.tree(tree_id).equipment
+        return None if resources is None or resources.for_gateway is None else core.tree(tree_id).equipment
 
-    def _of_baggage(self, name: str, equipment: str) -> bytes:
+    def _packed_for(self, name: str, equipment: str) -> bytes:
         tree_id = equipment.partition("#")[0]
         core, _ = self._opened()
-        baggage = self._baggage.get(tree_id)
-        if baggage is None or core.tree(tree_id).equipment != equipment:
+        resources = self._resources.get(tree_id)
+        if resources is None or core.tree(tree_id).equipment != equipment:
             raise TreeNotFound(tree_id, "is not open here any more")
-        packed = baggage.for_hosts if name == "baggage" else baggage.for_gateway
+        packed = resources.for_hosts if name == "resources" else resources.for_gateway
         if packed is None:
             raise TreeNotFound(tree_id, "has no model that waits")
         return packed
@@ -316,35 +406,37 @@ class Serving:
     def _way_to_memory(self, token: str) -> Any:
         core, _ = self._opened()
         core.grants.check(token, "recall")
-        return self._memory.way()
+        return self._memory.connection()
 
     async def _of_memory(self, name: str, *given: Any) -> Any:
         core, _ = self._opened()
         if name == "begun":
             return self._memory.begun(*given)
-        if name == "ended_of":
-            return await core.ended_of(*given)
+        if name == "completed_trees":
+            return await core.completed_trees(*given)
         return await self._whose(core, *given)
 
     async def _whose(self, core: SupervisorCore, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
-        return self._memory.told(wanted, await core.whose(wanted))
+        return self._memory.scopes_for(wanted, await core.whose(wanted))
 
-    def _watch(self, tree_id: str, session: str | None) -> str:
+    async def watch(self, tree_id: str, session: str | None) -> str:
+        """Begin to watch progress; return the name of the watch."""
         core, _ = self._opened()
         core.tree(tree_id).watch(+1)
         name = secrets.token_hex(8)
         self._readers[name] = self._hub.watch(tree_id, session)
         return name
 
-    def _unwatch(self, name: str) -> None:
+    async def unwatch(self, name: str) -> None:
+        """End a watch."""
         reader = self._readers.pop(name, None)
         if reader is not None:
             reader.close()
-            core, owner = self._opened()
-            if owner.is_open(reader.tree_id):
+            core, _ = self._opened()
+            if reader.tree_id in core.trees:
                 core.tree(reader.tree_id).watch(-1)
 
-    async def _progress(self, name: str, wait_s: float) -> tuple[tuple[Progress, ...], int]:
+    async def progress(self, name: str, wait_s: float) -> tuple[tuple[Progress, ...], int]:
         """Return what a reader holds, waiting for the first, and how many it has dropped so far."""
         reader = self._reader(name)
         try:
@@ -354,7 +446,7 @@ class Serving:
             return (), reader.dropped
         return (first, *reader.drain()), reader.dropped
 
-    def _offered(self, name: str) -> int:
+    async def offered(self, name: str) -> int:
         """Return how many events a reader was offered so far."""
         return self._reader(name).offered
 
@@ -364,13 +456,13 @@ class Serving:
             raise SessionTreeError("this watch is over: the supervisor was restarted since, or it was closed")
         return reader
 
-    async def _close(self) -> None:
-        """End hosts and gateway, and let the journal go."""
+    async def close(self) -> None:
+        """End hosts and gateway, and release the journal."""
         if self._core is not None:
-            core, self._core, self._owner = self._core, None, None
+            core, self._core, self._service = self._core, None, None
             await core.close()
-            if self._beside is not None:
-                await self._beside.close()
+            if self._side_service is not None:
+                await self._side_service.close()
             await core.journal.close()
 
 

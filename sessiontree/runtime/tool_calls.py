@@ -1,29 +1,125 @@
-"""Which of a session's calls run beside each other: all, but for those that run alone."""
+"""The tool calls of one session: those that run here, those that the program answers, and their progress.
+
+Calls run in parallel, except those that must run alone. A host keeps nothing of a call that the program
+answers: while the call waits, it is in the journal, owed to the program.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
+import secrets
+import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
-from sessiontree.contracts.capabilities import SHELL
-from sessiontree.contracts.context import CallSignals
-from sessiontree.contracts.retry import OF_TIMEOUTS
+from sessiontree.contracts import stimuli
+from sessiontree.contracts.context import SHELL, CallSignals
+from sessiontree.contracts.errors import ToolError, ValidationError
+from sessiontree.contracts.events import (
+    ToolEvent,
+    ToolExecutionEnd,
+    ToolExecutionRetry,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    displayed,
+)
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.messages import ToolCall
+from sessiontree.contracts.ports import UpdateCallback
+from sessiontree.contracts.session_facts import CallResolved, SessionFact, TurnReplied
+from sessiontree.contracts.session_ids import SessionIds
+from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.tool import OF_TIMEOUTS
 from sessiontree.dispatch.dispatcher import Dispatcher
-from sessiontree.dispatch.phases import ImmediateOutcome, PreparedCall
-from sessiontree.runtime.call_watch import CallWatch
+from sessiontree.dispatch.results import ImmediateOutcome, PreparedCall
+from sessiontree.runtime.progress import ProgressHub
+from sessiontree.runtime.session_rights import Facades
+from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import ExecuteCall
+from sessiontree.session.state import CallState
+
+
+class CallWatch:
+    """Sends one session's progress to the hub, and counts abandoned calls."""
+
+    def __init__(self, hub: ProgressHub, tree_id: str, session: str, facades: Facades) -> None:
+        """Bind hub and session. Progress of tools passes through a facade of the session."""
+        self._hub = hub
+        self._tree_id = tree_id
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.readers: Sequence[object] = hub.readers_of(tree_id)
+        """The tree's watchers; empty = nobody watches."""
+        self.abandoned = 0
+        """Calls that ignored their cancellation and may still run."""
+        self._begun: set[str] = set()
+        """Keys of calls that began and have no result yet."""
+        self._asked: dict[str, ToolCall] = {}
+        """Calls of the newest reply that have not begun yet."""
+        self._updated = facades.notice(self._update)
+
+    def began(self, key: str, call: ToolCall) -> None:
+        """Report that a call begins, once for each call."""
+        self._asked.pop(key, None)
+        if key not in self._begun:
+            self._begun.add(key)
+            self._emit(ToolExecutionStart(call.id, call.name, call.arguments))
+
+    def progress_callback(self, prepared: PreparedCall, signals: CallSignals) -> UpdateCallback:
+        """Return the callback for the progress of an attempt; any thread may call it."""
+        return partial(self._updated, prepared.provider_id, prepared.entry.name, signals)
+
+    def _update(self, call_id: str, tool: str, signals: CallSignals, progress: JsonValue) -> None:
+        event = ToolExecutionUpdate(call_id, tool, progress)
+        if threading.get_ident() == self._thread:
+            self._emit(event)
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._emit_unless_over, signals, event)
+
+    def _emit_unless_over(self, signals: CallSignals, event: ToolEvent) -> None:
+        if not signals.over:
+            self._emit(event)
+
+    def retries(self, prepared: PreparedCall, failed: ImmediateOutcome, attempt: int, delay_s: float) -> None:
+        """Report that an attempt failed and that the call will be tried again."""
+        tool, details = prepared.entry.tool, failed.message.details
+        code = str(details.get("code")) if isinstance(details, dict) else failed.outcome
+        attempts = (tool.retry or OF_TIMEOUTS).attempts
+        self._emit(
+            ToolExecutionRetry(prepared.provider_id, tool.name, attempt, attempts, code, round(delay_s, 3))
+        )
+
+    def observe(self, facts: Sequence[SessionFact]) -> None:
+        """Report the calls that have a result; for a call that never began, report its beginning first."""
+        for fact in facts:
+            if isinstance(fact, TurnReplied):
+                calls = fact.message.tool_calls
+                self._asked = {f"{fact.turn}.{index}": call for index, call in enumerate(calls)}
+            elif isinstance(fact, CallResolved):
+                if fact.key in self._asked:
+                    self.began(fact.key, self._asked[fact.key])
+                self._begun.discard(fact.key)
+                message = fact.message
+                result = displayed(message)
+                self._emit(
+                    ToolExecutionEnd(message.tool_call_id, message.tool_name, result, message.is_error)
+                )
+
+    def _emit(self, event: ToolEvent) -> None:
+        self._hub.emit(self._tree_id, self._session, event)
 
 
 class SharedExclusiveLock:
-    """Lets calls in, in the order they come: many side by side, or one alone.
+    """Admits calls in the order of their arrival: many together, or one alone.
 
-    What comes after a call that waits to be alone waits behind it, so that none waits for ever.
+    Calls that arrive after one that waits to be alone wait behind it, so that no call waits forever.
     """
 
     __slots__ = ("_alone", "_inside", "_waiting")
@@ -34,7 +130,7 @@ class SharedExclusiveLock:
         self._waiting: deque[tuple[asyncio.Future[None], bool]] = deque()
 
     def enter_at_once(self, *, alone: bool) -> bool:
-        """Enter without waiting; False where that can't be."""
+        """Enter without waiting; return False if that is not possible now."""
         if self._waiting or self._alone or (alone and self._inside):
             return False
         self._inside += 1
@@ -42,14 +138,14 @@ class SharedExclusiveLock:
         return True
 
     async def enter(self, *, alone: bool) -> None:
-        """Wait until it is this call's turn, and enter. Who is cancelled meanwhile has not entered."""
+        """Wait for this call's turn and enter. A caller that is cancelled meanwhile has not entered."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (turn, alone)
         self._waiting.append(place)
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was let in at the same moment
+            if not turn.cancelled():  # it was admitted at the same moment
                 self.leave()
             elif place in self._waiting:
                 self._waiting.remove(place)
@@ -57,7 +153,7 @@ class SharedExclusiveLock:
             raise
 
     def leave(self) -> None:
-        """Make room; once for each that entered."""
+        """Leave; once for each call that entered."""
         self._inside -= 1
         if not self._inside:
             self._alone = False
@@ -78,34 +174,38 @@ class SharedExclusiveLock:
 
 
 ABANDON_AFTER_S = 5.0
-"""A cancelled call that has not stopped by then is left behind; one of a tool that needs the shell when its
-command has had its own time as well."""
+"""A cancelled call that has not stopped by then is abandoned. A tool that needs the shell also gets the time
+that its command may take to end."""
 
 
 @dataclass(slots=True)
 class Running:
-    """A call that executes, or waits for its turn or its next attempt."""
+    """A call that executes, waits for its turn, or waits for its next attempt."""
 
     prepared: PreparedCall
     signals: CallSignals
     task: asyncio.Task[Any] | None
     give_up_at: float = math.inf
-    """When it is left behind; set once it was asked to stop."""
+    """Monotonic time at which it is abandoned; set when it was asked to stop."""
     unwanted: bool = False
-    """Whether it is not tried again: somebody asked it to stop, or it was left behind."""
+    """Whether it is not tried again, because it was asked to stop or was abandoned."""
     inside: bool = False
-    """Whether it is in the lane."""
+    """Whether it holds the lock."""
 
 
 Abandoned = Callable[[Running, ImmediateOutcome], None]
 Run = Callable[[ExecuteCall, asyncio.Task[Any] | None], Awaitable[ImmediateOutcome | None]]
 
 
+def _forgotten(running: Running, outcome: ImmediateOutcome) -> None:
+    """Ignore an abandoned call: its session has left the host."""
+
+
 class RunningCalls:
-    """Runs calls; one timer watches over all of them.
+    """Runs calls and enforces their deadlines with one timer.
 
     Args:
-        on_abandoned: Told of a call that ignored its cancellation, with the outcome it gets for it.
+        on_abandoned: Called with a call that ignored its cancellation, and the outcome it gets.
     """
 
     def __init__(self, dispatcher: Dispatcher, watch: CallWatch, on_abandoned: Abandoned) -> None:
@@ -114,7 +214,7 @@ class RunningCalls:
         self._on_abandoned = on_abandoned
         self._running: dict[str, Running] = {}
         self._claimed: set[str] = set()
-        self._lane = SharedExclusiveLock()
+        self._lock = SharedExclusiveLock()
         self._timer: asyncio.TimerHandle | None = None
         self._next_look = math.inf
 
@@ -123,22 +223,22 @@ class RunningCalls:
         return bool(self._running)
 
     def claim(self, key: str) -> bool:
-        """Take a call up; False where it is taken up already.
+        """Claim a call; return False if it is claimed already.
 
-        After a host was lost, a call may be owed twice: as what the session had intended, and by the word
-        that its intent is durable.
+        After a host was lost, a call may be owed twice: by the session's intent, and by the stimulus that the
+        intent is durable.
         """
         if key in self._claimed:
             return False
         self._claimed.add(key)
         return True
 
-    async def unless_skipped(self, execute: ExecuteCall, run: Run) -> ImmediateOutcome | None:
-        """Run a call in a task of its own; None where it was told to stop before the task began."""
-        return await run(execute, asyncio.current_task()) if execute.key in self._claimed else None
+    async def run_unless_skipped(self, execute: ExecuteCall, run: Run) -> ImmediateOutcome | None:
+        """Run a call in its own task; return None if it was cancelled before the task began."""
+        return await run(execute, asyncio.current_task()) if execute.call.key in self._claimed else None
 
     def cancel(self, key: str) -> bool:
-        """Ask a call to stop; False where it does not run, and then it does not begin any more."""
+        """Ask a call to stop. Return False if it does not run; it can't begin any more then."""
         running = self._running.get(key)
         if running is not None:
             running.unwanted = True
@@ -153,36 +253,37 @@ class RunningCalls:
             self.cancel(key)
 
     def close(self) -> None:
-        """Watch over nothing any more; what still runs is told that it was cancelled."""
+        """Stop the timer; mark running calls as cancelled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for running in self._running.values():
             running.signals.cancelled = True
+        self._on_abandoned = _forgotten  # the session goes now, not with the next collection of garbage
 
     async def run(
         self, prepared: PreparedCall, execute: ExecuteCall, task: asyncio.Task[Any] | None
     ) -> ImmediateOutcome | None:
-        """Run one call in the current task, given if known; None when it was left behind with its result."""
+        """Run one call in the current task, given if known; return None if it was abandoned meanwhile."""
         alone = prepared.entry.tool.sequential
-        inside = self._lane.enter_at_once(alone=alone)
+        inside = self._lock.enter_at_once(alone=alone)
         signals = self._signals(prepared, 1) if inside else CallSignals(math.inf)
         running = Running(prepared, signals, task or asyncio.current_task(), inside=inside)
-        self._running[execute.key] = running
+        self._running[execute.call.key] = running
         try:
             outcome = None if inside else await self._wait(running, alone=alone)
             if outcome is None:
                 outcome = await self._dispatcher.execute(
-                    prepared, execute.call_id, execute.digest, running.signals
+                    prepared, execute.call_id, execute.call.digest, running.signals
                 )
                 if outcome.again:
                     outcome = await self._try_again(running, execute, outcome)
         finally:
             running.signals.over = True
-            self._claimed.discard(execute.key)
-            current = self._running.get(execute.key) is running
+            self._claimed.discard(execute.call.key)
+            current = self._running.get(execute.call.key) is running
             if current:
-                del self._running[execute.key]
+                del self._running[execute.call.key]
             if running.inside:
                 self._leave(running)
         if running.give_up_at < math.inf and running.task is not None:
@@ -190,21 +291,21 @@ class RunningCalls:
         return outcome if current else None
 
     async def _wait(self, running: Running, *, alone: bool) -> ImmediateOutcome | None:
-        """Wait for a call's turn: a sequential one runs alone. Its time begins when it runs."""
+        """Wait for a call's turn; a sequential call runs alone. Its time limit begins when it runs."""
         try:
-            await self._lane.enter(alone=alone)
+            await self._lock.enter(alone=alone)
         except asyncio.CancelledError:
             if not running.signals.cancelled:
                 raise
-            return self._dispatcher.not_begun(running.prepared)
+            return self._dispatcher.skipped_outcome(running.prepared)
         running.inside = True
         running.signals = self._signals(running.prepared, 1)
         return None
 
     def _signals(self, prepared: PreparedCall, attempt: int) -> CallSignals:
-        """Return the signals of an attempt that begins now; its deadline is watched over."""
-        signals = CallSignals(time.monotonic() + self._dispatcher.timeout_of(prepared), attempt=attempt)
-        signals.on_update = self._watch.updates_of(prepared.provider_id, prepared.entry.name, signals)
+        """Return the signals of an attempt that begins now, and set the timer for its deadline."""
+        signals = CallSignals(time.monotonic() + self._dispatcher.timeout_s(prepared), attempt=attempt)
+        signals.on_update = self._watch.progress_callback(prepared, signals)
         if signals.deadline < self._next_look:
             self._look_at(signals.deadline)
         return signals
@@ -212,7 +313,7 @@ class RunningCalls:
     async def _try_again(
         self, running: Running, execute: ExecuteCall, outcome: ImmediateOutcome
     ) -> ImmediateOutcome:
-        """Repeat a call that changes nothing, as long as it fails of what may pass and it is wanted."""
+        """Repeat a call that changes nothing until it succeeds, fails for good, or is cancelled."""
         retry = running.prepared.entry.tool.retry or OF_TIMEOUTS
         number = running.signals.attempt
         while outcome.again and number < retry.attempts and not running.unwanted:
@@ -228,18 +329,18 @@ class RunningCalls:
             except asyncio.CancelledError:
                 if not running.signals.cancelled:
                     raise
-                return self._dispatcher.stopped(running.prepared, running.signals)
+                return self._dispatcher.interrupted_outcome(running.prepared, running.signals)
             number += 1
             running.signals = self._signals(running.prepared, number)
             outcome = await self._dispatcher.execute(
-                running.prepared, execute.call_id, execute.digest, running.signals
+                running.prepared, execute.call_id, execute.call.digest, running.signals
             )
         return outcome
 
     def _leave(self, running: Running) -> None:
         if running.inside:
             running.inside = False
-            self._lane.leave()
+            self._lock.leave()
 
     def _cancel(self, running: Running) -> None:
         running.signals.cancelled = True
@@ -252,7 +353,7 @@ class RunningCalls:
         self._look_at(running.give_up_at)
 
     def _look_at(self, when: float) -> None:
-        """Look at the running calls at a time; the timer outlives calls that end before."""
+        """Set the timer to a time, unless it fires earlier; it stays set when calls end."""
         if when >= self._next_look:
             return
         if self._timer is not None:
@@ -262,7 +363,7 @@ class RunningCalls:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
 
     def _look(self) -> None:
-        """Stop calls whose deadline passed, leave those behind that did not stop."""
+        """Stop calls whose deadline has passed; abandon those that did not stop."""
         self._timer = None
         self._next_look = math.inf
         now = time.monotonic()
@@ -273,10 +374,88 @@ class RunningCalls:
                 running.unwanted = True
                 running.signals.over = True
                 self._leave(running)
-                self._on_abandoned(running, self._dispatcher.stopped(running.prepared, running.signals))
+                self._on_abandoned(
+                    running, self._dispatcher.interrupted_outcome(running.prepared, running.signals)
+                )
             elif running.give_up_at < math.inf:
                 self._look_at(running.give_up_at)
             elif running.signals.deadline <= now:
                 self._cancel(running)
             else:
                 self._look_at(running.signals.deadline)
+
+
+Making: TypeAlias = Callable[[], Awaitable[ImmediateOutcome]]
+"""Makes a call's outcome."""
+
+
+class Delegation:
+    """Hands a session's calls over to the program, and makes results of its answers.
+
+    Args:
+        dispatcher: Checks calls and makes results.
+        now_ms: The clock.
+        due: Receives the stimuli for the session.
+        out: Receives the instructions for the supervisor.
+        ids: Gives the calls their ids for the program.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        now_ms: Callable[[], int],
+        due: deque[tuple[str, Stimulus]],
+        out: list[Any],
+        ids: SessionIds,
+    ) -> None:
+        self.tools = dispatcher.client_tools
+        """Names of the tools that the program runs."""
+        self._dispatcher = dispatcher
+        self._now_ms = now_ms
+        self._due = due
+        self._out = out
+        self._ids = ids
+        self._taking: dict[str, str] = {}
+        """Call to the answer that its result is being made of."""
+
+    def hand_over(
+        self, execute: todo.ExecuteCall, prepared: PreparedCall | None, call: CallState
+    ) -> ImmediateOutcome | None:
+        """Hand a call over to the program; if another host had prepared it, prepare it again.
+
+        Returns:
+            The outcome of a call that may no longer be made; None if it was handed over.
+        """
+        wanted, key = execute.call, execute.call.key
+        checked: PreparedCall | ImmediateOutcome | None = prepared
+        if checked is None:
+            checked = self._dispatcher.prepare_again(wanted, call.call.id, call.asked_by)
+        if isinstance(checked, PreparedCall):
+            checked = self._dispatcher.check_unchanged(checked, wanted.digest) or checked
+        if isinstance(checked, ImmediateOutcome):
+            return checked
+        at_ms = self._now_ms()
+        expires_at_ms = at_ms + int(self._dispatcher.timeout_s(checked) * 1000)
+        client_id = self._ids.client(key) or secrets.token_hex(16)
+        delegated = stimuli.CallHandedOver(at_ms, client_id, checked.call, expires_at_ms)
+        self._due.append((f"call:{key}", delegated))
+        return None
+
+    def making_of(self, take: todo.TakeAnswer, call: CallState) -> Making | None:
+        """Return a function that makes an answer's outcome; None if the answer is refused and reported."""
+        if take.key in self._taking:
+            self._out.append(todo.SettleAnswer(take.answer_id, taken=False))
+            return None
+        try:
+            made = self._dispatcher.client_outcome(take.key, call.call.id, call.tool, take.answer)
+        except ToolError as error:
+            field = error.field if isinstance(error, ValidationError) else None
+            refused = todo.SettleAnswer(take.answer_id, taken=False, refusal=error.message, field=field)
+            self._out.append(refused)
+            return None
+        self._taking[take.key] = take.answer_id
+        return partial(self._dispatcher.fit_images, made, call.final.tier)
+
+    def answer_to(self, key: str) -> str:
+        """Return, once, the id of the answer that a call's result was made of; empty = of none."""
+        return self._taking.pop(key, "") if self._taking else ""

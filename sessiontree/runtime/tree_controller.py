@@ -1,106 +1,135 @@
-"""The controller of one tree: takes in what happens, decides, commits, and then lets the effects begin.
+"""The controller of one tree: takes stimuli in, decides, commits the facts, and then starts the effects.
 
-It is the only writer of its tree's facts. What is decided takes effect only once its facts are durable.
+It is the only writer of its tree's facts. A decision takes effect only when its facts are durable.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_facts import (
+    ApprovalDecided,
+    ApprovalWaiting,
+    ChannelSaid,
+    ClientCallOpened,
+    SessionEnded,
+    TreeFact,
+)
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.effects import TO_TREE, ControllerDeps, EffectRunner, intended_with
+from sessiontree.runtime.effects import (
+    CommitSequencer,
+    ControllerDeps,
+    EffectRunner,
+    from_session,
+    intended_with,
+)
 from sessiontree.runtime.frames import Adopt, Outcome, Watch
-from sessiontree.runtime.future_map import FutureMap
-from sessiontree.runtime.inbox_events import InboxNotifier
-from sessiontree.runtime.live_session import Input, LiveSession
-from sessiontree.runtime.replies import CallReply, Reply
-from sessiontree.session import instructions as session_todo
-from sessiontree.tree import stimuli as tree_stimuli
+from sessiontree.runtime.live_session import FutureMap, Input, LiveSession
+from sessiontree.runtime.supervisor_api import CallReply, Reply
+from sessiontree.session.instructions import ToTree
+from sessiontree.session.turns import is_offer
+from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree.budgets import remaining
-from sessiontree.tree.channel import has_channel
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.instructions import TreeInstruction
+from sessiontree.tree.protocol import TreeInstruction, TreeStimulus
+from sessiontree.tree.spawn import has_channel
 from sessiontree.tree.state import TreeState
-from sessiontree.tree.stimuli import TreeStimulus
-
-
-class CommitSequencer:
-    """Runs each action once the commit it was given with is durable and every earlier action has run.
-
-    Args:
-        on_failure: Told once, when a commit fails; nothing is run from then on.
-    """
-
-    def __init__(self, on_failure: Callable[[Exception], None]) -> None:
-        self._on_failure = on_failure
-        self._queue: deque[tuple[asyncio.Future[None] | None, Callable[[], None]]] = deque()
-        self._running = False
-        self._failed = False
-
-    def after(self, commit: asyncio.Future[None] | None, action: Callable[[], None]) -> None:
-        """Run an action after a commit; None = after what was given before."""
-        self._queue.append((commit, action))
-        if commit is not None and not commit.done():
-            commit.add_done_callback(self._on_done)
-        else:
-            self._run()
-
-    def _on_done(self, commit: asyncio.Future[None]) -> None:
-        if not commit.cancelled():
-            commit.exception()  # after a failure nobody else asks the commits behind it how they ended
-        self._run()
-
-    def _run(self) -> None:
-        if self._running:
-            return
-        self._running = True
-        try:
-            while self._queue and not self._failed:
-                commit, action = self._queue[0]
-                if commit is not None:
-                    if not commit.done():
-                        return
-                    error = None if commit.cancelled() else commit.exception()
-                    if commit.cancelled() or error is not None:
-                        self._fail(error)
-                        return
-                self._queue.popleft()
-                action()
-        finally:
-            self._running = False
-
-    def _fail(self, error: BaseException | None) -> None:
-        self._failed = True
-        self._queue.clear()
-        self._on_failure(error if isinstance(error, Exception) else RuntimeError("the commit was cancelled"))
-
 
 LEFT_WITHIN_S = 10.0
-"""How long a receipt waits to hear what ended sessions left behind."""
+"""How long a receipt waits for ended sessions to leave their hosts."""
 METERED = frozenset({"tokens", "cost_usd", "tool_calls"})
-"""Members of a budget that a reply uses up."""
+"""Members of a budget that replies use up."""
 BOOKED_AFTER_S = 0.05
-"""How long after its first adoption a session's time to live begins."""
+"""How long after a session's first adoption its time to live is recorded."""
+
+
+LATER_S = 0.05
+"""How long an inbox may still show a request that was decided elsewhere, in seconds."""
+
+
+class InboxNotifier:
+    """Wakes inboxes: knows which requests are shown, and the newest fact on which an inbox acts.
+
+    Args:
+        shown: Ids of the requests that wait for a person already.
+    """
+
+    def __init__(self, shown: Iterable[str]) -> None:
+        self.notified_seq = 0
+        """Number of the newest fact that an inbox acts on."""
+        self._shown = set(shown)
+        self._rang = asyncio.Event()
+        self._is_urgent = False
+        self._later: asyncio.TimerHandle | None = None
+
+    def concerns(self, facts: Iterable[TreeFact]) -> bool:
+        """Take facts in, each once and in order; return whether an inbox acts on any."""
+        found = [self._concerns(fact) for fact in facts]
+        return any(found)
+
+    def _concerns(self, fact: TreeFact) -> bool:
+        if isinstance(fact, ApprovalWaiting) and fact.how == "show":
+            self._shown.add(fact.request_id)
+            self._is_urgent = True
+            return True
+        if isinstance(fact, ApprovalDecided) and fact.request_id in self._shown:
+            self._shown.remove(fact.request_id)
+            return True
+        is_last = (
+            isinstance(fact, SessionEnded) and fact.session == "main"
+        )  # the reader then learns that the tree has ended
+        told = is_last or isinstance(fact, ChannelSaid | ClientCallOpened)
+        self._is_urgent = self._is_urgent or told
+        return told
+
+    def ring(self, seq: int) -> None:
+        """Wake all waiters: facts up to a number are durable.
+
+        Without anything new to show, wake them a little later: the removal of a decided request must not
+        take the processor from the call that was approved.
+        """
+        self.notified_seq = max(self.notified_seq, seq)
+        if self._is_urgent:
+            self._is_urgent = False
+            self._rang.set()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(LATER_S, self._ring_later)
+
+    def close(self) -> None:
+        """Wake all waiters for the last time."""
+        if self._later is not None:
+            self._later.cancel()
+        self._rang.set()
+
+    def _ring_later(self) -> None:
+        self._later = None
+        self._rang.set()
+
+    async def wait(self) -> None:
+        """Wait for the next wake-up. Compare ``notified_seq`` first, without an ``await`` in between."""
+        self._rang.clear()
+        await self._rang.wait()
 
 
 class TreeController:
-    """Keeps one tree."""
+    """Runs one tree."""
 
     def __init__(
-        self, config: TreeConfig, state: TreeState, around: ControllerDeps, booked_ms: int = 0
+        self, config: TreeConfig, state: TreeState, deps: ControllerDeps, booked_ms: int = 0
     ) -> None:
         """Take charge of a tree's state; ``booked_ms`` is the time of its newest fact."""
         self.config = config
@@ -111,32 +140,34 @@ class TreeController:
         self.results: FutureMap[SessionResult[Any]] = FutureMap()
         self.failure: Exception | None = None
         self.equipment = config.tree_id
-        """Names the tools and model it was opened with."""
+        """Name of the resources that it was opened with."""
         self.watched = 0
-        """How many watch the tree's progress."""
+        """How many watchers the tree's progress has."""
         self.news = asyncio.Event()
-        """Set whenever facts became durable; who waits clears it first."""
-        self.bell = InboxNotifier(name for name, request in state.requests.items() if request.how == "show")
+        """Set whenever facts become durable; a waiter clears it first."""
+        self.inbox_notifier = InboxNotifier(
+            name for name, request in state.requests.items() if request.how == "show"
+        )
         self.settling: FutureMap[None] = FutureMap()
         self._settled = 0
-        self._around = around
-        self._order = CommitSequencer(self._fail)
+        self._deps = deps
+        self._sequencer = CommitSequencer(self._fail)
         self.expected: dict[str, set[str]] = {}
         """Ids of messages and calls that a session has not answered."""
-        self._carrier = EffectRunner(self, around)
+        self._effects = EffectRunner(self, deps)
         self._leaving: Counter[str] = Counter()
-        """Sessions on their way off a host, and off how many."""
+        """Sessions that are leaving hosts, with the number of hosts."""
         self._has_left = asyncio.Event()
-        self.now_ms = around.clock.now_ms
+        self.now_ms = deps.clock.now_ms
         """The tree's time."""
         self._booked_ms = booked_ms
         self._embodied: list[str] = []
         self._booking: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Stop all timers and tell everybody who waits that the tree is closed here."""
+        """Stop all timers; all waiters get the error that the tree is closed here."""
         self._book_embodied()
-        self._carrier.close()
+        self._effects.close()
         self._fail(SessionClosed("main", "the tree was closed in this process; resume it to go on"))
 
     # Changing the tree.
@@ -146,8 +177,8 @@ class TreeController:
         return self._commit(None, (), (stimulus,), cause, ())
 
     def afterwards(self, action: Callable[[], None]) -> None:
-        """Do something once everything decided so far is durable and carried out."""
-        self._order.after(None, action)
+        """Run an action once everything decided so far is durable and carried out."""
+        self._sequencer.after(None, action)
 
     async def settle(self, stimulus: TreeStimulus, cause: str) -> list[TreeInstruction]:
         """Decide on a stimulus and return its instructions once they are durable and carried out.
@@ -169,27 +200,27 @@ class TreeController:
         self.check_open()
         self._settled += 1
         done = self.settling.wait(key := str(self._settled))
-        self._order.after(None, partial(self.settling.settle, key, None))
+        self._sequencer.after(None, partial(self.settling.settle, key, None))
         await done
 
-    def leaves(self, session: str) -> None:
+    def session_leaving(self, session: str) -> None:
         """A session begins to leave a host; :meth:`left` is to follow."""
         self._leaving[session] += 1
 
-    def left(self, session: str, ended: int) -> None:
-        """A session has left a host, and so many processes that it had left there were ended."""
+    def session_left(self, session: str, ended: int) -> None:
+        """Note that a session has left a host, where ``ended`` of its processes were ended."""
         self._leaving[session] -= 1
         if not self._leaving[session]:
             del self._leaving[session]
         if ended and self.failure is None:
-            at_ms = self._around.clock.now_ms()
+            at_ms = self._deps.clock.now_ms()
             self.stimulate(tree_stimuli.LeftoversFound(at_ms, session, ended), f"left:{session}")
         self._has_left.set()
 
     async def all_left(self, session: str) -> None:
-        """Wait, for a limited time, until a session and those below it have left their hosts.
+        """Wait for a limited time until a session and those below it have left their hosts.
 
-        What they left there is durable then. Where the tree is closed meanwhile, it may not be known.
+        The number of processes that were ended there is durable then, unless the tree is closed meanwhile.
         """
         with contextlib.suppress(TimeoutError, SessionTreeError):
             async with asyncio.timeout(LEFT_WITHIN_S):
@@ -202,7 +233,7 @@ class TreeController:
         return any(name == session or name.startswith(f"{session}/") for name in self._leaving)
 
     def check_open(self) -> None:
-        """Raise what ended the tree in this process, if anything did."""
+        """Raise the error that ended the tree in this process, if any."""
         if self.failure is not None:
             raise self.failure
 
@@ -235,24 +266,24 @@ class TreeController:
         if tree_facts:
             chunks.append(("", tree_facts))
         if chunks:
-            chunks = [(session, self._in_time(facts)) for session, facts in chunks]
+            chunks = [(session, self._in_time_order(facts)) for session, facts in chunks]
             try:
-                seq, commit = self._around.journal.append(self.config.tree_id, chunks)
+                seq, commit = self._deps.journal.append(self.config.tree_id, chunks)
             except JournalError as error:
-                # Another tree's commit broke the journal: this one ends here too, and its host goes on.
+                # A commit of another tree broke the journal: this tree ends here too, but its hosts go on.
                 self._fail(error)
                 return instructions
             for each in counted:
                 each.commits += 1
                 each.journaled = True
-        self._order.after(
+        self._sequencer.after(
             commit, partial(self._carry_out, counted, instructions, live, local, seq if tell else 0)
         )
-        self._carrier.begin_children(instructions)
+        self._effects.begin_children(instructions)
         return instructions
 
-    def _in_time(self, facts: Sequence[Packed]) -> Sequence[Packed]:
-        """Return facts whose times never step back in the tree: what a host reports late is booked late."""
+    def _in_time_order(self, facts: Sequence[Packed]) -> Sequence[Packed]:
+        """Return facts whose times never step back in the tree; a late fact gets the newest time."""
         booked_ms, is_in_order = self._booked_ms, True
         for _, at_ms, _ in facts:
             if at_ms < booked_ms:
@@ -271,13 +302,13 @@ class TreeController:
     def _decide_all(
         self, live: LiveSession | None, given: Sequence[TreeStimulus], cause: str
     ) -> tuple[list[Packed], list[TreeInstruction], bool]:
-        """Decide on stimuli in turn; a session whose stimulus can't be decided on has crashed.
+        """Decide on stimuli in turn. If ``decide`` raises for a session's stimulus, the session has crashed.
 
         Returns:
-            The facts as they are to be written, what follows from them, and whether they are news for people.
+            The facts to write, the instructions, and whether an inbox acts on any of the facts.
 
         Raises:
-            Exception: a stimulus of the creating program can't be decided on; nothing has changed.
+            Exception: ``decide`` raised for a stimulus of the creating program; nothing has changed.
         """
         facts: list[Packed] = []
         instructions: list[TreeInstruction] = []
@@ -301,12 +332,12 @@ class TreeController:
         instructions: list[TreeInstruction],
     ) -> bool:
         new_facts, new_instructions = decide(self.state, stimulus)
-        # Packed before any of them counts: the state must never know what the journal can't.
+        # Packed before the state changes: the state must never hold a fact that the journal can't store.
         facts.extend([Packed(cause, stimulus.at_ms, pack(fact)) for fact in new_facts])
         for fact in new_facts:
             evolve(self.state, fact)
         instructions.extend(new_instructions)
-        return self.bell.concerns(new_facts)
+        return self.inbox_notifier.concerns(new_facts)
 
     def _carry_out(
         self,
@@ -314,16 +345,16 @@ class TreeController:
         instructions: Sequence[TreeInstruction],
         live: LiveSession | None,
         local: Sequence[Any],
-        told_seq: int,
+        notified_seq: int,
     ) -> None:
         if self.failure is None:
             self._do(live, local, instructions, counted)
         else:
-            self._count_off(counted)
-        # Else closed here since: what follows is owed, and done by whoever resumes the tree.
+            self._release_commits(counted)
+        # Otherwise the tree was closed meanwhile; the instructions are owed, and follow when it is resumed.
         self.news.set()
-        if told_seq:
-            self.bell.ring(told_seq)
+        if notified_seq:
+            self.inbox_notifier.ring(notified_seq)
 
     def _do(
         self,
@@ -334,52 +365,52 @@ class TreeController:
     ) -> None:
         if live is not None:
             for each in local:
-                self._carrier.for_session(live, each)
+                self._effects.for_session(live, each)
         for instruction in instructions:
-            self._carrier.for_tree(instruction)
-        # Not before: while one of them is given a host, none may give way that is owed something here, too.
-        self._count_off(counted)
+            self._effects.for_tree(instruction)
+        # Not before: while one session gets a host, no other with instructions here may lose its host.
+        self._release_commits(counted)
         for each in counted:
             if not each.over:
                 if each.link is None and (each.waiting or each.recovered):
-                    self._around.scheduler.want(each)
-                self._around.scheduler.settle(each)
+                    self._deps.scheduler.want(each)
+                self._deps.scheduler.settle(each)
 
     @staticmethod
-    def _count_off(counted: Sequence[LiveSession]) -> None:
+    def _release_commits(counted: Sequence[LiveSession]) -> None:
         for each in counted:
             each.commits -= 1
 
     def _fail(self, error: Exception) -> None:
-        """The journal takes no more, or the tree is closed: nothing goes on, everybody is told."""
+        """End the tree in this process after a failure of the journal or a close; waiters get the error."""
         if self.failure is None:
             self.failure = error
         for live in list(self.live_sessions.values()):
             live.over = True
-            self._around.scheduler.vacate(live, force=True)
-            self._around.gateway.forget(self.config.tree_id, live.session)
+            self._deps.scheduler.evict(live, force=True)
+            self._deps.gateway.forget(self.config.tree_id, live.session)
         self.live_sessions.clear()
         for waiters in (self.replies, self.calls, self.results, self.settling):
             waiters.fail_all(self.failure)
         self.news.set()
         self._has_left.set()
-        self.bell.close()
+        self.inbox_notifier.close()
 
     def watch(self, change: int) -> None:
-        """Count those who watch the tree; hosts hear when the first comes and when the last goes."""
+        """Count the watchers of the tree; hosts are notified of the first and after the last."""
         before = self.watched > 0
         self.watched = max(0, self.watched + change)
         watched = self.watched > 0
         if watched != before:
-            self._around.gateway.watch(self.config.tree_id, watched=watched)
+            self._deps.gateway.watch(self.config.tree_id, watched=watched)
             for live in self.live_sessions.values():
                 if live.link is not None:
                     live.link.send(Watch(self.config.tree_id, watched))
 
     def embodied(self, live: LiveSession) -> None:
-        """A host embodies a session; where that begins its time to live, it is booked, soon and with others.
+        """Note that a host embodies a session. If its time to live begins now, a fact of it is written soon.
 
-        A session that has ended by then, as most small ones have, leaves no fact of it.
+        The facts of several sessions are written together; a session that has ended by then gets none.
         """
         node = self.state.sessions[live.session]
         if node.spec.ttl_s is not None and node.expires_at_ms is None:
@@ -401,18 +432,20 @@ class TreeController:
     # What hosts report.
 
     def on_crash(self, live: LiveSession, reason: str) -> None:
-        """A session brought its host down, or every host it was given: it ends, typed."""
+        """End a session that brought down its host, or every host it was given, as failed."""
         lost = tree_stimuli.SessionLost(self.now_ms(), live.session, reason)
         self.stimulate(lost, "host")
 
     def on_outcome(self, live: LiveSession, outcome: Outcome) -> None:
-        """Take in what became of a session's step."""
+        """Take in the result of a session's step."""
         at_ms = self.now_ms()
+        live.kept = None
+        live.repeats = live.prompt_owed = False
         before = live.taken
         posts = self._note_taken(live, outcome.taken)
         live.idle = outcome.idle and not live.sent
         given: list[TreeStimulus] = []
-        offers = any(type(each) is session_todo.OfferResult for each in outcome.instructions)
+        offers = any(is_offer(each) for each in outcome.instructions)
         if live.taken - before > len(posts) and not offers:
             given.append(tree_stimuli.Stirred(at_ms, live.session))
         live.quiet = offers and self._has_all(live, posts)
@@ -420,26 +453,32 @@ class TreeController:
             given.append(tree_stimuli.PostsConsumed(at_ms, live.session, posts))
         if outcome.usage is not None:
             live.losses = 0
+            live.alone = False
             given.append(tree_stimuli.UsageReported(at_ms, live.session, outcome.usage))
         local: list[Any] = []
         for instruction in outcome.instructions:
-            translate = TO_TREE.get(type(instruction))
-            if translate is None:
-                local.append(instruction)
+            if type(instruction) is ToTree:
+                given.append(from_session(live, instruction.event, at_ms))
             else:
-                given.append(translate(live, instruction, at_ms))
+                local.append(instruction)
         if outcome.crash is not None:
             given.append(tree_stimuli.SessionLost(at_ms, live.session, outcome.crash))
         cause = outcome.facts[0].cause if outcome.facts else "outcome"
         if outcome.facts or given or local:
             self._commit(live, outcome.facts, given, cause, local)
+        if outcome.usage is not None:
+            self._effects.charged(live.session)
+        self._go_on(live)
+
+    def _go_on(self, live: LiveSession) -> None:
+        """Keep a session's host, or let it go, as its work demands."""
         if not live.over:
             if live.waiting:
-                self._around.scheduler.want(live)
-            self._around.scheduler.settle(live)
+                self._deps.scheduler.want(live)
+            self._deps.scheduler.settle(live)
 
     def _has_all(self, live: LiveSession, posts: tuple[str, ...]) -> bool:
-        """Whether nothing is on its way to a session that took these posts."""
+        """Whether nothing else is on its way to a session that took these posts."""
         owed = self.state.owed_to.members(live.session)
         return not live.waiting and not live.sent and all(post in posts for post in owed)
 
@@ -452,18 +491,18 @@ class TreeController:
                 posts.append(post_id)
         return tuple(posts)
 
-    def model_of(self, agent: str) -> str:
-        """Return the name of an agent's model."""
-        return self._around.agents[agent].model or self.config.model
+    def agent_config(self, agent: str) -> AgentConfig:
+        """Return an agent's configuration, with the names of its models."""
+        return self._deps.agents[agent]
 
     def adoption(self, live: LiveSession) -> Adopt:
         """Return the frame that makes a host embody a session."""
         spec = self.state.sessions[live.session].spec
         texts: tuple[str, ...] = ()
-        if live.journaled:
-            records = self._around.journal.read_session(self.config.tree_id, live.session)
+        if live.journaled and not live.resumes:
+            records = self._deps.journal.read_session(self.config.tree_id, live.session)
             texts = tuple(record.text for record in records)
-        agent = self._around.agents[spec.agent].model_copy(update=spec.strictness)
+        agent = self._deps.agents[spec.agent].model_copy(update=spec.strictness)
         return Adopt(
             self.config.tree_id,
             live.session,
@@ -472,7 +511,7 @@ class TreeController:
             self.config.limits,
             agent,
             self.config.workspace,
-            self.model_of(spec.agent),
+            agent.model,
             texts,
             live.recovered,
             not METERED.isdisjoint(remaining(self.state, live.session)),
@@ -480,8 +519,10 @@ class TreeController:
             self.watched > 0,
             self.equipment,
             session_key(self.config.nonce, live.session),
-            self._around.clock.offset_ms,
+            self._deps.clock.offset_ms,
             has_channel(self.state, live.session),
+            "" if texts or live.resumes else self.config.guidance,
+            live.resumes,
         )
 
     # What goes to sessions.
@@ -495,13 +536,13 @@ class TreeController:
         return live
 
     def deliver(self, session: str, stimulus: Stimulus, cause: str, post_id: str | None = None) -> None:
-        """Bring a stimulus to a live session."""
+        """Deliver a stimulus to a live session."""
         live = self.live_session_of(session)
         live.waiting.append(Input(cause, stimulus, post_id))
-        self._around.scheduler.want(live)
+        self._deps.scheduler.want(live)
 
     def say(self, session: str, incoming: stimuli.Incoming) -> asyncio.Future[Reply]:
-        """Bring a message to a session; the future gets the last word for it."""
+        """Deliver a message to a session; the future gets the final message that answers it."""
         future = self.replies.wait(incoming.message_id)
         self.expected.setdefault(session, set()).add(incoming.message_id)
         self._stir(session, incoming.at_ms, f"message:{incoming.message_id}")
@@ -517,7 +558,7 @@ class TreeController:
         return future
 
     def _stir(self, session: str, at_ms: int, cause: str) -> None:
-        """Withdraw a last word that could end the session before it hears; Main's cannot."""
+        """Withdraw a final message that could end the session before it gets this; Main's can't end it."""
         if session != "main" and self.state.sessions[session].held is not None:
             self.stimulate(tree_stimuli.Stirred(at_ms, session), cause)
 

@@ -1,95 +1,140 @@
-"""What a tree needs besides its configuration: live objects that no journal can hold."""
+"""The live objects that a tree needs besides its configuration, such as tools; no journal can hold them.
+
+The program packs them. Each process of the runtime that needs them fetches them and keeps them.
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.errors import ConfigError, SessionTreeError, words_of
 from sessiontree.contracts.hooks import Hook
+from sessiontree.contracts.skills import Skill
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.models.port import GatewayModel, InstantModel, Model, name_of
+from sessiontree.models.port import GatewayModel, InProcessModel, Model
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.web.settings import WebSettings
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSetup:
-    """Tools, agents and model of one tree; given again on resume."""
+    """Tools, agents and models of one tree; given again on resume."""
 
     table: ToolTable
     agents: Mapping[str, AgentConfig]
-    instant: InstantModel | None
-    waiting: GatewayModel | None
+    instant: Mapping[str, InProcessModel]
+    """By agent and summary key: what answers for its sessions where they run."""
+    waiting: Mapping[str, GatewayModel]
+    """By agent and summary key: what answers for its sessions and is asked by the gateway."""
     web: WebSettings | None
-    """None: its sessions read nothing of the web."""
+    """None = its sessions can't read the web."""
     policy: PolicyConfig
-    """What the tree's owner says about tools; on resume the journal's."""
+    """The owner's policy for tools; after a resume, the journal's."""
     group: str
     """Group of Main's channel."""
-    model_name: str
-    """Of the model as it is given now."""
     hooks: tuple[Hook, ...]
-    """What stands around every call, in the order given."""
+    """The tree's hooks, in the order given."""
+    skills: Mapping[str, Skill]
+    """The owner's skills by name."""
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - one value for each thing it holds
         cls,
         table: ToolTable,
         agents: Mapping[str, AgentConfig],
-        model: Model,
+        models: Mapping[str, Model],
         *,
         web: WebSettings | None,
         policy: PolicyConfig,
         group: str,
         hooks: tuple[Hook, ...],
+        skills: Mapping[str, Skill],
     ) -> TreeSetup:
-        """Return the setup for a model of either sort.
+        """Return the setup for models of either sort, by the agents and summary keys for which they answer.
 
         Raises:
-            ConfigError: the object is no model, or the web's settings are none.
+            ConfigError: the web's settings are not of their type.
         """
-        instant: InstantModel | None = None
-        waiting: GatewayModel | None = None
-        if isinstance(model, type):
-            raise ConfigError(f"model: {model.__name__} is a class; give an instance of it")
-        if callable(getattr(model, "reply", None)):
-            instant = model  # type: ignore[assignment]
-        elif callable(getattr(model, "stream", None)) or callable(getattr(model, "complete", None)):
-            waiting = model  # type: ignore[assignment]
-        else:
-            raise ConfigError(f"model: {_what_to_give(model)}")
         if web is not None and not isinstance(web, WebSettings):
             raise ConfigError(f"web: give WebSettings, or None for no web at all, not {web!r}")
-        return cls(table, agents, instant, waiting, web, policy, group, name_of(model), hooks)
+        instant: dict[str, InProcessModel] = {}
+        waiting: dict[str, GatewayModel] = {}
+        for agent, model in models.items():
+            answering: dict[str, Any] = instant if callable(getattr(model, "reply", None)) else waiting
+            answering[agent] = model
+        return cls(table, agents, instant, waiting, web, policy, group, hooks, skills)
 
     def under(self, policy: PolicyConfig, group: str) -> TreeSetup:
         """Return the setup of the same tree under a journaled policy."""
         return replace(self, policy=policy, group=group)
 
 
-def _what_to_give(model: object) -> str:
-    if isinstance(model, str):
-        return (
-            f"{model!r} is a name, no model, and this release brings no provider along; write a function "
-            "that asks yours and give AsyncFunctionModel(f)"
-        )
-    if callable(model):
-        wrapped = "FunctionModel"
-        if inspect.iscoroutinefunction(model):
-            wrapped = "AsyncFunctionModel"
-        elif inspect.isasyncgenfunction(model):
-            wrapped = "StreamFunctionModel"
-        return f"{model!r} is a function; wrap it: {wrapped}(f)"
-    return f"{model!r} is no model: it has neither reply (instant) nor complete (waiting) nor stream"
-
-
 @dataclass(frozen=True, slots=True)
-class Baggage:
-    """One tree's live objects, packed: what hosts get, and what the gateway alone gets."""
+class PackedResources:
+    """One tree's live objects, packed: those for hosts, and those for the gateway alone."""
 
     for_hosts: bytes
     for_gateway: bytes | None
-    """None where the tree's model is instant and runs in the hosts."""
+    """None where all models of the tree are instant and run in the hosts."""
+
+
+T = TypeVar("T")
+
+
+MAX_TREES = 64
+
+
+_LET_GO = LookupError("newer trees have displaced them in this process; try again")
+
+
+class ResourceCache(Generic[T]):
+    """The equipment of the latest trees by its name; a tree that is opened again has another name.
+
+    Args:
+        fetch: Returns packed equipment by its name.
+        unpack: Unpacks it.
+    """
+
+    def __init__(self, fetch: Callable[[str], Awaitable[bytes]], unpack: Callable[[bytes], T]) -> None:
+        self._fetch = fetch
+        self._unpack = unpack
+        self._held: OrderedDict[str, T | Exception] = OrderedDict()
+
+    def of(self, name: str) -> T:
+        """Return the equipment of a name.
+
+        Raises:
+            SessionTreeError: it could not be fetched or unpacked here.
+        """
+        held = self._held.get(name, _LET_GO)
+        if isinstance(held, Exception):
+            self._held.pop(name, None)
+            raise SessionTreeError(
+                f"the tools and models of {name!r} can't be loaded in this process: {words_of(held)}"
+            ) from held
+        return held
+
+    async def fetch(self, names: Iterable[str]) -> None:
+        """Fetch the equipment of these names; a failure is raised when the equipment is used.
+
+        Use it at once when this returns: only until then is all of it certain to be held.
+        """
+        needed = dict.fromkeys(names)
+        while missing := [name for name in needed if name not in self._held]:
+            # Meanwhile another call may fetch equipment and displace what was held.
+            for name in missing:
+                self._held[name] = await self._fetched(name)
+        for name in needed:
+            self._held.move_to_end(name)
+        while len(self._held) > max(MAX_TREES, len(needed)):
+            self._held.popitem(last=False)
+
+    async def _fetched(self, name: str) -> T | Exception:
+        try:
+            return self._unpack(await self._fetch(name))
+        except Exception as error:  # noqa: BLE001 - unpacking runs the program's own code; its session gets the error
+            return error

@@ -1,20 +1,24 @@
-"""Confining what runs: the launcher of read-only processes and its test, and the sandbox of commands.
+"""Confinement: the launcher of read-only processes with its self-test, and the sandbox of commands.
 
-Room: floor 3. What is promised: a process started through the launcher can't change a file outside the
-directories it was given, whatever thread, library or subprocess of it tries; and a command changes files of
-its workspace alone, reaches no network and no other process, and is bounded in all it uses. The kernel
-refuses.
-Not here: who is confined and where state lies (actors), or what a tool may do (policy). Code that holds a
-handle to something outside, an actor system or a socket, may ask that to act: no jail of files contains it.
+Floor 3. A process that the launcher starts can change files only in the directories it was given, in every
+thread, library and subprocess. A command changes files only in its workspace, reaches no network and no other
+process, and its resources are limited. The kernel enforces both.
+Not here: which processes are confined and where state is kept (``backends``), or what a tool may do
+(``policy``). Code that holds a handle to something outside, such as an actor system or a socket, can ask it
+to act. Confining files does not prevent that.
 """
 
-from sessiontree.sandbox.bounds import Bounds
-from sessiontree.sandbox.command_kernel import CommandConfinement, command_confinement
+from sessiontree.sandbox.command_bounds import Bounds
 from sessiontree.sandbox.command_shell import CommandShell
-from sessiontree.sandbox.level import Level, available_level, level_in_force
+from sessiontree.sandbox.kernel_support import (
+    CommandConfinement,
+    Level,
+    available_level,
+    command_confinement,
+    level_in_force,
+)
 from sessiontree.sandbox.py_executable import RAY_SITE, Jail, probe, py_executable
-from sessiontree.sandbox.self_test import SelfTest, self_test
-from sessiontree.sandbox.victims import prepare_victims
+from sessiontree.sandbox.self_test import SelfTest, prepare_canaries, self_test
 
 __all__ = [
     "RAY_SITE",
@@ -27,7 +31,7 @@ __all__ = [
     "available_level",
     "command_confinement",
     "level_in_force",
-    "prepare_victims",
+    "prepare_canaries",
     "probe",
     "py_executable",
     "self_test",

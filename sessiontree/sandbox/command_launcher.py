@@ -1,13 +1,14 @@
-"""The first process of a command's sandbox: it confines itself, starts the command, and tells how it ended.
+"""The first process of a command's sandbox: it confines itself, starts the command, and reports how it ended.
 
-Run inside the namespaces that bubblewrap made, with the standard library alone, by the line ``BOOT``: this
-file comes compiled, with the plan behind it, because compiling takes as long as starting the interpreter.
-``main`` writes lines to a descriptor: ``started``, and how it ended, ``exited CODE`` or ``signal NUMBER``; or
-``failed REASON`` alone, where the command was not started. As the first process of its namespace it takes all
-others with it when it ends; whatever the command left running is gone then.
+The program ``BOOT`` runs it inside the namespaces that bubblewrap made, with only the standard library.
+This file arrives compiled, followed by the plan, because compiling takes as long as starting the
+interpreter. ``main`` writes lines to a descriptor: ``started``, then the command's end, ``exited CODE`` or
+``signal NUMBER``; or only ``failed REASON`` if the command was not started. When the first process of a
+namespace ends, the kernel ends all others, so nothing that the command left running remains.
 
-From ``started`` on, a SIGTERM from outside goes on to every process inside, whoever its parent is and however
-fast they are made, and this one waits until all have ended. Without its own handler none would reach it.
+After ``started``, a SIGTERM from outside is passed on to every process inside, whatever its parent is and
+however fast processes are made, and this process waits until all have ended. Without its own handler the
+signal would not reach it.
 
 Source: landlock(7), seccomp(2), prctl(2), pid_namespaces(7), getrlimit(2), kill(2), sched(7).
 """
@@ -32,7 +33,7 @@ with open(int(sys.argv[1]), "rb") as file:
     plan = marshal.load(file)
 names["main"](plan, int(sys.argv[2]))
 """
-"""Arguments: a descriptor with this file's code and the plan, marshalled; one for the line that is told."""
+"""Arguments: a descriptor with this file's code and the plan, marshalled; a descriptor for the reports."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
@@ -55,7 +56,7 @@ def _checked(answer: int) -> int:
 
 
 def _limit(plan: dict[str, Any]) -> None:
-    """Bound what each process may use, and how many there may be."""
+    """Limit what each process may use, and how many there may be."""
     if plan["pid_max"] and os.getpid() == 1:  # else it would be the machine's own
         with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
             file.write(str(plan["pid_max"]))
@@ -67,7 +68,7 @@ def _limit(plan: dict[str, Any]) -> None:
 
 
 def _restrict_files(attributes: bytes, rules: list[tuple[str, int]]) -> None:
-    """Let this process and all it starts reach only what the rules allow, for good."""
+    """Restrict this process and everything it starts to what the rules allow, permanently."""
     ruleset = _call(_CREATE_RULESET, attributes, len(attributes), 0)
     for path, rights in rules:
         try:
@@ -89,10 +90,10 @@ def _filter_calls(program: bytes) -> None:
 
 
 def confine(plan: dict[str, Any]) -> None:
-    """Confine this process as planned, and go where the command starts.
+    """Confine this process as planned, and change to the directory where the command starts.
 
     Raises:
-        OSError: the kernel refused a part of it, or the directory is not there.
+        OSError: the kernel refused a part of it, or the directory does not exist.
     """
     _limit(plan)
     _checked(_LIBC.prctl(_SET_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))))
@@ -104,13 +105,17 @@ def confine(plan: dict[str, Any]) -> None:
         raise PermissionError(1, "it leads outside the workspace", plan["workdir"])
 
 
-def start(plan: dict[str, Any]) -> int:
-    """Start the command; returns its id."""
+def start(plan: dict[str, Any]) -> tuple[int, int]:
+    """Start the command's process; return its id, and a descriptor: closing it lets the command begin."""
+    held, hold = os.pipe()
     child = os.fork()
     if child:
-        return child
+        os.close(held)
+        return child, hold
     try:
+        os.close(hold)
         _give_way()
+        os.read(held, 1)
         for number in _IGNORED_BY_PYTHON:
             _LIBC.signal(number, None)
         os.execve(plan["command"][0], plan["command"], plan["environment"])  # noqa: S606 - no shell but its own
@@ -119,22 +124,22 @@ def start(plan: dict[str, Any]) -> int:
 
 
 def _give_way() -> None:
-    """Run from now on only while no process of the runtime, or of anybody else, wants the processor.
+    """From now on, run only while no other process of the machine needs the processor.
 
-    In a session of its own, apart from the launcher, which stays as quick as it was; the watch outside makes
-    that session's share of the processor the least (``command_watch.py``).
+    The command gets a session of its own, so that the launcher stays fast; the watch outside gives that
+    session the smallest share of the processor (``command_bounds.py``).
     """
     os.setsid()
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except OSError:  # where the kernel is asked to know no such policy, its time is bounded all the same
+    except OSError:  # a kernel without this policy still bounds its time
         return
 
 
-def wait(child: int, status_fd: int) -> None:
-    """Wait for the command and tell how it ended, reaping what it left behind meanwhile.
+def wait(child: int, hold: int, status_fd: int) -> None:
+    """Let the command begin, wait for it and report how it ended; collect the processes it left behind.
 
-    Once asked to end, wait for all others too: they may have something left to do.
+    After a request to end, wait for all other processes too: they may have work to finish.
     """
     asked = False
 
@@ -148,32 +153,33 @@ def wait(child: int, status_fd: int) -> None:
                 return
 
     _signal.signal(_signal.SIGTERM, ask)
-    _tell(status_fd, "started")
+    _report(status_fd, "started")
+    os.close(hold)  # it can be asked to end before it can do anything
     while True:
         try:
             ended, status = os.waitpid(-1, 0)
         except ChildProcessError:
             return
         if ended == child and os.WIFSIGNALED(status):
-            _tell(status_fd, f"signal {os.WTERMSIG(status)}")
+            _report(status_fd, f"signal {os.WTERMSIG(status)}")
         elif ended == child:
-            _tell(status_fd, f"exited {os.WEXITSTATUS(status)}")
+            _report(status_fd, f"exited {os.WEXITSTATUS(status)}")
         if ended == child and not asked:
             return
 
 
-def _tell(status_fd: int, line: str) -> None:
+def _report(status_fd: int, line: str) -> None:
     os.write(status_fd, f"{line}\n".encode(errors="replace"))
 
 
 def main(plan: dict[str, Any], status_fd: int) -> NoReturn:
-    """Do all of it."""
+    """Confine this process, start the command and report."""
     os.set_inheritable(status_fd, False)
     try:
         confine(plan)
-        child = start(plan)
+        child, hold = start(plan)
     except OSError as error:
-        _tell(status_fd, f"failed {error}")
+        _report(status_fd, f"failed {error}")
     else:
-        wait(child, status_fd)
+        wait(child, hold, status_fd)
     os._exit(0)

@@ -1,6 +1,11 @@
-"""The plan of one command's confinement: what its launcher reads, and the program that takes it there.
+"""The plan of one command's confinement: system calls, limits, and what its launcher reads.
 
-What costs time is done here, in a process that runs already, so that the launcher stays short.
+The filter denies what a Worker is denied (``jail.py``) except the rules on metadata. In addition it denies
+every socket except a pair of ends, and files that run as their owner or group. As root, such a file in the
+workspace would run as root for anybody who starts it outside. Slow work is done here, in a process that
+already runs, so that the launcher stays short.
+
+Source: seccomp(2), open(2), chmod(2) and the kernel's tables of system calls.
 """
 
 from __future__ import annotations
@@ -16,17 +21,106 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.sandbox import command_launcher
-from sessiontree.sandbox.bounds import Bounds
-from sessiontree.sandbox.command_filter import command_filter
-from sessiontree.sandbox.environment import HOME
-from sessiontree.sandbox.jail import Machine, handled_rights, landlock_abi
-from sessiontree.sandbox.mounts import SHARED_MEMORY, TMP
+from sessiontree.sandbox.command_bounds import Bounds
+from sessiontree.sandbox.environment import HOME, SHARED_MEMORY, TMP
+from sessiontree.sandbox.jail import (
+    ALLOW,
+    DENIED_CALLS,
+    ENOSYS,
+    EPERM,
+    KILL,
+    Machine,
+    assembled,
+    handled_rights,
+    landlock_abi,
+    numbers_of,
+)
+
+_METADATA: Final = """
+    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes futimesat utimensat
+    file_setattr setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
+"""
+METADATA: Final = frozenset(_METADATA.split())
+"""Calls that a command may make in places where it may write."""
+MORE_DENIED: Final = "socket 41 198"
+"""Name, number on x86_64, number on aarch64."""
+MISSING: Final = "openat2 437 437 clone3 435 435"
+"""These calls fail as on an older kernel: their arguments are in memory, where a filter can't look."""
+MODES: Final = """
+chmod 90 - second fchmod 91 52 second creat 85 - second fchmodat 268 53 third fchmodat2 452 452 third
+open 2 - flags_second openat 257 56 flags_third
+"""
+"""As above, with the position of the mode: the argument itself, or the one after flags that make a file."""
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE = 0, 4
+_SECOND, _THIRD, _FOURTH = 24, 32, 40
+_FIRST: Final = 16
+_X32: Final = 0x40000000
+_NAMESPACES: Final = 0x7E020000
+_TERMINAL_INJECTIONS: Final = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_AS_OWNER_OR_GROUP: Final = 0o6000
+_MAKES_A_FILE: Final = os.O_CREAT | 0o20000000  # and the bit that only O_TMPFILE has
+
+
+def command_program(here: Machine) -> list[tuple[int, int, int, int]]:
+    """Return the filter of a machine, as (code, jump if true, jump if false, operand) in order."""
+    denied = {**numbers_of(here, DENIED_CALLS), **numbers_of(here, MORE_DENIED)}
+    modes = MODES.split()
+    lines: list[tuple[int, int, str]] = [
+        (_LOAD, _ARCHITECTURE, ""),
+        (_EQUAL, here.architecture, "known"),
+        (_RETURN, KILL, ""),
+        (_LOAD, _NUMBER, "known:"),
+        (_AT_LEAST, _X32, "missing"),
+        *((_EQUAL, number, "missing") for number in numbers_of(here, MISSING).values()),
+        *((_EQUAL, number, "denied") for name, number in denied.items() if name not in METADATA),
+        *(
+            (_EQUAL, int(number), label)
+            for number, label in zip(modes[here.column :: 4], modes[3::4], strict=True)
+            if number != "-"
+        ),
+        (_EQUAL, here.ioctl, "ioctl"),
+        (_EQUAL, here.clone, "clone"),
+        (_RETURN, ALLOW, ""),
+        (_LOAD, _SECOND, "ioctl:"),
+        *((_EQUAL, request, "denied") for request in _TERMINAL_INJECTIONS),
+        (_RETURN, ALLOW, ""),
+        (_LOAD, _FIRST, "clone:"),
+        (_ANY_BIT, _NAMESPACES, "denied"),
+        (_RETURN, ALLOW, ""),
+        (_LOAD, _SECOND, "flags_second:"),
+        (_ANY_BIT, _MAKES_A_FILE, "third"),
+        (_RETURN, ALLOW, ""),
+        (_LOAD, _THIRD, "flags_third:"),
+        (_ANY_BIT, _MAKES_A_FILE, "fourth"),
+        (_RETURN, ALLOW, ""),
+        (_LOAD, _SECOND, "second:"),
+        (_ANY_BIT, _AS_OWNER_OR_GROUP, "denied"),
+        (_RETURN, ALLOW, ""),
+        (_LOAD, _THIRD, "third:"),
+        (_ANY_BIT, _AS_OWNER_OR_GROUP, "denied"),
+        (_RETURN, ALLOW, ""),
+        (_LOAD, _FOURTH, "fourth:"),
+        (_ANY_BIT, _AS_OWNER_OR_GROUP, "denied"),
+        (_RETURN, ALLOW, ""),
+        (_RETURN, EPERM, "denied:"),
+        (_RETURN, ENOSYS, "missing:"),
+    ]
+    return assembled(lines)
+
+
+def command_filter(here: Machine) -> bytes:
+    """Return the filter in the kernel's form, a sequence of ``struct sock_filter``."""
+    return b"".join(struct.pack("=HBBI", *line) for line in command_program(here))
+
 
 RESERVED_PIDS: Final = 300
-"""Numbers the kernel gives out once and never again while others are free; only what is above them is a
-bound that lasts. With one number above them, a command that has started 300 processes runs one at a time."""
+"""Process ids that the kernel does not use again while others are free; only the ids above them bound a
+command for its whole life. With one id above them, a command that has started 300 processes runs one at a
+time."""
 _PIDS_OF_A_NAMESPACE: Final = (6, 14)
-"""First kernel on which a namespace's largest process id is its own; before, it is the machine's."""
+"""The first kernel on which a namespace has its own largest process id; before, the machine's counts."""
 _TCP_FROM_ABI, _SCOPES_FROM_ABI = 4, 6
 _BIND_AND_CONNECT, _SIGNALS_AND_ABSTRACT_SOCKETS = 3, 3
 _READ: Final = 1 << 0 | 1 << 2 | 1 << 3
@@ -38,22 +132,22 @@ _TERMINALS: Final = ("/dev/ptmx", "/dev/pts", "/dev/tty")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is to run, and where."""
+    """What runs, and where."""
 
     words: tuple[str, ...]
     """The program by its absolute path, and its arguments."""
     workspace: str
     """Absolute, without links."""
     workdir: str
-    """Absolute; whether it is there and where it leads shows inside."""
+    """Absolute; the launcher checks inside whether it exists and where it leads."""
     environment: dict[str, str]
-    """All of it."""
+    """All its variables."""
     may_write: bool = True
     """Whether it may write to the workspace."""
 
 
 def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
-    """Return the launcher and its plan, as its first line reads them."""
+    """Return the launcher and its plan in the form that ``BOOT`` reads."""
     abi = landlock_abi()
     return _launcher() + marshal.dumps(
         {
@@ -71,7 +165,7 @@ def packed_plan(command: Command, bounds: Bounds, here: Machine) -> bytes:
 
 
 def _pid_max(bounds: Bounds) -> int:
-    """Return the largest process id, where that alone bounds them: the kernel exempts root from a limit."""
+    """Return the largest process id if nothing else limits processes (limits do not bind root), else 0."""
     release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     if os.geteuid() != 0 or release < _PIDS_OF_A_NAMESPACE:
         return 0
@@ -79,9 +173,9 @@ def _pid_max(bounds: Bounds) -> int:
 
 
 def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
-    """Return resources with their soft and hard limits: processor time has a second for the last words.
+    """Return resources with their soft and hard limits; the hard limit of processor time is 1 s longer.
 
-    None may raise its priority: what runs when nobody else wants the processor stays so.
+    No process may raise its priority: the command runs only while nothing else needs the processor.
     """
     same = {
         resource.RLIMIT_AS: bounds.memory_bytes,
@@ -97,7 +191,7 @@ def _limits(bounds: Bounds) -> list[tuple[int, int, int]]:
 
 
 def _ruleset(abi: int) -> bytes:
-    """Return the kernel's ``struct landlock_ruleset_attr``, as long as its version knows it."""
+    """Return the kernel's ``struct landlock_ruleset_attr``, in the length that its version supports."""
     net = _BIND_AND_CONNECT if abi >= _TCP_FROM_ABI else 0
     scopes = _SIGNALS_AND_ABSTRACT_SOCKETS if abi >= _SCOPES_FROM_ABI else 0
     attributes = struct.pack("=QQQ", handled_rights(abi), net, scopes)
@@ -105,7 +199,7 @@ def _ruleset(abi: int) -> bytes:
 
 
 def _rules(abi: int, workspace: str, *, may_write: bool) -> list[tuple[str, int]]:
-    """Return places and rights: all that is mounted may be read, and no network port is named."""
+    """Return places and rights: every mounted file may be read, and no network port is allowed."""
     handled = handled_rights(abi)
     full = handled & ~(_MAKE_CHAR_DEVICE | _MAKE_BLOCK_DEVICE | _IOCTL_DEVICE)
     private: Sequence[str] = (TMP, HOME, SHARED_MEMORY)
@@ -130,6 +224,6 @@ def _launcher() -> bytes:
 
 
 def shell_words(command: str) -> tuple[str, ...]:
-    """Return the words that run a command line: by bash, by sh where there is no bash."""
+    """Return the words that run a command line: by bash, or by sh where bash is missing."""
     shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
     return (shell, "-c", command)

@@ -1,15 +1,17 @@
-"""One confined command as a process: started, listened to, watched, and ended with all it started.
+"""One confined command as a process: it is started, read, watched, and ended with everything it started.
 
-Nothing here blocks the loop for longer than a start takes, and no thread is used. bubblewrap outside is the
-one child; the first process inside takes all others with it when it ends, and bubblewrap ends after it.
+Nothing here blocks the loop for longer than a start takes, and no thread is used. The outer bubblewrap
+process is the only child. The first process inside ends all others with it, and bubblewrap ends after it.
 
-A command whose time is up, or that nobody wants any more, is asked to end (SIGTERM, to everything inside) and
-killed when the window for that is over. One that uses too much is killed at once.
+A command that times out, or whose result is no longer needed, is asked to end (SIGTERM, to everything inside)
+and killed when its time for that is over. A command that uses too much is killed at once. The beginning and
+the end of its output are kept; the bytes between them are counted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
 import signal
@@ -21,16 +23,95 @@ from typing import Final
 
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.ports import Finished, HowEnded
-from sessiontree.sandbox.bounds import Bounds
-from sessiontree.sandbox.command_output import Decoder, OutputKeeper
-from sessiontree.sandbox.command_watch import CommandWatch, Excess
+from sessiontree.sandbox.command_bounds import Bounds, CommandWatch, Excess
 from sessiontree.sandbox.process_tree import ProcessIdentity, children, living_below, process_of
+
+SHOWN_AS: Final = "\ufffd"
+"""Replaces bytes that are not UTF-8, and NUL."""
+_MAX_CHARACTER: Final = 4
+_CONTINUES, _CONTINUATION = 0xC0, 0x80
+
+
+class OutputKeeper:
+    """Takes output piece by piece and keeps a limited number of its bytes.
+
+    Args:
+        keep_bytes: How many: half from the beginning, half from the end; at least 8.
+    """
+
+    __slots__ = ("_half", "_head", "_tail", "total_bytes")
+
+    def __init__(self, keep_bytes: int) -> None:
+        self._half = max(_MAX_CHARACTER, keep_bytes // 2)
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next piece."""
+        self.total_bytes += len(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 4 * self._half:
+            del self._tail[: -self._half]
+
+    def kept(self) -> tuple[str, str, int]:
+        """Return beginning, end, and the number of bytes dropped between them.
+
+        If nothing was dropped, the end is empty. No character is split.
+        """
+        tail = bytes(self._tail[-self._half :])
+        if self.total_bytes <= len(self._head) + len(tail):
+            return shown(bytes(self._head) + tail), "", 0
+        head = _without_a_part_at_the_end(bytes(self._head))
+        tail = _without_a_part_at_the_beginning(tail)
+        return shown(head), shown(tail), self.total_bytes - len(head) - len(tail)
+
+
+class Decoder:
+    """Decodes output piece by piece; a character in two pieces belongs to the second piece."""
+
+    __slots__ = ("_decoder",)
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def text(self, data: bytes, *, last: bool = False) -> str:
+        """Return the text that the next piece completes."""
+        return self._decoder.decode(data, last).replace("\0", SHOWN_AS)
+
+
+def shown(data: bytes) -> str:
+    """Return bytes as text."""
+    return data.decode("utf-8", "replace").replace("\0", SHOWN_AS)
+
+
+def _without_a_part_at_the_end(data: bytes) -> bytes:
+    """Return the bytes without an incomplete character at their end."""
+    for back in range(1, min(_MAX_CHARACTER, len(data) + 1)):
+        byte = data[-back]
+        if byte & _CONTINUES != _CONTINUATION:
+            needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= _CONTINUES else 1
+            return data[:-back] if needed > back else data
+    return data
+
+
+def _without_a_part_at_the_beginning(data: bytes) -> bytes:
+    """Return the bytes without an incomplete character at their beginning."""
+    parts = 0
+    while parts < min(_MAX_CHARACTER - 1, len(data)) and data[parts] & _CONTINUES == _CONTINUATION:
+        parts += 1
+    return data[parts:]
+
 
 LOOK_EVERY_S: Final = 0.1
 SHARE_OF_LOOKING: Final = 0.1
-"""Most of the loop's time that looking may take."""
+"""The largest share of the loop's time that checks may take."""
 END_WITHIN_S: Final = 5.0
-"""A killed command that is still there by then is the kernel's to explain."""
+"""Seconds that a killed command may take to disappear; then an error is raised."""
 CHUNK_BYTES: Final = 65_536
 SIGNAL_LIMITS: Final[dict[int, str]] = {signal.SIGXFSZ: "file_bytes", signal.SIGXCPU: "cpu_s"}
 LAST_WORDS: Final = (
@@ -41,14 +122,14 @@ LAST_WORDS: Final = (
     (("Too many open files",), "open_files"),
     (("No space left on device",), "scratch_bytes"),
 )
-"""What programs say that ran into a limit of the kernel's, and which."""
+"""What programs print when they reach a limit of the kernel, with the limit."""
 LAST_WORDS_CHARS: Final = 2000
 
 OnOutput = Callable[[str], None]
 TIMED_OUT: Final = Excess("timeout", 0)
 NO_LIMIT: Final = (None, None)
 STARTED: Final = "started\n"
-"""What the first process inside tells once the command runs, and can be asked to end."""
+"""What the first process inside reports once the command runs and can be asked to end."""
 
 
 class CommandProcess:
@@ -57,11 +138,11 @@ class CommandProcess:
     Args:
         words: bubblewrap's words, up to the launcher; the numbers of two descriptors are added.
         plan: What the launcher reads.
-        watch: Makes the watch over the process that was started.
+        watch: Makes the watch on the process that was started.
         bounds: What it may use.
-        cleanup_s: Gives how long a command that was asked to end may take; looked at when it is asked.
-        keep_bytes: Most output kept.
-        on_output: Told of output as it comes.
+        cleanup_s: Returns how long a command may take to end, in seconds; called when it is asked to end.
+        keep_bytes: Maximum bytes of output that are kept.
+        on_output: Called with output as it arrives.
     """
 
     def __init__(
@@ -83,15 +164,15 @@ class CommandProcess:
         self._asked = False
         """Whether everything inside was asked to end."""
         self._told = b""
-        """What the first process inside has told."""
+        """What the first process inside has reported."""
         self._keeper = OutputKeeper(keep_bytes)
         self._decoder = Decoder()
         self._on_output = on_output
         self._pid = 0
-        """The one outside, while it runs."""
+        """The outer process, while it runs."""
 
     def kill(self) -> set[ProcessIdentity]:
-        """Kill the command if it runs; return the processes that it was. Whoever runs it is told as ever."""
+        """Kill the command if it runs; return the processes that it had. Its runner is informed as usual."""
         outer = process_of(self._pid) if self._pid else None
         if outer is None:
             return set()
@@ -100,7 +181,7 @@ class CommandProcess:
         return killed
 
     async def run(self, timeout_s: float) -> Finished:
-        """Run it to its end; cancelling ends it too, and cancelling again without waiting for its last words.
+        """Run it to its end; cancelling ends it too, and cancelling again skips its final output.
 
         Raises:
             ExecutionError: it could not be started, or not be ended.
@@ -143,7 +224,7 @@ class CommandProcess:
     async def _until_over(
         self, pid: int, gone: asyncio.Future[None], deadline: float, status: FileIO
     ) -> Excess | None:
-        """Wait until it is gone (None), or is to be killed: its time is up, or it uses too much."""
+        """Wait until it has ended (None) or must be killed: its time is up, or it uses too much."""
         watch = self._make_watch(pid)
         try:
             ended_for = await self._watch_over(watch, gone, deadline)
@@ -157,9 +238,9 @@ class CommandProcess:
     async def _let_end(
         self, pid: int, watch: CommandWatch, gone: asyncio.Future[None], status: FileIO
     ) -> None:
-        """Ask everything inside to end, and wait until it has, its window is over, or it uses too much.
+        """Ask everything inside to end, and wait until it has, its time is over, or it uses too much.
 
-        Before the command has begun there is nothing that could hear it.
+        Before the command has started, no process inside can receive the signal.
         """
         window_s = self._cleanup_s()
         self._hear(status)
@@ -171,7 +252,7 @@ class CommandProcess:
     async def _watch_over(
         self, watch: CommandWatch, gone: asyncio.Future[None], deadline: float
     ) -> Excess | None:
-        """Wait until it is gone (None), its time is up, or it uses too much."""
+        """Wait until it has ended (None), its time is up, or it uses too much."""
         pause_s = LOOK_EVERY_S
         while not gone.done():
             left_s = deadline - time.monotonic()
@@ -208,12 +289,12 @@ class CommandProcess:
             self._drain(output)
 
     def _hear(self, status: FileIO) -> None:
-        """Take what the first process inside has told by now."""
+        """Read what the first process inside has reported so far."""
         os.set_blocking(status.fileno(), False)
         self._told += status.read() or b""
 
     def _drain(self, output: int) -> None:
-        """Take what is left in the pipe; nobody writes to it any more."""
+        """Read what is left in the pipe; no process writes to it any more."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(output, CHUNK_BYTES):
                 self._take(data)
@@ -240,14 +321,14 @@ class CommandProcess:
             reason: HowEnded = "signal" if limit is None else "limit"
             return Finished(reason, None, number, head, tail, dropped, elapsed_s, limit, allowed)
         if how == "failed" or ended_for is None:
-            said = value or (head + tail).strip() or "its launcher ended without a word"
+            said = value or (head + tail).strip() or "its launcher ended without a report"
             raise ExecutionError(f"the command was not started: {said}")
         if ended_for is TIMED_OUT:
             return Finished("timeout", None, signal.SIGKILL, head, tail, dropped, elapsed_s)
         return Finished("limit", None, signal.SIGKILL, head, tail, dropped, elapsed_s, *ended_for)
 
     def _suspected(self, text: str) -> tuple[str | None, int | None]:
-        """Return the limit that the last words of a failed command speak of."""
+        """Return the limit that the final output of a failed command names."""
         last = text[-LAST_WORDS_CHARS:]
         return self._bound(next((name for words, name in LAST_WORDS if any(map(last.count, words))), None))
 
@@ -256,13 +337,13 @@ class CommandProcess:
 
 
 def _pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
-    """Return the ends of a pipe, to read from and to write to; closed when the stack is left."""
+    """Return the reading and the writing end of a pipe; both are closed with the stack."""
     read, write = os.pipe()
     return stack.enter_context(FileIO(read, "rb")), stack.enter_context(FileIO(write, "wb"))
 
 
 def _memory(stack: contextlib.ExitStack, data: bytes) -> FileIO:
-    """Return a file in memory that holds the data, to be read from its beginning."""
+    """Return a file in memory that contains the data, positioned at its beginning."""
     file = stack.enter_context(FileIO(os.memfd_create("plan"), "r+b"))
     file.write(data)
     file.seek(0)
@@ -271,7 +352,7 @@ def _memory(stack: contextlib.ExitStack, data: bytes) -> FileIO:
 
 @contextlib.contextmanager
 def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[asyncio.Future[None]]:
-    """Give a future that is done once a process has ended, and can be waited for without blocking."""
+    """Yield a future that is done when a process has ended and can be waited for without blocking."""
     loop = asyncio.get_running_loop()
     gone: asyncio.Future[None] = loop.create_future()
     try:
@@ -294,7 +375,7 @@ def _exit_of(process: subprocess.Popen[bytes]) -> Iterator[asyncio.Future[None]]
 
 
 async def _end(process: subprocess.Popen[bytes], gone: asyncio.Future[None]) -> None:
-    """Kill what still runs and wait until it is gone, however often the waiting is cancelled."""
+    """Kill the process if it still runs, and wait until it has ended, even if the waiting is cancelled."""
     deadline = time.monotonic() + END_WITHIN_S
     cancelled: asyncio.CancelledError | None = None
     while not gone.done():
@@ -304,17 +385,19 @@ async def _end(process: subprocess.Popen[bytes], gone: asyncio.Future[None]) -> 
         except asyncio.CancelledError as error:
             cancelled = error
         if time.monotonic() > deadline:
-            raise ExecutionError(f"process {process.pid} was killed and is still there")
+            raise ExecutionError(
+                f"process {process.pid} was killed and still exists after {END_WITHIN_S:g} s"
+            )
     process.wait()
     if cancelled is not None:
         raise cancelled
 
 
 def _kill(pid: int) -> None:
-    """Kill the first process inside, and by that all others; or the one outside, while nothing runs inside.
+    """Kill the first process inside, which ends all others; or the outer one, while nothing runs inside.
 
-    Until it goes its own way the inner one is of the outer's group, afterwards it ends with the outer one:
-    so killing the group leaves neither behind.
+    At first the inner process is in the group of the outer one; later it ends with the outer one. So killing
+    the group ends both.
     """
     if not _signal_inner(pid, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
@@ -322,13 +405,13 @@ def _kill(pid: int) -> None:
 
 
 def _signal_inner(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to the first process inside; False where there is none."""
+    """Send a signal to the first process inside; return False if it has ended."""
     inner = children(pid)
     for child in inner:
         with contextlib.suppress(ProcessLookupError):
             descriptor = os.pidfd_open(child)
             try:
-                if child in children(pid):  # its number is not somebody else's by now
+                if child in children(pid):  # its id belongs to the same process
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)
@@ -336,7 +419,7 @@ def _signal_inner(pid: int, number: signal.Signals) -> bool:
 
 
 def _timed_out(how: str, value: str, head: str, tail: str, dropped: int, elapsed_s: float) -> Finished:
-    """Return how a command ended that was asked to: by itself, by a signal, or by the kill behind it."""
+    """Return how a command ended after it was asked to: by itself, by a signal, or killed."""
     code = int(value) if how == "exited" else None
     number = int(value) if how == "signal" else signal.SIGKILL if code is None else None
     return Finished("timeout", code, number, head, tail, dropped, elapsed_s)

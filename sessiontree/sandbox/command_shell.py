@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,59 +11,57 @@ from pathlib import Path
 from typing import Final
 
 from sessiontree.contracts.errors import PermissionDenied, ValidationError
+from sessiontree.contracts.kinds import ExecSecurity, PermissionTier, WorkspaceAccess
 from sessiontree.contracts.ports import COMMAND_CLEANUP_S, Finished
+from sessiontree.contracts.skills import Skill
 from sessiontree.contracts.thread_calls import in_thread
-from sessiontree.contracts.tiers import ExecSecurity, PermissionTier, WorkspaceAccess
-from sessiontree.policy.commands.programs import HARMLESS
-from sessiontree.policy.commands.verdict import single_program
+from sessiontree.policy.commands.verdict import HARMLESS, single_program
 from sessiontree.protected import OwnPlaces, Seen, protected_places
-from sessiontree.sandbox.bounds import Bounds
-from sessiontree.sandbox.command_kernel import bubblewrap, confining_machine
+from sessiontree.sandbox.command_bounds import Bounds, CommandWatch
 from sessiontree.sandbox.command_launcher import BOOT
 from sessiontree.sandbox.command_plan import Command, packed_plan, shell_words
 from sessiontree.sandbox.command_process import CommandProcess, OnOutput
-from sessiontree.sandbox.command_watch import CommandWatch
 from sessiontree.sandbox.environment import (
     SYSTEM_PATH,
     check_plain_variables,
     check_variables,
-    fresh_environment,
-)
-from sessiontree.sandbox.mounts import (
     check_workspace,
+    fresh_environment,
     mount_words,
+    program_finder,
     programs_of,
     running_interpreter,
 )
+from sessiontree.sandbox.kernel_support import bubblewrap, confining_machine
 from sessiontree.sandbox.process_tree import ProcessIdentity
-from sessiontree.sandbox.program_finder import program_finder
 
 MAX_COMMAND_BYTES: Final = 100_000
-"""The kernel takes no argument over 128 KiB."""
+"""The kernel accepts no argument longer than 128 KiB."""
 SHOWN_CHARS: Final = 200
 
 
 class CommandShell:
     """Runs confined commands in one workspace; see :class:`~sessiontree.contracts.ports.Shell`.
 
-    A command sees the system's programs, this environment's Python and the workspace, and can write to the
-    workspace and to places of its own that vanish with it. It reaches no network, no other process and
-    nothing of the runtime, has an environment made for it, and is bounded in all it uses.
+    A command sees the system's programs, this environment's Python and the workspace. It can write to the
+    workspace and to private places that are removed with it. It reaches no network, no other process and
+    nothing of the runtime. Its environment is made for it, and all its resources are limited.
 
     Args:
         workspace: Existing directory.
-        hidden: Files and directories no command may see, though they lie where it can look; absolute.
+        hidden: Files and directories that no command may see, although they are in a visible place; absolute.
         bounds: What each command may use.
-        own: What processes of ours import from: commands find it read-only, and what tells git which programs
-            to run.
-        security: Which commands are run: any, or one known harmless program at a time, which is started
-            without a shell; ``paranoid`` has the workspace read-only besides.
-        access: What commands may do to the workspace; ``ro`` leaves it read-only under every security.
-        cleanup_s: How long a command may take to end once it is asked to, at its time-out or when whoever
-            waits for it is cancelled; then it is killed.
+        own: Where processes of the runtime import from. For commands these places are read-only, and so are
+            the files that tell git which programs to run.
+        security: Which commands run: any, or one known harmless program at a time, started without a shell;
+            ``paranoid`` also makes the workspace read-only.
+        access: What commands may do to the workspace; ``ro`` makes it read-only under every security.
+        cleanup_s: How long a command may take to end, in seconds, after its time-out or after its caller was
+            cancelled; then it is killed.
+        skills: The owner's skills by name, which commands see read-only in ``/skills``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what commands see, and how they are bounded
         self,
         workspace: Path,
         hidden: Sequence[Path] = (),
@@ -72,8 +71,8 @@ class CommandShell:
         security: ExecSecurity = "full",
         access: WorkspaceAccess = "rw",
         cleanup_s: float = COMMAND_CLEANUP_S,
+        skills: Mapping[str, Skill] | None = None,
     ) -> None:
-        """Keep what it is about; nothing is looked at before the first command."""
         self._workspace = os.path.realpath(workspace)
         self._hidden = tuple(hidden)
         self._bounds = bounds or Bounds()
@@ -81,15 +80,22 @@ class CommandShell:
         self._security = security
         self._may_write = access == "rw" and security != "paranoid"
         self._cleanup_s = cleanup_s
+        self._skills = {skill.folder: skill.place for skill in (skills or {}).values()}
         self._running: set[CommandProcess] = set()
+        self._none_runs = asyncio.Event()
+        self._none_runs.set()
 
     def end(self) -> set[ProcessIdentity]:
-        """Kill the commands that run; return the processes that they were.
+        """Kill the running commands; return their processes.
 
-        From now on a command that is to end is killed at once: nobody can wait any more.
+        From now on a command that must end is killed at once, because no caller can wait for it.
         """
         self._cleanup_s = 0.0
         return set().union(*(process.kill() for process in self._running))
+
+    async def ended(self) -> None:
+        """Wait until no command runs and nothing that one started still exists."""
+        await self._none_runs.wait()
 
     async def run(
         self,
@@ -108,17 +114,20 @@ class CommandShell:
         try:
             process = self._prepared(command, start, env or {}, keep_bytes, on_output, seen)
             self._running.add(process)
+            self._none_runs.clear()
             try:
                 finished = await process.run(timeout_s)
             finally:
                 self._running.discard(process)
+                if not self._running:
+                    self._none_runs.set()
         finally:
             put_back = seen.put_back()
         top = len(self._workspace.rstrip("/")) + 1
         return replace(finished, put_back=tuple(path[top:] for path in put_back)) if put_back else finished
 
     async def _seen(self) -> Seen:
-        """Return what of the workspace a command is to find as it is; nothing where it can't write there."""
+        """Return the protected places of the workspace; empty if a command can't write to it."""
         if not self._may_write:
             return Seen(self._workspace)
         return await in_thread(protected_places(self._workspace, self._own).see)
@@ -145,7 +154,13 @@ class CommandShell:
         environment = fresh_environment(programs, start, env)
         asked = Command(program, self._workspace, start, environment, self._may_write)
         mounts = mount_words(
-            self._workspace, hidden, interpreter, self._bounds, may_write=self._may_write, seen=seen
+            self._workspace,
+            hidden,
+            interpreter,
+            self._bounds,
+            may_write=self._may_write,
+            seen=seen,
+            skills=self._skills,
         )
         words = [bwrap, *mounts]
         return CommandProcess(
@@ -170,7 +185,7 @@ class CommandShell:
             ) from error
 
     def _start_in(self, workdir: str) -> str:
-        """Return where the command starts, links unresolved: where they lead shows inside."""
+        """Return where the command starts; links are followed and checked inside the sandbox."""
         path = os.path.normpath(os.path.join(self._workspace, workdir))  # noqa: PTH118 - no path is touched
         if "\0" in workdir or not Path(path).is_relative_to(self._workspace):
             raise PermissionDenied(
@@ -197,7 +212,7 @@ def _check_command(command: str) -> None:
         raise ValidationError("the command holds a NUL character", "/command")
     if length > MAX_COMMAND_BYTES:
         raise ValidationError(
-            f"the command is {length} bytes long; at most {MAX_COMMAND_BYTES} are taken. "
+            f"the command is {length} bytes long; at most {MAX_COMMAND_BYTES} are accepted. "
             "Write a script into the workspace and run that",
             "/command",
         )

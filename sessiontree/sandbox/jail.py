@@ -1,24 +1,24 @@
-"""The launcher of a read-only process: confines itself by Landlock and seccomp, then becomes the command.
+"""The launcher of a read-only process: it confines itself by Landlock and seccomp, then becomes the command.
 
-Run by its path, with the standard library alone, so that no import can fail and no thread exists yet::
+It is run by its path and imports only the standard library, so that no import can fail and no thread exists
+yet::
 
     python -I -S jail.py --hide PATH --read PATH --write PATH --list PATH --secret NAME=PATH -- command …
 
-- ``--hide``: a file or directory that can't be read, even if it appears only later.
-- ``--read``: a directory beneath a hidden one that can be read all the same.
-- ``--write``: a directory beneath which regular files and directories may be made and changed, and files
-  removed; or one file that may be written. The null device always may.
+- ``--hide``: a file or directory that can't be read, even if it is made later.
+- ``--read``: a directory below a hidden one that can be read nevertheless.
+- ``--write``: a directory below which regular files and directories may be made and changed, and files
+  removed; or one file that may be written. The null device may always be written.
 - ``--list``: a directory whose names may be read although something in it is hidden.
-- ``--secret``: the text of a file goes into an environment variable, unless that is set or the file missing,
-  before the file becomes hidden.
+- ``--secret``: the text of a file is put into an environment variable before the file becomes hidden,
+  unless the variable is set or the file is missing.
 - ``--best-effort``: start with what the kernel offers instead of exiting with ``UNCONFINABLE``.
 
-Landlock only allows, and beneath a directory allows everything. So a hidden place is hidden by allowing its
-siblings on every level down to it, one by one. What appears in a directory *on the way to* a hidden place
-after the start is therefore not readable, and such a directory can't be listed; elsewhere nothing is missing.
-The start takes longer by 10 µs for each entry of such a directory.
-Of the devices only harmless ones are readable: a disk's device would show what is hidden.
-Of inherited descriptors, those that would write a file elsewhere are closed; the standard ones stay.
+Landlock can only allow, and it allows everything below a directory. So a place is hidden by allowing each of
+its siblings on every level down to it. Therefore a new entry of a directory *on the way to* a hidden place is
+not readable, and such a directory can't be listed; elsewhere nothing is missing. Each entry of such a
+directory makes the start 10 µs longer. Only harmless devices are readable: the device of a disk would show
+what is hidden. Inherited descriptors that could write a file elsewhere are closed; the standard ones stay.
 Not confined: connections, by TCP and by sockets in the file system; and, before ABI 6 of Landlock (Linux
 6.12), signals to other processes of the user and abstract sockets.
 
@@ -41,20 +41,20 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 LEVEL_VARIABLE: Final = "SESSIONTREE_JAIL"
-"""Environment variable in which the command finds the level it was confined to."""
+"""Environment variable that gives the command the level it is confined to."""
 UNUSABLE: Final = 118
 """Exit code: the arguments are wrong, a path can't be used, or the command can't be run."""
 UNCONFINABLE: Final = 119
 """Exit code: the kernel does not offer what is required."""
 FULL_ABI: Final = 3
-"""First Landlock ABI under which no file can be shortened; Linux 6.2."""
+"""The first Landlock ABI that prevents truncation; Linux 6.2."""
 HARMLESS_DEVICES: Final = frozenset({"null", "zero", "full", "random", "urandom", "shm"})
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_FILE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 5
 MAKE_DIR, MAKE_REG, TRUNCATE, IOCTL_DEVICE = 1 << 7, 1 << 8, 1 << 14, 1 << 15
 READABLE: Final = EXECUTE | READ_FILE | READ_DIR
 WRITABLE: Final = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | MAKE_REG | MAKE_DIR | REMOVE_FILE
-"""No links can be made: whoever opens a name there from outside must not be led elsewhere."""
+"""Links can't be made: a process outside that opens a name there must not be led to another place."""
 _OF_A_FILE: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
 _SIGNALS_AND_ABSTRACT_SOCKETS: Final = 3
 
@@ -88,7 +88,7 @@ quotactl_fd 443 443 acct 163 89 swapon 167 224 swapoff 168 225 reboot 169 142 cl
 clock_adjtime 305 266 settimeofday 164 170 adjtimex 159 171 sethostname 170 161 setdomainname 171 162
 syslog 103 116 vhangup 153 58 iopl 172 - ioperm 173 - process_mrelease 448 448
 """
-"""Name, number on x86_64, number on aarch64. io_uring would do what is denied beside it."""
+"""Name, number on x86_64, number on aarch64. io_uring could make the other denied calls."""
 OWN_PROCESS_CALLS: Final = """
 prlimit64 302 261 sched_setaffinity 203 122 sched_setattr 314 274 sched_setparam 142 118
 sched_setscheduler 144 119 migrate_pages 256 238 move_pages 279 239 get_robust_list 274 100
@@ -148,7 +148,7 @@ def landlock_abi() -> int:
 
 
 def machine() -> Machine | None:
-    """Return this processor's calls; None where they are not known or the interpreter is a foreign one."""
+    """Return this processor's calls; None if they are unknown or the interpreter is of another processor."""
     return MACHINES.get(os.uname().machine) if struct.calcsize("P") == 8 else None
 
 
@@ -172,12 +172,12 @@ def handled_rights(abi: int) -> int:
 
 
 def readable_entries(hidden: Sequence[str]) -> Iterator[str]:
-    """Yield the paths that together hold everything but what is hidden, links left out.
+    """Yield the paths that together hold everything that is not hidden, without links.
+
+    If this process can't list a directory on the way to a hidden place, only the rest of the way is searched.
 
     Args:
         hidden: Absolute paths without links.
-
-    A directory on the way that this process can't list yields nothing but what lies further on the way.
     """
     places = set(hidden)
     ways = {place[:end] for place in hidden for end, sign in enumerate(place) if sign == "/"}
@@ -220,14 +220,14 @@ def restrict_files(
     listed: Sequence[str] = (),
     readable: Sequence[str] = (),
 ) -> None:
-    """Let this thread and all it starts read all but the hidden and write only the writable, for good.
+    """Restrict this thread and all it starts: it reads all but hidden places and writes only writable ones.
 
     Args:
         abi: The kernel's Landlock ABI, at least 1.
-        hidden: Need not exist; see the module's text.
+        hidden: Need not exist; see the docstring of the module.
         writable: Existing directories and files.
         listed: Existing directories.
-        readable: Directories, hidden or not; one that is missing is not readable.
+        readable: Directories, hidden or not; a missing one is left out.
 
     Raises:
         OSError: the kernel refuses, or a writable or listed path can't be used.
@@ -240,12 +240,12 @@ def restrict_files(
         for path in readable_entries([os.path.realpath(path) for path in hidden]):
             try:
                 _allow(ruleset, path, READABLE)
-            except OSError:  # gone since it was listed, or out of reach anyway: it stays unreadable
+            except OSError:  # it is gone since it was listed, or can't be reached anyway
                 continue
         for path in readable:
             try:
                 _allow(ruleset, os.path.realpath(path), READABLE)
-            except FileNotFoundError:  # its owner is gone, and whoever starts yet will soon be
+            except FileNotFoundError:  # the program that owned it has ended, and this process will end too
                 continue
         for path in listed:
             _allow(ruleset, os.path.realpath(path), READ_DIR)
@@ -257,7 +257,7 @@ def restrict_files(
 
 
 def numbers_of(here: Machine, calls: str) -> dict[str, int]:
-    """Return the calls of a table that a machine has, with their numbers there."""
+    """Return the calls of a table that a machine has, with their numbers on it."""
     words = calls.split()
     named = zip(words[::3], words[here.column :: 3], strict=True)
     return {name: int(number) for name, number in named if number != "-"}
@@ -278,7 +278,7 @@ def filter_program(here: Machine, own_pid: int = 0) -> list[tuple[int, int, int,
         (_RETURN, KILL, ""),
         (_LOAD, _NUMBER, "known:"),
         (_AT_LEAST, _X32, "missing"),
-        (_EQUAL, here.clone3, "missing"),  # its flags lie in memory, so callers must take clone
+        (_EQUAL, here.clone3, "missing"),  # its flags are in memory, so callers must use clone
         *((_EQUAL, number, "denied") for number in sorted(numbers_of(here, DENIED_CALLS).values())),
         *((_EQUAL, number, "first") for number in numbers_of(here, OWN_PROCESS_CALLS).values()),
         *((_EQUAL, number, name) for name, number in numbers_of(here, PRIORITY_CALLS).items()),
@@ -319,7 +319,7 @@ def filter_program(here: Machine, own_pid: int = 0) -> list[tuple[int, int, int,
 
 
 def assembled(lines: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, int, int]]:
-    """Return instructions whose labels became jumps forward; a label with a colon names its own line."""
+    """Return instructions with forward jumps instead of labels; a label with a colon names its own line."""
     at = {label[:-1]: index for index, (_, _, label) in enumerate(lines) if label.endswith(":")}
     return [
         (code, at[label] - index - 1 if label in at else 0, 0, operand)
@@ -328,13 +328,13 @@ def assembled(lines: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, int
 
 
 def filter_calls(here: Machine, program: Sequence[tuple[int, int, int, int]]) -> None:
-    """Put every call of this thread and all it starts before a filter. OSError if the kernel refuses it."""
+    """Filter every call of this thread and all it starts; raise OSError if the kernel refuses the filter."""
     code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
     _call(here.seccomp, 1, 0, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
 
 
 def close_inherited(writable: Sequence[str]) -> None:
-    """Close every descriptor but the standard ones that can write a file or disk not beneath ``writable``."""
+    """Close every descriptor that can write a file or disk outside ``writable``, except the standard ones."""
     folders = tuple(os.path.realpath(path) + "/" for path in writable)
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -343,26 +343,26 @@ def close_inherited(writable: Sequence[str]) -> None:
             is_storage = stat.S_ISREG(mode) or stat.S_ISBLK(mode)
             if int(name) > 2 and is_storage and not is_read_only and not link.startswith(folders):
                 os.close(int(name))
-        except OSError:  # the descriptor that listed them is gone
+        except OSError:  # the descriptor that listed them is closed
             continue
 
 
 def renounce_privileges() -> None:
-    """Give up, for what is executed next, every privilege but that of reaching and reading files."""
+    """Drop every privilege of the next program, except those for reaching and reading files."""
     _control(_SET_NO_NEW_PRIVILEGES, 1)
     for capability in range(64):
         try:
             if capability not in _KEPT_CAPABILITIES:
                 _control(_DROP_BOUNDING, capability)
         except OSError as error:
-            if error.errno == errno.EPERM:  # nobody who may not drop one would get one
+            if error.errno == errno.EPERM:  # a process that may not drop privileges gets no new ones
                 return
-            if error.errno != errno.EINVAL:  # past the last one the kernel knows
+            if error.errno != errno.EINVAL:  # beyond the last one that the kernel knows
                 raise
 
 
 class Options(NamedTuple):
-    """What the arguments say."""
+    """The arguments."""
 
     hidden: list[str]
     readable: list[str]
@@ -377,7 +377,7 @@ def parse(words: Sequence[str]) -> Options:
     """Read the arguments.
 
     Raises:
-        JailError: a word is unknown, a value missing or relative, or there is no command.
+        JailError: a word is unknown, a value missing or relative, or the command is missing.
     """
     found: dict[str, list[str]] = {"--hide": [], "--read": [], "--write": [], "--list": [], "--secret": []}
     rest, is_required = list(words), True
@@ -394,13 +394,13 @@ def parse(words: Sequence[str]) -> Options:
     paths = [*found["--hide"], *found["--read"], *found["--write"], *found["--list"]]
     for path in [*paths, *(secret.partition("=")[2] for secret in found["--secret"])]:
         if not os.path.isabs(path):
-            raise JailError(UNUSABLE, f"{path!r} is no absolute path")
+            raise JailError(UNUSABLE, f"{path!r} is not an absolute path")
     hidden, readable, writable, listed, secrets = found.values()
     return Options(hidden, readable, writable, listed, secrets, is_required, rest[1:])
 
 
 def confine(options: Options) -> str:
-    """Confine this process as its options say; returns the level in force.
+    """Confine this process as its options say; return the level in force.
 
     Raises:
         JailError: the kernel does not offer what is required, or a path can't be used.
@@ -410,7 +410,7 @@ def confine(options: Options) -> str:
         offered = level_text(abi, here is not None)
         raise JailError(
             UNCONFINABLE,
-            f"the kernel offers {offered!r}; required are Landlock, ABI {FULL_ABI} or later (Linux 6.2), and "
+            f"the kernel offers {offered!r}; it must offer Landlock ABI {FULL_ABI} or later (Linux 6.2), and "
             "seccomp on x86_64 or aarch64. Start it with lsm=landlock,… or ask for best effort",
         )
     if not abi:
@@ -427,7 +427,7 @@ def confine(options: Options) -> str:
 
 
 def run(words: Sequence[str]) -> NoReturn:
-    """Confine this process and become the command. JailError if either can't be done."""
+    """Confine this process and become the command; raise JailError if either fails."""
     options = parse(words)
     for secret in options.secrets:
         name, _, path = secret.partition("=")

@@ -1,21 +1,22 @@
-"""How every process of a runtime on Ray begins: this file, run by its path, before anything else is imported.
+"""The start of every process of a runtime on Ray: this file, run by its path before anything is imported.
 
-The standard library alone, as no package may be importable yet::
+It imports only the standard library, because no package may be importable yet::
 
     python -I -S launcher.py OPTIONS --run PROGRAM …
     python -I -S launcher.py OPTIONS --exec COMMAND …
 
-- ``--role``: what the process is going to be; it is in the environment as ``SESSIONTREE_ROLE`` then.
-- ``--cwd``: its working directory, made where it is missing; never a workspace.
-- ``--user-site``: the directory of the user's own installed distributions, where they count.
-- ``--reap``: this process becomes a reaper (``process_tree.py``), whose reports are kept in that directory,
-  and a child of it goes on here. Ray does not mind: a worker tells its process id when it registers.
-- ``--note``: a file that gets a line, the process's id and its start, before anything can go wrong.
-- ``--keep``: of the environment, only what is harmless goes on, and these variables, with commas between.
-- ``--confine``: what follows, up to ``--run`` or ``--exec``, are options of ``jail.py``.
-- ``--run``: be this program, in this very process, its imports closed (``import_guard.py``): a script, ``-c``
+- ``--role``: what the process will be; the environment variable ``SESSIONTREE_ROLE`` has it.
+- ``--cwd``: its working directory, made if it is missing; never a workspace.
+- ``--user-site``: the directory of the user's own installed distributions, if they are enabled.
+- ``--reap``: this process becomes a reaper (``process_tree.py``) that keeps its reports in that directory,
+  and a child of it continues here. Ray accepts that: a worker reports its process id when it registers.
+- ``--note``: a file that gets a line, with the process's id and start, before anything can fail.
+- ``--keep``: keep only harmless environment variables and these, separated by commas.
+- ``--given``: with ``--keep``, a file of variables to set first, in the form of ``/proc/…/environ``.
+- ``--confine``: the words up to ``--run`` or ``--exec`` are options of ``jail.py``.
+- ``--run``: run this program in this process, with closed imports (``import_guard.py``): a script, ``-c``
   and code, or ``-m`` and a module.
-- ``--exec``: become this command. Where the process is confined, or the job has its own words that start
+- ``--exec``: become this command. If the process is confined, or the job has its own words that start
   Python, the command starts this file again with ``--run``.
 """
 
@@ -34,11 +35,15 @@ from types import ModuleType
 from typing import Final, NamedTuple, NoReturn
 
 ROLE_VARIABLE: Final = "SESSIONTREE_ROLE"
-"""Environment variable in which a process finds what it was started as."""
+"""Environment variable that gives a process its role."""
+RAY_WORKER: Final = "default_worker.py"
+"""Ray's program for actors. It imports PyArrow to pickle tables, which nobody here sends: 0.1 s and 30 MB."""
+UNUSED: Final = ("requests", "jsonschema")
+"""What Ray imports for its dashboard, for TPUs and for plugins, none of which runs here: 0.1 s and 8 MB."""
 UNUSABLE: Final = 118
 """Exit code: the arguments are wrong, or the command can't be run. Others are those of ``jail.py``."""
 REAPER_VARIABLE: Final = "SESSIONTREE_REAPER"
-"""Environment variable in which a process finds its reaper's id."""
+"""Environment variable that gives a process the id of its reaper."""
 HARMLESS: Final = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "COLUMNS", "LINES", "NO_COLOR", "CI"),
@@ -46,28 +51,30 @@ HARMLESS: Final = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
     )
 )
-"""Environment variables that hosts get with ``--keep``, whatever it names: none of them holds a key."""
+"""Environment variables that ``--keep`` always keeps: none of them holds a key."""
 HARMLESS_BEGINNINGS: Final = (
     *("LC_", "XDG_", "PYTHON", "SESSIONTREE_", "RAY_"),
     *("CUDA_", "NVIDIA_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_"),
 )
-"""How the names of others begin. Of Python's own only those are left that name no code."""
+"""Prefixes of other harmless variables. Those of Python that name code are removed before."""
 _SET_PARENT_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Start(NamedTuple):
-    """What the arguments say."""
+    """The arguments."""
 
     role: str
     cwd: str
     user_site: str
     reports: str
-    """Where the reaper's reports are kept; empty = there is none."""
+    """Directory of the reaper's reports; empty = the process has no reaper."""
     note: str
     """File that gets a line for this process; empty = none."""
     keep: str | None
-    """Variables that are kept beside the harmless ones; None = all are."""
+    """Variables that are kept in addition to the harmless ones; None = all are kept."""
+    given: str
+    """File of variables that are set; empty = none."""
     jail: list[str] | None
     """Options of ``jail.py``; None = nothing is confined here."""
     is_script: bool
@@ -83,9 +90,9 @@ def parse(words: Sequence[str]) -> Start:
     """Read the arguments.
 
     Raises:
-        LaunchError: a word is unknown, a value missing, or there is nothing to start.
+        LaunchError: a word is unknown, a value is missing, or nothing is to be started.
     """
-    found = {"--role": "", "--cwd": "", "--user-site": "", "--reap": "", "--note": ""}
+    found = {"--role": "", "--cwd": "", "--user-site": "", "--reap": "", "--note": "", "--given": ""}
     keep: str | None = None
     rest = list(words)
     jail: list[str] | None = None
@@ -104,8 +111,8 @@ def parse(words: Sequence[str]) -> Start:
         raise LaunchError(UNUSABLE, "nothing to start after '--run' or '--exec'")
     if not found["--role"] or not os.path.isabs(found["--cwd"]):
         raise LaunchError(UNUSABLE, "--role and --cwd, an absolute path, are needed")
-    role, cwd, user_site, reports, note = found.values()
-    return Start(role, cwd, user_site, reports, note, keep, jail, kind == "--run", rest)
+    role, cwd, user_site, reports, note, given = found.values()
+    return Start(role, cwd, user_site, reports, note, keep, given, jail, kind == "--run", rest)
 
 
 def _options_of_jail(rest: list[str]) -> list[str]:
@@ -129,10 +136,10 @@ def neighbour(name: str, path: str) -> ModuleType:
 
 
 def begin(start: Start) -> NoReturn:
-    """Be what the arguments say.
+    """Start what the arguments say.
 
     Raises:
-        LaunchError: it can't be.
+        LaunchError: it can't be started.
     """
     os.environ[ROLE_VARIABLE] = start.role
     guard = neighbour(
@@ -140,7 +147,7 @@ def begin(start: Start) -> NoReturn:
     )
     guard.clean_variables()
     if start.keep is not None:
-        keep_variables(start.keep.split(","))
+        keep_variables(start.keep.split(","), start.given)
     try:
         os.makedirs(start.cwd, 0o700, exist_ok=True)
         os.chdir(start.cwd)
@@ -157,6 +164,8 @@ def begin(start: Start) -> NoReturn:
         except jail.JailError as failure:
             raise LaunchError(*failure.args) from failure
     if start.is_script:
+        if start.words[0].endswith("/" + RAY_WORKER):
+            guard.start_quickly(without="pyarrow", late=UNUSED)
         guard.run(start.words, start.user_site)
         sys.exit()
     try:
@@ -165,16 +174,41 @@ def begin(start: Start) -> NoReturn:
         raise LaunchError(UNUSABLE, f"can't run {start.words[0]!r}: {error}") from error
 
 
-def keep_variables(names: Sequence[str]) -> None:
-    """Take every variable away that is neither harmless nor named: programs have their keys there."""
-    kept = HARMLESS.union(names)
-    forget_variables(
-        [each for each in os.environ if each not in kept and not each.startswith(HARMLESS_BEGINNINGS)]
-    )
+def set_variables(path: str) -> None:
+    """Set the variables that a file holds.
+
+    Raises:
+        LaunchError: it can't be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError as error:
+        raise LaunchError(UNUSABLE, f"can't read the variables in {path!r}: {error}") from error
+    for word in words:
+        name, equals, value = word.partition(b"=")
+        if equals:
+            os.environb[name] = value
+
+
+def keep_variables(names: Sequence[str], given: str = "") -> None:
+    """Set variables from a file; then remove those that are neither harmless nor named: they may hold keys.
+
+    Raises:
+        LaunchError: the file can't be read.
+    """
+    if given:
+        set_variables(given)
+    forget_variables([each for each in os.environ if each not in names and not is_harmless(each)])
+
+
+def is_harmless(name: str) -> bool:
+    """Whether an environment variable of this name holds no key."""
+    return name in HARMLESS or name.startswith(HARMLESS_BEGINNINGS)
 
 
 def forget_variables(names: Sequence[str]) -> None:
-    """Take variables from this process's environment, and from what the kernel shows of its beginning.
+    """Remove variables from this process's environment, and from the copy that the kernel shows.
 
     Source: proc_pid_stat(5), fields 50 and 51.
     """
@@ -183,7 +217,7 @@ def forget_variables(names: Sequence[str]) -> None:
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b") ")[2].split()
     begin, end = int(fields[47]), int(fields[48])
-    if begin == 0:  # the kernel does not say, and shows nothing either
+    if begin == 0:  # the kernel does not report it, and shows no copy either
         return
     gone, at = frozenset(map(os.fsencode, names)), begin
     for word in ctypes.string_at(begin, end - begin).split(b"\0"):
@@ -194,12 +228,12 @@ def forget_variables(names: Sequence[str]) -> None:
 
 
 def leave_to_a_reaper(reports: str) -> None:
-    """Go on in a child of this process, which becomes the reaper of all that the child will start.
+    """Continue in a child of this process; this process becomes the reaper of all that the child will start.
 
-    The reaper is in no process group of the host's: Ray signals that group when the host has ended.
+    The reaper is not in the host's process group, because Ray signals that group when the host has ended.
 
     Raises:
-        LaunchError: the system starts no process.
+        LaunchError: the system can't start a process.
     """
     reaper = os.getpid()
     try:
@@ -212,13 +246,13 @@ def leave_to_a_reaper(reports: str) -> None:
         _control(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     except OSError as error:
         raise LaunchError(UNUSABLE, f"can't start a host and its reaper: {error}") from error
-    if os.getppid() != reaper:  # it ended before that was known
+    if os.getppid() != reaper:  # the reaper ended before the kernel had the request
         os.kill(os.getpid(), signal.SIGKILL)
     os.environ[REAPER_VARIABLE] = str(reaper)
 
 
 def note_me(path: str) -> None:
-    """Add this process to a file: its id and its start, so that its end is seen before Ray knows it.
+    """Add this process to a file, with its id and start, so that its end is noticed before Ray notices it.
 
     Raises:
         LaunchError: it can't be written.
@@ -237,17 +271,17 @@ def note_me(path: str) -> None:
 
 
 def adopt_orphans() -> None:
-    """From now on, be the parent of what is started below this process and left by its own parent."""
+    """From now on, adopt the processes below this one whose parent has ended."""
     _control(_SET_CHILD_SUBREAPER, 1)
 
 
 def _enter_a_group() -> None:
-    """Enter a process group of one's own, though one leads another: a child makes it, and ends."""
+    """Enter a new process group, although this process leads another: a child makes the group, and ends."""
     leader = os.fork()
     if not leader:
         os.setpgid(0, 0)
         os._exit(0)
-    os.waitid(os.P_PID, leader, os.WEXITED | os.WNOWAIT)  # not collected yet, so its group is still there
+    os.waitid(os.P_PID, leader, os.WEXITED | os.WNOWAIT)  # not collected yet, so its group still exists
     os.setpgid(0, leader)
     os.waitpid(leader, 0)
 

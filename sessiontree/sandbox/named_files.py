@@ -1,8 +1,8 @@
-"""What a command's words stand for right now: where it starts, and which files of the workspace it names.
+"""What the words of a command name now: its starting directory, and files of the workspace.
 
-A person who allows ``python a.py`` allows what that file holds at that moment. So a call that was asked about
-is bound to the identity and the times of what it names; nothing is opened. Words are looked up in every
-directory that another word names, since a command may go there first.
+A person who allows ``python a.py`` allows the content that the file has then. So an approval is bound to the
+identity and the times of the files that the call names; nothing is opened. Words are looked up in every
+directory that another word names, because the command may change to it first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.policy.commands.named_words import words_in
 
 MAX_LOOKED: Final = 20_000
-"""Files and names looked at for one command."""
+"""Maximum number of files and names that are examined for one command."""
 _MAX_PLACES: Final = 64
 _MAX_PATTERN: Final = 512
 _UNFINISHED: Final = ".sessiontree-unfinished-"
@@ -31,22 +31,23 @@ _BRACKETS: Final = re.compile(r"\[(?:\[:\w+:\]|[^\]])[^\]]*\]")
 def named_files(
     workspace: str, arguments: Mapping[str, JsonValue], member: str, hidden: Sequence[Path] = ()
 ) -> str:
-    """Return a text that changes when what a command names is changed or swapped for something else.
+    """Return a text that changes when something that a command names is changed or replaced.
 
-    It is about the directory the command starts in and every directory and regular file beneath the
-    workspace that a word of it names, links followed; not about files that those name in turn. Where its
-    words can't be known before, it is about every file of the workspace, the first 20,000. Some 2 µs a
-    word, or 5 µs a file.
+    It covers the directory where the command starts, and every directory and regular file in the workspace
+    that a word names, links followed; it does not cover files that those name in turn. If the words can't be
+    known in advance, it covers the first 20,000 files of the workspace. It takes about 2 µs a word, or 5 µs
+    a file.
 
     Args:
-        workspace: Absolute, without links.
-        arguments: The call's.
-        member: Which of them is the command.
-        hidden: What no command may see, though it may lie in the workspace; absolute.
+        workspace: Absolute.
+        arguments: The arguments of the call.
+        member: The argument that is the command.
+        hidden: Places that no command may see, although they may be in the workspace; absolute.
     """
     command, workdir = arguments.get(member), arguments.get("workdir", ".")
     if not isinstance(command, str) or not isinstance(workdir, str):
         return ""
+    workspace = os.path.realpath(workspace)
     start = os.path.normpath(os.path.join(workspace, workdir))  # noqa: PTH118 - no path is touched
     given = arguments.get("env")
     variables = given.items() if isinstance(given, Mapping) else ()
@@ -66,16 +67,16 @@ class _Look:
     start: str
     found: dict[str, JsonValue] = field(default_factory=dict)
     met: set[tuple[int, int]] = field(default_factory=set)
-    """Directories, by what they are: a link may lead back to any of them."""
+    """Directories by identity, because a link may lead back to one of them."""
     left: int = MAX_LOOKED
 
     def at(self, words: frozenset[str]) -> bool:
-        """Look each word up in every directory that a word names; returns whether that could be done."""
+        """Look up each word in every directory that a word names; return whether that was possible."""
         patterns = [word for word in words if not _has_no_magic(word)]
         if any(len(pattern) > _MAX_PATTERN for pattern in patterns):
             return False
         places = [self.start]
-        for place in places:  # grows meanwhile
+        for place in places:  # grows during the loop
             if len(places) > _MAX_PLACES:
                 return False
             paths = [_joined(place, word) for word in words]
@@ -88,7 +89,7 @@ class _Look:
         return True
 
     def _keep(self, path: str) -> bool:
-        """Note what stands at a path of the workspace; returns whether it is a directory not met before."""
+        """Record what is at a path of the workspace; return whether it is a directory not seen before."""
         if path in self.found:
             return False
         known = _status(path)
@@ -109,7 +110,7 @@ class _Look:
         return Path(os.path.realpath(path)).is_relative_to(self.workspace)
 
     def _matches(self, place: str, pattern: str) -> list[str]:
-        """Return the paths that a pattern stands for, and perhaps some more."""
+        """Return the paths that match a pattern, and perhaps more."""
         found = ["/" if pattern.startswith("/") else place]
         for part in [each for each in pattern.split("/") if each]:
             if self.left < 0:
@@ -148,7 +149,7 @@ class _Look:
 
 
 def _widened(brackets: re.Match[str]) -> str:
-    """Return what fits at least what brackets do: a shell has more ways to write them than are read here."""
+    """Return a pattern that matches at least what the brackets match; not every shell form is read here."""
     return brackets[0] if brackets[0] == "[0-9]" else "?"
 
 

@@ -1,14 +1,16 @@
-"""The processes below another one: who they are, and their end, however they hide.
+"""The processes below another one: how they are found and ended, even if they try to hide.
 
-Run by its path, this file is a host's *reaper*: the process above it, which adopts what its tools leave
-behind (``PR_SET_CHILD_SUBREAPER``, set by ``launcher.py`` before). A double fork, a session or group of its
-own, an empty environment: whatever a process does, it stays below. When the host has ended, however it did,
-the reaper ends everything else below itself, and writes down how many processes that were::
+Run by its path, this file is a host's *reaper*: the process above the host, which adopts the processes that
+its tools leave behind (``PR_SET_CHILD_SUBREAPER``, set by ``launcher.py`` before). A double fork, a session
+or group of its own, an empty environment: whatever a process does, it stays below the reaper. When the host
+has ended, for any reason, the reaper ends everything else below itself, and records how many processes that
+were::
 
     python -I -S process_tree.py HOST DIRECTORY
 
-It waits for any child, which nothing else in a host's process may do: tools wait for their own there.
-The standard library alone, and little of it: one such process stands beside each host.
+It waits for any child. No other code in a host's process may do so, because tools wait for their own
+children there. It imports little, and only from the standard library, because every host has such a
+process.
 
 Source: prctl(2), proc_pid_stat(5), pidfd_open(2).
 """
@@ -25,25 +27,25 @@ import sys
 import time
 from collections import namedtuple
 
-# typing and its kin would double what a reaper holds; for readers and for mypy they are there.
+# typing and similar modules would double the memory of a reaper; they are here only for readers and mypy.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 END_WITHIN_S = 5.0
-"""A killed process that is still there by then is the kernel's to explain."""
+"""How long killed processes may take to disappear, in seconds."""
 LET_END_S = 0.2
-"""How long what a host started for itself may take to notice the host's end: trackers of shared memory do."""
+"""Seconds that helpers of a host, such as trackers of shared memory, get to notice the end of the host."""
 PAUSE_S = 0.005
 EAGER_ROUNDS = 200
-"""How often they are looked for without a pause, so that one that forks on and on is met all the same."""
+"""How often processes are searched without a pause, so that a process that keeps forking is found too."""
 EMPTY_LISTS = 3
 REPORT = "ended-"
 """How the name of a reaper's report begins; the host's process id follows."""
 
 
 class ProcessIdentity(namedtuple("ProcessIdentity", ("pid", "started"))):
-    """One process: its id alone may be given to another one later, together with its start it can't."""
+    """One process. Its id may be used again for another process; id and start time together are unique."""
 
     __slots__ = ()
     pid: int
@@ -51,7 +53,7 @@ class ProcessIdentity(namedtuple("ProcessIdentity", ("pid", "started"))):
 
 
 def _fields(pid: int) -> list[bytes] | None:
-    """Return the fields of a process's ``stat`` behind its name: state, parent, group and so on."""
+    """Return the fields of a process's ``stat`` after its name: state, parent, group and so on."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b") ")[2].split()
@@ -60,7 +62,7 @@ def _fields(pid: int) -> list[bytes] | None:
 
 
 def process_of(pid: int) -> ProcessIdentity | None:
-    """Return a process by its id; None where there is none, or it only waits to be collected."""
+    """Return a process by its id; None if it does not exist, or has ended and waits to be collected."""
     fields = _fields(pid)
     if not fields or fields[0] in {b"Z", b"X"}:
         return None
@@ -68,9 +70,9 @@ def process_of(pid: int) -> ProcessIdentity | None:
 
 
 def ancestors(pid: int) -> list[ProcessIdentity]:
-    """Return a process and those above it, nearest first, up to the first of this world of process ids.
+    """Return a process and those above it, nearest first, up to the first process of this namespace.
 
-    Empty where there is no such process.
+    Empty if the process does not exist.
     """
     found: list[ProcessIdentity] = []
     while pid > 0:
@@ -83,7 +85,7 @@ def ancestors(pid: int) -> list[ProcessIdentity]:
 
 
 def children(pid: int) -> list[int]:
-    """Return a process's children; none where it is gone."""
+    """Return the children of a process; empty if it has ended."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -92,6 +94,17 @@ def children(pid: int) -> list[int]:
     except OSError:  # it ended just now
         return found
     return found
+
+
+def children_list(pid: int) -> int:
+    """Return a descriptor of the list of a process's children; the process must have one thread.
+
+    To read it again from its beginning takes a twentieth of the time of :func:`children`.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    return os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -104,17 +117,18 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def living_below(root: int, spared: Collection[ProcessIdentity] = ()) -> list[ProcessIdentity]:
-    """Return the processes below one that run; what is below a spared one is found all the same."""
+    """Return the running processes below one, without the spared ones but with those below them."""
     found = (process_of(pid) for pid in descendants(root))
     return [process for process in found if process is not None and process not in spared]
 
 
 def end_below(root: int, spared: Collection[ProcessIdentity] = (), within_s: float = END_WITHIN_S) -> int:
-    """Kill every process below one, those too that are started meanwhile; return how many were killed.
+    """Kill every process below one, including those started meanwhile; return how many were killed.
 
-    It ends when none is left, or ``within_s`` have passed. Only where the root is the calling process is that
-    certain: then its children are waited for, and that it has none is the kernel's word. Elsewhere one that
-    passes from parent to parent while the processes are listed may be missed, so they are listed again.
+    It returns when no process is left, or after ``within_s`` seconds. The result is certain only if the root
+    is the calling process: it waits for its children, and the kernel says whether it has any. Below another
+    root, a process that changes its parent while processes are listed may be missed, so they are listed
+    again.
     """
     killed: set[ProcessIdentity] = set()
     deadline = time.monotonic() + within_s
@@ -132,7 +146,7 @@ def end_below(root: int, spared: Collection[ProcessIdentity] = (), within_s: flo
 
 
 def _kill(process: ProcessIdentity, root: int) -> bool:
-    """Kill exactly this process, if it is still below the root; whether it could be."""
+    """Kill exactly this process, if it is still below the root; return whether that worked."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except OSError:
@@ -171,7 +185,7 @@ def _has_children() -> bool:
 
 
 def reap(host: int, directory: str) -> None:
-    """Be the reaper of a host, this process's child, until nothing is left of it."""
+    """Be the reaper of a host, a child of this process, until no process is left below."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -188,7 +202,7 @@ def _report(path: str, ended: int) -> None:
         with open(f"{path}.new", "w", encoding="ascii") as file:
             file.write(str(ended))
         os.rename(f"{path}.new", path)
-    except OSError:  # the directory is gone, and with it whoever would have read it
+    except OSError:  # the directory is gone, so nobody reads the report
         return
 
 

@@ -1,6 +1,6 @@
-"""The command line that starts a Python program of the runtime, confined or not, and a trial of it.
+"""The words that start Python through the launcher, confined or not, and a check of the jail.
 
-Room: words and quoting. What is made of them: ``launcher.py``, and ``jail.py`` where it is confined.
+This file builds and quotes the words; ``launcher.py`` reads them, and ``jail.py`` confines the process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sessiontree.contracts.errors import ConfigError
 from sessiontree.interpreter import import_guard
 from sessiontree.sandbox import jail as jail_program
 from sessiontree.sandbox import launcher
-from sessiontree.sandbox.level import Level
+from sessiontree.sandbox.kernel_support import Level
 
 Enforcement = Literal["required", "best_effort"]
 
 RAY_SITE: Final = Path(import_guard.__file__).resolve().with_name("ray_site")
-"""What ``PYTHONPATH`` is to Ray's own processes, which are not started by these words."""
+"""The ``PYTHONPATH`` of Ray's own processes, which these words do not start."""
 PROBE_TIMEOUT_S: Final = 10.0
 _TELL_LEVEL: Final = f"import os; print(os.environ[{jail_program.LEVEL_VARIABLE!r}])"
 _OPERATORS: Final = frozenset("();<>|&")
@@ -33,24 +33,24 @@ class Jail:
     """What a confined process may reach. Every path is absolute.
 
     Raises:
-        ConfigError: a path is relative, hides everything, lies hidden in a writable directory, or can't be
-            written on a command line; or a name is no variable's.
+        ConfigError: a path is relative, hides everything, is hidden but in a writable directory, or can't be
+            written on a command line; or a name is not a variable's.
     """
 
     hidden: tuple[Path, ...] = ()
-    """Files and directories it can't read; need not exist yet. What appears after its start in a directory on
-    the way to one of them is hidden as well, so a hidden place should lie deep in a directory of its own."""
+    """Files and directories it can't read; they need not exist yet. New entries of a directory on the way to
+    one of them are hidden too, so a hidden place should be deep in a directory of its own."""
     readable: tuple[Path, ...] = ()
-    """Directories beneath a hidden one that it may read all the same; they must exist."""
+    """Directories below a hidden one that it may read nevertheless; they must exist."""
     writable: tuple[Path, ...] = ()
-    """Directories beneath which it may make, change and remove files, and single files; they must exist."""
+    """Directories in which it may make, change and remove files, and single files; they must exist."""
     listed: tuple[Path, ...] = ()
-    """Directories it may list although something beneath is hidden; of that the names show, no content."""
+    """Directories it may list although something in them is hidden; hidden names appear, content does not."""
     secrets: tuple[tuple[str, Path], ...] = ()
-    """Environment variables filled with the text of files that may be hidden; what is set already stays."""
+    """Environment variables, and the files whose text they get, hidden or not. Set variables stay."""
     enforcement: Enforcement = "required"
     """``required``: without Landlock (ABI 3) and seccomp the program does not start. ``best_effort``: it
-    starts with what there is, and its level says what that was."""
+    starts with what the kernel offers, and its level reports that."""
 
     def __post_init__(self) -> None:
         """Check every path."""
@@ -62,12 +62,10 @@ class Jail:
         for place in self.hidden:
             for path in self.writable:
                 if place.resolve().is_relative_to(path.resolve()):
-                    raise ConfigError(
-                        f"can't hide {str(place)!r}: it lies in {str(path)!r}, which is writable"
-                    )
+                    raise ConfigError(f"can't hide {str(place)!r}: it is in {str(path)!r}, which is writable")
         for name, _ in self.secrets:
             if not name.isidentifier() or not name.isascii():
-                raise ConfigError(f"{name!r} is no name of an environment variable")
+                raise ConfigError(f"{name!r} is not a name of an environment variable")
 
 
 def _check_path(path: Path) -> None:
@@ -76,12 +74,12 @@ def _check_path(path: Path) -> None:
     try:
         text = str(path).encode()
     except UnicodeEncodeError as error:
-        raise ConfigError(f"can't confine a process by {str(path)!r}: it is no UTF-8") from error
+        raise ConfigError(f"can't confine a process by {str(path)!r}: it is not UTF-8") from error
     if b"\0" in text:
         raise ConfigError(f"can't confine a process by {str(path)!r}: it holds a zero byte")
 
 
-def py_executable(
+def py_executable(  # noqa: PLR0913 - the launcher's options, by keyword
     role: str,
     cwd: Path,
     jail: Jail | None,
@@ -90,24 +88,26 @@ def py_executable(
     reports: Path | None = None,
     note: Path | None = None,
     keep: Sequence[str] | None = None,
+    given: Path | None = None,
 ) -> str:
-    """Return shell words that start Python by the launcher; a program's words for Python may follow them.
+    """Return shell words that start Python through the launcher; the words of a program may follow them.
 
-    Launcher and interpreter are named by their absolute paths here, so they must lie there on every machine
-    the words are used on.
+    They name launcher and interpreter by absolute paths, so every machine that uses the words needs both
+    there.
 
     Args:
-        role: What the process is going to be.
+        role: What the process will be.
         cwd: Its working directory.
         jail: What the program may reach; None = it is not confined.
-        python: Shell words that start Python, such as a job's own choice; None for this very interpreter.
-        reports: Directory in which a reaper is to say how many processes it ended; None = there is none.
-        note: File in which the launcher is to note the process; None = none.
-        keep: Environment variables it gets beside harmless ones; None = it gets all.
+        python: Shell words that start Python, such as a job's own choice; None = this interpreter.
+        reports: Directory where a reaper records how many processes it ended; None = no reaper is started.
+        note: File where the launcher records the process; None = no file.
+        keep: Environment variables it gets in addition to harmless ones; None = it gets all.
+        given: File of variables that are set first, for ``keep``; None = no file.
 
     Raises:
-        ConfigError: ``python`` is empty, badly quoted, or more than one command: the next would run free; or
-            ``cwd``, ``reports`` or ``note`` is no path for a command line.
+        ConfigError: ``python`` is empty, badly quoted, or more than one command, so that the second one
+            would not be confined; or a path can't be written on a command line.
     """
     _check_path(cwd)
     me = ["-I", "-S", launcher.__file__, "--role", role, "--cwd", str(cwd), *import_guard.user_site_words()]
@@ -118,6 +118,9 @@ def py_executable(
     if note is not None:
         _check_path(note)
         first = f"{first} {shlex.join(['--note', str(note)])}"
+    if given is not None:
+        _check_path(given)
+        first = f"{first} {shlex.join(['--given', str(given)])}"
     if keep is not None:
         first = f"{first} {shlex.join(['--keep', ','.join(keep)])}"
     if jail is None and python is None:
@@ -154,10 +157,10 @@ def _one_command(words: str) -> str:
 
 
 def probe(jail: Jail, python: str | None = None) -> Level:
-    """Start a program of one line confined, and return the level it reports. Blocks for some 0.1 s.
+    """Start a one-line program confined, and return the level that it reports. Blocks for about 0.1 s.
 
     Raises:
-        ConfigError: it did not start, with the launcher's reason; or ``python`` is not usable.
+        ConfigError: it did not start, with the launcher's reason; or ``python`` can't be used.
     """
     words = py_executable("trial", Path("/"), jail, python)
     line = f"exec {words} -c {shlex.quote(_TELL_LEVEL)}"

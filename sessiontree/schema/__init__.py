@@ -1,5 +1,5 @@
-"""What parameters of tools and results of sessions look like: JSON Schemas, their dialects, values that fit.
+"""JSON Schemas of tool parameters and session results: deriving, checking, coercing, and provider dialects.
 
-Room: floor 1, pure; stands on contracts, pydantic and jsonschema-rs.
-Not here: counting failed attempts (the session machine), and asking providers anything (models).
+Floor 1, pure. Imports contracts, pydantic and jsonschema-rs.
+Not here: counting failed attempts (``session``), and calling providers (``models``).
 """

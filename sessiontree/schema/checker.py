@@ -1,4 +1,4 @@
-"""Checking JSON against a JSON Schema, and saying what is wrong in a way a model can mend."""
+"""Validation of JSON against a JSON Schema, with errors that help a model to correct its arguments."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 import jsonschema_rs
+import pydantic
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.truncation import whole
-from sessiontree.schema.keywords import Schema
-from sessiontree.schema.pointer import json_pointer
+from sessiontree.schema.keywords import Schema, json_pointer
 
 MAX_TOLD: Final = 4
-"""Most faults told in one message."""
+"""Maximum number of faults in one message."""
 MAX_MESSAGE_CHARS: Final = 300
-"""Longest text about one fault."""
+"""Maximum length of the text about one fault."""
 MAX_VALUE_CHARS: Final = 60
-"""Longest part of a refused value that is shown."""
+"""Maximum length of the excerpt of a refused value."""
 _SEARCHED: Final = 200
-"""Faults looked at to find the first."""
+"""Maximum number of faults searched for the first one."""
 
 
 class _Fault(Protocol):
-    """What this module reads of the checking library's error."""
+    """The members of the checking library's error that this module reads."""
 
     message: str
     instance: Any
@@ -34,13 +34,13 @@ class _Fault(Protocol):
 
 
 class Checker:
-    """One schema, compiled.
+    """One compiled schema.
 
     Args:
-        schema: A JSON Schema; its ``$schema`` names the draft, else 2020-12.
+        schema: A JSON Schema; ``$schema`` names the draft, by default 2020-12.
 
     Raises:
-        ConfigError: it is no valid JSON Schema, or refers to anything outside itself.
+        ConfigError: it is not a valid JSON Schema, or refers to anything outside itself.
     """
 
     __slots__ = ("_validator", "fits")
@@ -51,7 +51,7 @@ class Checker:
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             raise ConfigError(f"not a valid JSON Schema: {_cut(str(error).replace(chr(10), ' '))}") from error
         self.fits = self._validator.is_valid
-        """Whether a value of pure JSON fits."""
+        """Whether a pure JSON value fits."""
 
     def check(self, value: JsonValue) -> None:
         """Refuse a value that does not fit.
@@ -60,7 +60,7 @@ class Checker:
             value: Pure JSON.
 
         Raises:
-            ValidationError: tells the first faults; ``field`` is the first one's, None for the whole value.
+            ValidationError: lists the first faults; ``field`` is the first one's, None for the whole value.
         """
         faults: list[_Fault] = list(islice(self._validator.iter_errors(value), _SEARCHED))
         if not faults:
@@ -76,7 +76,7 @@ class Checker:
         raise ValidationError(message, json_pointer(*told[0].path) or None)
 
 
-def shown(value: JsonValue) -> str:
+def json_excerpt(value: JsonValue) -> str:
     """Return the beginning of a value's JSON text."""
     text = dump_readable(value)
     return text if len(text) <= MAX_VALUE_CHARS else text[: whole(text, MAX_VALUE_CHARS - 1)] + "…"
@@ -84,14 +84,14 @@ def shown(value: JsonValue) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One thing to tell: the path of the field at fault, and what is wrong with it."""
+    """One reported fault: the path of the field, and what is wrong with it."""
 
     path: list[str | int]
     reason: str
 
     @property
     def place(self) -> list[tuple[bool, str | int]]:
-        """Sorts indexes as numbers and names as text."""
+        """The sort key: indexes are compared as numbers, names as text."""
         return [(isinstance(part, str), part) for part in self.path]
 
     @property
@@ -101,14 +101,14 @@ class _Entry:
 
 
 def _entries(fault: _Fault) -> list[_Entry]:
-    """Return what a fault means: of a missing or an unknown property, that property is the field."""
+    """Return the entries of a fault; for a missing or an unknown property, that property is the field."""
     kind, details = fault.kind.name, fault.kind.as_dict()
     path = list(fault.instance_path)
     if kind == "required":
         return [_Entry([*path, details["property"]], " required")]
     if kind in {"additionalProperties", "unevaluatedProperties"}:
         return [_Entry([*path, name], " is not a known property") for name in details["unexpected"]]
-    got = f"(got {shown(fault.instance)})"
+    got = f"(got {json_excerpt(fault.instance)})"
     if kind == "falseSchema":
         return [_Entry(path, f": nothing may be given here {got}")]
     if kind == "anyOf":
@@ -119,3 +119,36 @@ def _entries(fault: _Fault) -> list[_Entry]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_MESSAGE_CHARS else text[: whole(text, MAX_MESSAGE_CHARS - 1)] + "…"
+
+
+def refusal(error: Exception, value: JsonValue) -> ValidationError:
+    """Return the error for a value that a pydantic type did not accept.
+
+    Args:
+        error: What the type raised: pydantic's error, or whatever a custom validator raised.
+        value: The value that was validated; the error's fields are pointers into it.
+    """
+    if not isinstance(error, pydantic.ValidationError):
+        return ValidationError(f"the value was refused: {type(error).__name__}: {error}")
+    told = [
+        (_pointer(fault["loc"], value), fault["msg"].removeprefix("Value error, "))
+        for fault in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    message = "; ".join(f"{pointer[1:]}: {reason}".lstrip(": ") for pointer, reason in told[:MAX_TOLD])
+    return ValidationError(message, told[0][0] or None)
+
+
+def _pointer(location: tuple[str | int, ...], value: JsonValue) -> str:
+    """Return the pointer for pydantic's location, without the names of union variants in it."""
+    place, path = value, list[str | int]()
+    for part in location:
+        members = place if isinstance(place, dict) else {}
+        items = place if isinstance(place, list) else []
+        if isinstance(part, str) and part in members:
+            place = members[part]
+        elif isinstance(part, int) and part < len(items):
+            place = items[part]
+        else:
+            continue
+        path.append(part)
+    return json_pointer(*path)

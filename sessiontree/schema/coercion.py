@@ -1,10 +1,11 @@
-"""Slips of type put right where only one reading is possible.
+"""Corrects arguments that have only one reading: names of parameters, and types of values.
 
-A value that fits its schema is left alone, but for two things that keep its meaning: marked strings are
-trimmed, and ``3.0`` where only whole numbers fit becomes ``3``. So what a schema accepts never changes
-kind, and normalising twice is normalising once.
-Text that came in the blocks of a message is the text of the blocks.
-Source: seed 001, section 5.2; DESIGN section 9, trimming; blocks: the specification's source system.
+A value that fits its schema is left unchanged, with two exceptions that keep its meaning: marked strings are
+trimmed, and ``3.0`` becomes ``3`` where only whole numbers fit. So a value that the schema accepts never
+changes its type, and normalising twice gives the same result as normalising once.
+If text comes as the blocks of a message, it becomes the text of these blocks.
+Source: seed 000, section 6; seed 001, section 5.2; DESIGN section 9, parameter names and trimming; blocks:
+the specification's source system.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.params import TRIMMED_KEYWORD
-from sessiontree.schema.jsonform import NotJson, json_form, type_of
-from sessiontree.schema.keywords import Schema, subschemas
+from sessiontree.contracts.tool import TRIMMED_KEYWORD
+from sessiontree.schema.json_form import NotJson, json_form, json_type
+from sessiontree.schema.keywords import Schema, json_pointer, subschemas
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
@@ -26,11 +28,11 @@ _TEXT_TYPES = ("text", "input_text", "output_text")
 _TYPE_MEMBERS = frozenset({"type", "kind"})
 _TEXT_MEMBERS = frozenset({"text", "content", "parts", "value"})
 MAX_NUMBER_CHARS = 400
-"""Longest text that is read as a number."""
+"""Maximum length of a text that is read as a number."""
 
 
 class Coercer:
-    """Coercion by one root schema, which holds the definitions its parts refer to."""
+    """Coercion for one root schema, which holds the definitions that its parts refer to."""
 
     __slots__ = ("_root",)
 
@@ -38,7 +40,7 @@ class Coercer:
         self._root = root
 
     def coerce(self, value: JsonValue, schema: JsonValue) -> JsonValue:
-        """Return the value as the schema wants it, or the very same object where nothing changes.
+        """Return the value as the schema expects it, or the same object if nothing changes.
 
         Args:
             value: Pure JSON.
@@ -62,7 +64,7 @@ class Coercer:
         return value
 
     def is_settled(self, schema: JsonValue) -> bool:
-        """Whether coercion leaves every value alone that fits the schema."""
+        """Whether coercion leaves every value that fits the schema unchanged."""
         if not isinstance(schema, dict):
             return True
         if "$ref" in schema or schema.get(TRIMMED_KEYWORD) is True:
@@ -73,19 +75,19 @@ class Coercer:
         return all(self.is_settled(inner) for inner in subschemas(schema))
 
     def accepts(self, value: JsonValue, schema: JsonValue) -> bool:
-        """Whether the value's type alone is one the schema takes."""
+        """Whether the schema accepts the value's type."""
         if not isinstance(schema, dict):
             return schema is not False
         types = self._types(self._resolved(schema))
         return types is None or _is_one_of(value, types)
 
     def takes_only(self, types: frozenset[str], schema: JsonValue) -> bool:
-        """Whether every value that fits the schema is of one of these types."""
+        """Whether every value that fits the schema has one of these types."""
         taken = self._types(self._resolved(schema)) if isinstance(schema, dict) else None
         return taken is not None and taken <= types
 
     def any_variant(self, schema: JsonValue, asked: Callable[[Schema], bool]) -> bool:
-        """Whether something holds for the schema, or for one variant of its union."""
+        """Whether a condition holds for the schema, or for one variant of its union."""
         if not isinstance(schema, dict):
             return False
         schema = self._resolved(schema)
@@ -103,7 +105,7 @@ class Coercer:
         return schema
 
     def _types(self, schema: Schema) -> frozenset[str] | None:
-        """Return the types a schema takes, None where it takes all."""
+        """Return the types that a schema accepts, or None if it accepts all."""
         named = schema.get("type")
         if isinstance(named, str):
             return frozenset({named})
@@ -111,7 +113,7 @@ class Coercer:
             return frozenset(str(name) for name in named)
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list):
-            return frozenset(type_of(item) for item in values)
+            return frozenset(json_type(item) for item in values)
         return self._union_types(schema)
 
     def _union_types(self, schema: Schema) -> frozenset[str] | None:
@@ -128,14 +130,14 @@ class Coercer:
         return None
 
     def _variant(self, value: JsonValue, schema: Schema) -> Schema:
-        """Return the part of a union the value can only mean, or the schema itself."""
+        """Return the only variant of a union that the value can mean, or the schema itself."""
         fitting = [self._resolved(variant) for variant in _variants(schema) if self.accepts(value, variant)]
         if len(fitting) > 1 and isinstance(value, dict):
             fitting = [variant for variant in fitting if self._may_mean(value, variant)]
         return self._variant(value, _laid_over(schema, fitting[0])) if len(fitting) == 1 else schema
 
     def _may_mean(self, value: dict[str, JsonValue], variant: Schema) -> bool:
-        """Whether putting types right can make the value fit: no member is missing, no tag says otherwise."""
+        """Whether correcting types can make the value fit: no member is missing, and no tag contradicts."""
         properties, required = variant.get("properties"), variant.get("required")
         if isinstance(required, list) and not value.keys() >= {str(name) for name in required}:
             return False
@@ -146,7 +148,7 @@ class Coercer:
         )
 
     def _is_other_tag(self, text: JsonValue, schema: JsonValue) -> bool:
-        """Whether a member takes nothing but some texts, and this is none of them."""
+        """Whether a member accepts only certain texts, and this is not one of them."""
         if not isinstance(schema, dict):
             return False
         schema = self._resolved(schema)
@@ -190,7 +192,7 @@ class Coercer:
         return value
 
     def _readings(self, text: str, types: frozenset[str], schema: Schema) -> Iterator[JsonValue]:
-        """Yield what a text may mean where no text is wanted."""
+        """Yield the possible meanings of a text that stands for a value of another type."""
         if "boolean" in types and text in _BOOLEANS:
             yield _BOOLEANS[text]
         if types & {"integer", "number"}:
@@ -201,7 +203,7 @@ class Coercer:
             if structure is not None:
                 yield structure
                 return
-        # Empty text is a parameter not given, never a list of one empty item.
+        # Empty text is a parameter that was not given, never a list of one empty item.
         if text and "array" in types and self._takes_strings(schema):
             yield [text]
 
@@ -218,7 +220,7 @@ def _variants(schema: Schema) -> Iterator[Schema]:
 
 
 def _laid_over(schema: Schema, variant: Schema) -> Schema:
-    """Return one variant of a union together with what stands beside the union."""
+    """Return one variant of a union, combined with the keywords next to the union."""
     members: Schema = {}
     for part in (schema, variant):
         properties = part.get("properties")
@@ -238,7 +240,7 @@ def _is_trimmed(schema: Schema) -> bool:
 
 
 def _is_one_of(value: JsonValue, types: frozenset[str]) -> bool:
-    name = type_of(value)
+    name = json_type(value)
     if name == "number" and "integer" in types:
         return isinstance(value, int) or (isinstance(value, float) and value.is_integer()) or name in types
     return name in types
@@ -252,9 +254,9 @@ def _has_one_spelling(value: JsonValue) -> bool:
 
 
 def _text_of_blocks(value: JsonValue) -> str | None:
-    """Return the text of a content block or a list of them, None where there is anything else in it.
+    """Return the text of a content block or a list of blocks, or None if there is anything else in it.
 
-    A block holds its text as ``text``, ``content``, ``parts`` or ``value``, and nothing else but its kind
+    A block holds its text as ``text``, ``content``, ``parts`` or ``value``, and nothing else except its kind
     (``type`` or ``kind``).
     """
     if isinstance(value, list):
@@ -284,8 +286,102 @@ def _read_number(text: str, *, whole: bool) -> Iterator[JsonValue]:
 
 
 def _read_structure(text: str) -> JsonValue:
-    """Return the object or list a text spells, or None."""
+    """Return the object or list that a text spells, or None."""
     try:
         return json_form(json.loads(text))
     except (ValueError, NotJson, RecursionError):
         return None
+
+
+CLAUDE_STYLE = {"file_path": "path", "old_string": "old_text", "new_string": "new_text"}
+"""Names that some models learned in training, mapped to the names used here."""
+
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class Spellings:
+    """Every spelling of one tool's parameters.
+
+    Names come first, then the given aliases, then camelCase and snake_case of the names, then Claude-style
+    names, then camelCase and snake_case of all aliases. A spelling that fits two parameters is not used.
+
+    Args:
+        names: The canonical names, as in the schema.
+        aliases: Other spellings, mapped to canonical names.
+
+    Raises:
+        ConfigError: an alias leads to no parameter, or is itself the name of one.
+    """
+
+    __slots__ = ("_canonical",)
+
+    def __init__(self, names: Iterable[str], aliases: Mapping[str, str]) -> None:
+        canonical = {name: name for name in names}
+        for alias, name in aliases.items():
+            if name not in canonical:
+                raise ConfigError(
+                    f"alias {alias!r} leads to {name!r}, which is not one of {_listed(canonical)}"
+                )
+            if alias in canonical and alias != name:
+                raise ConfigError(f"alias {alias!r} is itself a parameter; drop one of the two")
+        own = [*canonical.items()]
+        self._canonical = canonical
+        self._add(aliases.items())
+        self._add(_other_cases(own))
+        claude = [
+            (alias, name)
+            for name, _ in own
+            for alias, wanted in CLAUDE_STYLE.items()
+            if snake_case(name) == wanted
+        ]
+        self._add(claude)
+        self._add(_other_cases([*aliases.items(), *claude]))
+
+    def canonical(self, spelling: str) -> str | None:
+        """Return the canonical name of a spelling, or None."""
+        return self._canonical.get(spelling)
+
+    def rename(self, arguments: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments by canonical name, in the given order; unknown names are kept.
+
+        Raises:
+            ValidationError: two spellings of one parameter are given.
+        """
+        renamed: dict[str, object] = {}
+        given: dict[str, str] = {}
+        for spelling, value in arguments.items():
+            name = self._canonical.get(spelling, spelling)
+            if name in given:
+                raise ValidationError(
+                    f"{given[name]!r} and {spelling!r} are two spellings of one parameter; give one of them",
+                    json_pointer(name),
+                )
+            given[name] = spelling
+            renamed[name] = value
+        return renamed
+
+    def _add(self, spellings: Iterable[tuple[str, str]]) -> None:
+        """Add spellings of one rank; those of a higher rank do not change."""
+        found: dict[str, set[str]] = {}
+        for spelling, name in spellings:
+            if spelling not in self._canonical:
+                found.setdefault(spelling, set()).add(name)
+        self._canonical |= {spelling: names.pop() for spelling, names in found.items() if len(names) == 1}
+
+
+def snake_case(name: str) -> str:
+    """Return ``file_path`` for ``filePath``."""
+    return _WORD_START.sub("_", name).lower()
+
+
+def camel_case(name: str) -> str:
+    """Return ``filePath`` for ``file_path``; leading and trailing underscores are kept."""
+    return re.sub(r"(?<=[A-Za-z0-9])_+([A-Za-z0-9])", lambda match: match[1].upper(), name)
+
+
+def _other_cases(spellings: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(change(spelling), name) for spelling, name in spellings for change in (camel_case, snake_case)]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "its (no) parameters"

@@ -1,54 +1,79 @@
-"""One tool's parameters, compiled once: normalising, coercing and validating the arguments of a call.
+"""One tool's compiled parameters: normalises, coerces and validates the arguments of calls.
 
-The schema is the contract: what it refuses is refused, even where the model behind it would be more
-lenient; the model then adds its own checks and makes the typed value.
+The schema is the contract: what it refuses is refused, even if the model behind it is more lenient. The model
+then adds its own checks and makes the typed value.
 Source: seed 000, section 6; DESIGN section 5, prepare.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 from pydantic import AliasChoices, BaseModel
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD
-from sessiontree.contracts.tool import RawTool, Tool
-from sessiontree.schema.checker import MAX_TOLD, Checker, shown
-from sessiontree.schema.coercion import Coercer
-from sessiontree.schema.derive import marked_schema, schema_digest, without_markers
-from sessiontree.schema.dialect import Dialect
-from sessiontree.schema.flat_unions import UNIONS, Flattener
-from sessiontree.schema.jsonform import LARGEST_NUMBER, NotJson, json_form
-from sessiontree.schema.keywords import Schema
-from sessiontree.schema.loss_report import Cleaned, LossReport
-from sessiontree.schema.parameter_aliases import Spellings
-from sessiontree.schema.pointer import json_pointer
-from sessiontree.schema.provider_schema import clean
-from sessiontree.schema.refusal import refusal
+from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, RawTool, Tool
+from sessiontree.schema.checker import MAX_TOLD, Checker, json_excerpt, refusal
+from sessiontree.schema.coercion import Coercer, Spellings
+from sessiontree.schema.derive import model_schema, raw_schema, schema_digest, without_markers
+from sessiontree.schema.dialect import Cleaned, Dialect, LossReport, schema_warnings
+from sessiontree.schema.json_form import LARGEST_NUMBER, NotJson, json_form
+from sessiontree.schema.keywords import Schema, json_pointer
+from sessiontree.schema.provider_schema import clean, without_bounds
+from sessiontree.schema.schema_merge import UNIONS, Flattener
 
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+_Aliases: TypeAlias = tuple[tuple[str, str], ...]
+_MAX_COMPILED: Final = 256
+"""Maximum number of compiled tools that are cached for later trees with the same tools."""
 
 
 def compile_tool(tool: Tool[Any]) -> CompiledTool:
-    """Return the tool's parameters, compiled; done once per tool.
+    """Return the tool's compiled parameters.
+
+    Tools with the same name, aliases, and model or schema share the result. A rebuilt model has a new
+    validator and is compiled again.
 
     Raises:
         ConfigError: the parameters have no JSON Schema with an object at its root, or an alias clashes.
     """
+    aliases = tuple(tool.param_aliases.items())
     try:
-        return CompiledTool(tool)
+        if isinstance(tool, RawTool):
+            return _compiled_schema(tool.name, json.dumps(raw_schema(tool)), aliases, tool.brief)
+        validator = tool.Params.__pydantic_validator__
+        return _compiled_model(tool.name, tool.Params, validator, aliases, tool.brief)
     except ConfigError as error:
         raise ConfigError(f"tool {tool.name!r}: {error}") from error
 
 
+@lru_cache(maxsize=_MAX_COMPILED)
+def _compiled_schema(name: str, text: str, aliases: _Aliases, brief: bool) -> CompiledTool:
+    """Return the compiled parameters of a RawTool whose schema has this JSON text."""
+    return CompiledTool(name, json.loads(text), dict(aliases), brief=brief)
+
+
+@lru_cache(maxsize=_MAX_COMPILED)
+def _compiled_model(
+    name: str, model: type[BaseModel], validator: object, aliases: _Aliases, brief: bool
+) -> CompiledTool:
+    """Return the compiled parameters of a model; a rebuilt model differs by its validator."""
+    return CompiledTool(name, model_schema(model), dict(aliases), brief=brief, model=model)
+
+
 class CompiledTool:
-    """A tool's parameters in the forms that calls need.
+    """A tool's parameters in the forms that calls need; immutable, so trees may share it.
 
     Args:
-        tool: What to compile.
+        name: The tool's name.
+        marked: The schema of its parameters, with markers; must not be changed.
+        aliases: Other spellings of parameters, mapped to their names.
+        brief: Whether models see the schema without its bounds.
+        model: The parameters' model; None = the tool gets the arguments as they are.
 
     Raises:
         ConfigError: as :func:`compile_tool`.
@@ -61,6 +86,7 @@ class CompiledTool:
         "_closed",
         "_coercer",
         "_fits",
+        "_is_brief",
         "_is_raw",
         "_marked",
         "_names",
@@ -71,15 +97,27 @@ class CompiledTool:
         "digest",
         "name",
         "schema",
+        "warnings",
     )
 
-    def __init__(self, tool: Tool[Any]) -> None:
-        self.name = tool.name
+    def __init__(
+        self,
+        name: str,
+        marked: Schema,
+        aliases: Mapping[str, str],
+        *,
+        brief: bool,
+        model: type[BaseModel] | None = None,
+    ) -> None:
+        self.name = name
         """The tool's name."""
-        self._is_raw = isinstance(tool, RawTool)
-        self._marked = marked_schema(tool)
+        self._is_brief = brief
+        self._is_raw = model is None
+        self._marked = marked
         self.schema = without_markers(self._marked)
-        """The JSON Schema every call is checked against; not to be changed."""
+        """The JSON Schema that every call is checked against; must not be changed."""
+        self.warnings = schema_warnings(self.schema)
+        """Parts of the schema that some models handle badly; see :func:`schema_warnings`."""
         self._cleaned: dict[str, Cleaned] = {}
         self.digest = schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
@@ -95,40 +133,45 @@ class CompiledTool:
             "patternProperties" not in self._marked
         )
         self._needed = self._needs()
-        fields = {} if self._is_raw else _field_spellings(tool.Params, self._names)
-        self._spellings = Spellings(self._names, {**fields, **tool.param_aliases})
-        self._build = self._builder(tool)
+        fields = {} if model is None else _field_spellings(model, self._names)
+        self._spellings = Spellings(self._names, {**fields, **aliases})
+        self._build = self._builder(model)
 
     def shown_in(self, dialect: Dialect) -> Cleaned:
-        """Return the schema as models of a dialect are shown it, and what that lost; cleaned once.
+        """Return the schema in the form for a dialect's models, and what it lost; cleaned only once.
+
+        For a brief tool, bounds and defaults are not shown and do not count as lost.
 
         Raises:
-            ConfigError: cleaned it grows too large.
+            ConfigError: the cleaned schema is too large.
         """
         found = self._cleaned.get(dialect.name)
         if found is None:
-            found = self._cleaned[dialect.name] = clean(self.schema, dialect)
+            schema = (
+                without_bounds(self.schema, is_strict=dialect.is_strict) if self._is_brief else self.schema
+            )
+            found = self._cleaned[dialect.name] = clean(schema, dialect)
         return found
 
     def validate(self, arguments: Mapping[str, JsonValue]) -> tuple[Any, dict[str, JsonValue]]:
-        """Return what the tool gets and what names the call.
+        """Return the tool's parameters and the final arguments of a call.
 
-        In this order: other spellings become names, slips of type are put right, what is required must
-        be there, and the result must fit the schema and the model. Of a model's parameters empty text is one
-        that is not there, unless it may be empty; a RawTool's schema decides alone.
+        The steps, in this order: spellings become names, wrong types are corrected, required parameters are
+        checked, and the result must fit the schema and the model. For a model's parameters, empty text counts
+        as not given unless the parameter may be empty; for a RawTool, only its schema decides.
 
         Args:
-            arguments: As they came; checked to be JSON, so anything may be handed in.
+            arguments: As received; they are checked to be JSON, so any value may be passed.
 
         Returns:
-            The parameters (an instance of the tool's model; of a RawTool a dict of its own), and the final
+            The parameters (an instance of the tool's model; for a RawTool a new dict), and the final
             arguments: fresh pure JSON by canonical name, only what was given, without defaults.
 
         Raises:
             ValidationError: the arguments do not fit. ``field`` points at the first field that fails, by
-                canonical name; None where the whole object fails.
+                canonical name; None if the whole object fails.
 
-        Contract: never mutates the arguments; raises nothing else, whatever is handed in.
+        Contract: never mutates the arguments; raises no other error, whatever is passed.
         """
         final = self._as_given(arguments)
         if final is None or not self._fits(final):
@@ -142,16 +185,16 @@ class CompiledTool:
         except ValidationError:
             raise
         except Exception as error:
-            # A model's own validators may raise anything; whatever it was, they did not accept the arguments.
+            # A model's own validators may raise anything; in every case they did not accept the arguments.
             raise refusal(error, final) from error
 
     def normalise(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return fresh arguments by canonical name, slips of type put right, nothing required yet.
+        """Return fresh arguments by canonical name, with wrong types corrected; required ones may be missing.
 
-        Optional parameters given as null are left out, unless their schema takes null.
+        Optional parameters given as null are left out, unless their schema accepts null.
 
         Raises:
-            ValidationError: the arguments are no JSON object, or two spellings of one parameter are given.
+            ValidationError: the arguments are not a JSON object, or two spellings of one parameter are given.
 
         Contract: never mutates the arguments; idempotent.
         """
@@ -160,7 +203,7 @@ class CompiledTool:
         try:
             plain = json_form(self._spellings.rename(arguments))
             coerced = self._coercer.coerce(plain, self._marked)
-            # Text that spelled a structure may have brought in more levels than are taken.
+            # Text that spelled a structure may have added more levels than are accepted.
             final = plain if coerced is plain else json_form(coerced)
         except NotJson as error:
             pointer = json_pointer(*reversed(error.path))
@@ -171,7 +214,7 @@ class CompiledTool:
         return final if isinstance(final, dict) else {}
 
     def _as_given(self, arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
-        """Return a copy of arguments that normalising would leave as they are, None where it might not."""
+        """Return a copy of arguments that normalising would not change, or None if it might change them."""
         if type(arguments) is not dict:
             return None
         names, unsettled = self._names, self._unsettled
@@ -195,7 +238,7 @@ class CompiledTool:
         return final
 
     def _copied_as_given(self, name: str, value: JsonValue) -> JsonValue:
-        """Return a copy of one value that normalising would leave as it is, None where it might not."""
+        """Return a copy of one value that normalising would not change, or None if it might change it."""
         try:
             copy = json_form(value, 1)
             same = copy != "" and (
@@ -206,7 +249,7 @@ class CompiledTool:
         return copy if same else None
 
     def _needs(self) -> tuple[tuple[str, bool, bool], ...]:
-        """Return every required name, and whether null and the empty string are values of it."""
+        """Return every required name, and whether it accepts null and the empty string."""
         required = self._marked.get("required")
         return tuple(
             (
@@ -229,19 +272,19 @@ class CompiledTool:
     def _refuse_unknown(self, arguments: Mapping[str, JsonValue]) -> None:
         unknown = [name for name in arguments if name not in self._names] if self._closed else []
         if unknown:
-            listed = ", ".join(shown(name) for name in unknown[:MAX_TOLD])
+            listed = ", ".join(json_excerpt(name) for name in unknown[:MAX_TOLD])
             known = ", ".join(self._names) or "none"
             raise ValidationError(
                 f"unknown parameter{'s' * (len(unknown) > 1)} {listed}; known: {known}",
                 json_pointer(unknown[0]),
             )
 
-    def _builder(self, tool: Tool[Any]) -> Callable[[dict[str, JsonValue]], Any]:
-        """Return what makes the tool's parameters of final arguments, sharing nothing that can change."""
-        if isinstance(tool, RawTool):
+    def _builder(self, model: type[BaseModel] | None) -> Callable[[dict[str, JsonValue]], Any]:
+        """Return a function that makes the tool's parameters from final arguments, without shared state."""
+        if model is None:
             return json_form
-        validator = tool.Params.__pydantic_validator__
-        if _wants_json_text(tool.Params.__pydantic_core_schema__):
+        validator = model.__pydantic_validator__
+        if _wants_json_text(model.__pydantic_core_schema__):
             return lambda final: validator.validate_json(dump_json(final))
         if self._closed and all(
             self._coercer.takes_only(_SCALARS, part) for part in self._properties.values()
@@ -251,7 +294,7 @@ class CompiledTool:
 
 
 def _as_one_object(schema: Schema) -> Schema:
-    """Return the schema with the properties that variants of a union at its root name."""
+    """Return the schema with the properties that the variants of a union at its root name."""
     if UNIONS.isdisjoint(schema):
         return schema
     return Flattener(schema, LossReport()).flattened(schema, (), follow=True)
@@ -273,7 +316,7 @@ def _allows_empty(schema: Schema) -> bool:
 
 
 def _field_spellings(model: type[BaseModel], names: Mapping[str, str]) -> dict[str, str]:
-    """Return the spellings a model's own fields add: the Python name, and further alias choices."""
+    """Return the spellings that a model's fields add: the Python name, and further alias choices."""
     spellings: dict[str, str] = {}
     for field, info in model.model_fields.items():
         alias = info.validation_alias
@@ -286,7 +329,7 @@ def _field_spellings(model: type[BaseModel], names: Mapping[str, str]) -> dict[s
 
 
 def _wants_json_text(core_schema: object) -> bool:
-    """Whether a model is strict somewhere or decodes bytes, and so tells JSON text from Python values."""
+    """Whether a model treats JSON text and Python values differently: it is strict or decodes bytes."""
     if isinstance(core_schema, dict):
         if core_schema.get("strict") is True or core_schema.get("val_json_bytes", "utf8") != "utf8":
             return True

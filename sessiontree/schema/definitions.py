@@ -1,7 +1,7 @@
-"""Definitions of a schema written out where they are used, as models read them best.
+"""Inlining: definitions of a schema are written out where they are used, which models read best.
 
-Only what refers to itself stays a definition. Every ``$ref`` must point inside its own schema: nothing
-is ever fetched.
+Only a definition that refers to itself is kept. Every ``$ref`` must point inside its own schema; nothing is
+ever fetched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.schema.jsonform import MAX_DEPTH
+from sessiontree.schema.json_form import MAX_DEPTH
 from sessiontree.schema.keywords import (
     ANNOTATIONS,
     DEFINITIONS,
@@ -24,7 +24,7 @@ from sessiontree.schema.keywords import (
 )
 
 MAX_SCHEMAS = 5_000
-"""Most schemas that writing out may make; definitions that double each other grow without this."""
+"""Maximum number of schemas that inlining may make: definitions that double each other grow fast."""
 
 _OLD_DRAFT = re.compile(r"draft-0[3467]")
 _FOREIGN = ("$dynamicRef", "$recursiveRef")
@@ -42,13 +42,13 @@ _LOOKS_AROUND = _REFERENCES | {
     *("else", "if", "items", "maxContains", "minContains", "oneOf", "patternProperties", "prefixItems"),
     *("properties", "then", "unevaluatedItems", "unevaluatedProperties"),
 }
-"""Keywords that mean something else by what stands beside them, or by which what stands beside them does."""
+"""Keywords whose meaning depends on their neighbours, or that change the meaning of their neighbours."""
 
 
 def write_out(root: Schema) -> Schema:
-    """Return the schema with every reference replaced by what it refers to.
+    """Return the schema with every reference replaced by its target.
 
-    A definition that contains itself stays, under ``$defs`` and sorted by name, and is referred to by
+    A definition that contains itself is kept under ``$defs``, sorted by name, and referred to by
     ``#/$defs/<name>`` (the root itself by ``#``). Never mutates its input.
 
     Raises:
@@ -59,14 +59,14 @@ def write_out(root: Schema) -> Schema:
 
 
 class _Writer:
-    """One schema on its way out: the targets met, and the definitions that must stay."""
+    """Writes out one schema: the targets found so far, and the definitions that must be kept."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._names: dict[str, str] = {}
         self._recursive: dict[str, bool] = {}
         self._made = 0
-        # Up to draft 7 what stands beside a $ref asks nothing of a value.
+        # Up to draft 7, keywords next to a $ref have no effect.
         self._beside_counts = not _OLD_DRAFT.search(str(root.get("$schema", "")))
 
     def root(self) -> Schema:
@@ -134,7 +134,7 @@ class _Writer:
             raise ConfigError(f"$ref {ref!r} leaves the schema; put the definition under $defs")
         place: JsonValue = self._root
         for part in _parts(ref):
-            names = [_unescaped(unquote(part)), _unescaped(part)]  # the latter where a sign was not encoded
+            names = [_unescaped(unquote(part)), _unescaped(part)]  # the latter if a character was not encoded
             if isinstance(place, dict) and (found := [name for name in names if name in place]):
                 place = place[found[0]]
             elif isinstance(place, list) and part.isdecimal() and int(part) < len(place):
@@ -182,10 +182,10 @@ class _Writer:
 
 
 def object_root(written: Schema) -> Schema:
-    """Return a schema that was written out with ``type: object`` at its root, and nothing else changed.
+    """Return a written-out schema with ``type: object`` at its root and no other change.
 
-    What refers to the root by ``#`` may be given something that is no object: then the root stays a
-    definition as it was, and is referred to there.
+    If a reference to the root (``#``) may be used for something that is not an object, the root is kept
+    unchanged as a definition, and the reference points there.
     """
     if "type" in written or "#" not in set(_refs_anywhere(written)):
         return {"type": "object", **written}
@@ -208,11 +208,11 @@ def object_root(written: Schema) -> Schema:
 
 
 def _joined(found: Schema, beside: Schema) -> Schema:
-    """Return one schema that asks what both ask; annotations beside a reference win.
+    """Return one schema that requires what both require; annotations next to a reference win.
 
-    They become one only where no keyword of one looks at those of the other.
+    They are joined only if no keyword of one depends on keywords of the other.
     """
-    is_lone = found.keys() == {"$ref"}  # then all stands as its author wrote it
+    is_lone = found.keys() == {"$ref"}  # then everything stays as its author wrote it
     clash = [keyword for keyword in beside if keyword in found and keyword not in ANNOTATIONS]
     if not clash and (is_lone or any(_LOOKS_AROUND.isdisjoint(side) for side in (found, beside))):
         return {**found, **beside}
@@ -221,7 +221,7 @@ def _joined(found: Schema, beside: Schema) -> Schema:
 
 
 def _parts(ref: str) -> list[str]:
-    """Return the steps of a reference as they are written; it is a URI, so they may be percent-encoded."""
+    """Return the steps of a reference as written; a reference is a URI, so they may be percent-encoded."""
     return ref.split("/")[1:]
 
 

@@ -1,4 +1,8 @@
-"""The JSON Schema of a tool's parameters, as a model sees it."""
+"""The JSON Schema of a tool's parameters, and a tool in the form in which an MCP server lists it.
+
+Source of the latter: the Model Context Protocol's schema, revision 2025-06-18, ``Tool`` and
+``ToolAnnotations``.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,10 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD, RawTool, Tool
 from sessiontree.schema.definitions import object_root, write_out
-from sessiontree.schema.jsonform import NotJson, json_form
+from sessiontree.schema.json_form import NotJson, json_form
 from sessiontree.schema.keywords import Schema, ordered, rewrite
 
 _MARKERS = (TRIMMED_KEYWORD, ALLOW_EMPTY_KEYWORD)
@@ -26,40 +30,53 @@ def derive_schema(tool: Tool[Any]) -> Schema:
     """Return the JSON Schema of a tool's parameters.
 
     The root is an object with ``properties``. Definitions are written out unless they refer to
-    themselves. From a model, titles and the null of optional parameters are left out (an absent parameter
-    says the same) and unknown parameters are forbidden unless the model allows them; a
-    :class:`~sessiontree.contracts.tool.RawTool`'s schema means exactly what its author wrote.
+    themselves. For a model, titles and the null of optional parameters are left out (an absent parameter
+    means the same), and unknown parameters are forbidden unless the model allows them. The schema of a
+    :class:`~sessiontree.contracts.tool.RawTool` means exactly what its author wrote.
 
-    A union at the root stays one: it decides what is taken, and what a model is shown of it is its dialect's
+    A union at the root is kept: it decides what is accepted. The dialect decides what a model sees of it
     (:mod:`sessiontree.schema.provider_schema`).
 
     Returns:
         A fresh dict; keywords in one fixed order, properties in the order of declaration.
 
     Raises:
-        ConfigError: the root is no object, or the parameters have no JSON Schema.
+        ConfigError: the root is not an object, or the parameters have no JSON Schema.
 
     Contract: pure; never mutates what the tool declares.
     """
     try:
-        return without_markers(marked_schema(tool))
+        marked = raw_schema(tool) if isinstance(tool, RawTool) else model_schema(tool.Params)
+        return without_markers(marked)
     except ConfigError as error:
         raise ConfigError(f"tool {tool.name!r}: {error}") from error
 
 
-def marked_schema(tool: Tool[Any]) -> Schema:
-    """Return the same schema with the markers of :mod:`sessiontree.contracts.params` left in.
+def raw_schema(tool: RawTool) -> Schema:
+    """Return a copy of the schema that a RawTool's author wrote, markers included.
 
     Raises:
         ConfigError: as :func:`derive_schema`.
     """
-    if isinstance(tool, RawTool):
-        return _object_root(copied(getattr(tool, "parameters", None)))
-    return _of_model(tool.Params)
+    return _object_root(copied(getattr(tool, "parameters", None)))
+
+
+def model_schema(model: type[BaseModel]) -> Schema:
+    """Return the schema of a model, including the markers of :mod:`sessiontree.contracts.tool`.
+
+    Raises:
+        ConfigError: as :func:`derive_schema`.
+    """
+    by_alias = model.model_config.get("validate_by_alias") is not False
+    schema = rewrite(
+        _object_root(generated(model.model_json_schema, model.__name__, by_alias=by_alias)), _tidied
+    )
+    # The object around a union does not know the properties of the union's variants and would refuse them.
+    return schema if "anyOf" in schema or "oneOf" in schema else {"additionalProperties": False, **schema}
 
 
 def without_markers(schema: Schema) -> Schema:
-    """Return a copy in the house's keyword order, without the markers."""
+    """Return a copy in the project's keyword order, without the markers."""
     return rewrite(schema, _unmarked)
 
 
@@ -73,7 +90,7 @@ def copied(schema: object) -> Schema:
     """Return a deep copy of a schema, checked to be a JSON object.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not valid.
     """
     try:
         copy = json_form(schema)
@@ -86,11 +103,11 @@ def copied(schema: object) -> Schema:
 
 
 def generated(generate: Callable[..., dict[str, Any]], what: str, **settings: bool) -> Schema:
-    """Return the schema pydantic makes, checked to be JSON.
+    """Return the schema that pydantic makes, checked to be JSON.
 
     Args:
         generate: ``model_json_schema`` of a model or ``json_schema`` of a type adapter.
-        what: What it is made of, for the error.
+        what: What the schema is made from, for the error.
         settings: Further arguments of ``generate``.
 
     Raises:
@@ -104,25 +121,16 @@ def generated(generate: Callable[..., dict[str, Any]], what: str, **settings: bo
 
 
 def untitled(schema: Schema) -> Schema:
-    """Return a schema without the titles pydantic makes of names; for :func:`rewrite`."""
-    # A discriminator maps tags to definitions, which are written out by now.
+    """Return a schema without the titles that pydantic makes from names; for :func:`rewrite`."""
+    # A discriminator maps tags to definitions, which have been written out by now.
     return {keyword: value for keyword, value in schema.items() if keyword not in {"title", "discriminator"}}
 
 
 class _Generator(GenerateJsonSchema):
-    """Pydantic's own generator, silent about defaults and choices that JSON has no word for."""
+    """Pydantic's own generator, without warnings about defaults and choices that JSON can't express."""
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Say nothing: the schema is right without what was left out."""
-
-
-def _of_model(model: type[BaseModel]) -> Schema:
-    by_alias = model.model_config.get("validate_by_alias") is not False
-    schema = rewrite(
-        _object_root(generated(model.model_json_schema, model.__name__, by_alias=by_alias)), _tidied
-    )
-    # What a union's variants name is unknown to the object they stand in, which would refuse it.
-    return schema if "anyOf" in schema or "oneOf" in schema else {"additionalProperties": False, **schema}
+        """Ignore the warning: the schema is correct without what was left out."""
 
 
 def _object_root(schema: Schema) -> Schema:
@@ -145,7 +153,7 @@ def _tidied(schema: Schema) -> Schema:
 
 
 def _without_null(schema: JsonValue) -> JsonValue:
-    """Return an optional parameter's schema without null, where null is also what absence means."""
+    """Return an optional parameter's schema without null, if null means the same as absence."""
     if not isinstance(schema, dict) or schema.get("default", None) is not None:
         return schema
     variants = schema.get("anyOf")
@@ -161,3 +169,29 @@ def _without_null(schema: JsonValue) -> JsonValue:
 
 def _unmarked(schema: Schema) -> Schema:
     return ordered({keyword: value for keyword, value in schema.items() if keyword not in _MARKERS})
+
+
+def to_mcp(tool: Tool[Any]) -> dict[str, JsonValue]:
+    """Return a tool as an MCP server lists it.
+
+    That is ``name``, ``title`` if it has a label, ``description``, ``inputSchema`` and ``annotations``.
+
+    The hints follow from the tier alone. A ReadOnly tool changes nothing, however often it is called. Any
+    other tool gets the protocol's cautious defaults: it may destroy, and a second call may do more. Here
+    ``idempotent`` is about one call that is made twice; the protocol's hint is about two calls.
+
+    Raises:
+        ConfigError: the parameters have no JSON Schema with an object at its root.
+    """
+    only_reads = tool.tier is PermissionTier.READ_ONLY
+    return {
+        "name": tool.name,
+        **({"title": tool.label} if tool.label else {}),
+        "description": tool.description,
+        "inputSchema": derive_schema(tool),
+        "annotations": {
+            "readOnlyHint": only_reads,
+            "destructiveHint": not only_reads,
+            "idempotentHint": only_reads,
+        },
+    }

@@ -1,7 +1,7 @@
-"""Keywords of JSON Schema that hold schemas, and walking through them.
+"""The keywords of JSON Schema, the schemas inside a schema, and JSON pointers.
 
-A walk follows keywords only, so a property, a default or an enum value that happens to be called
-``pattern``, ``$ref`` or ``properties`` is never mistaken for the keyword.
+Errors name a field by its JSON pointer.
+Source: JSON Schema 2020-12; RFC 6901.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.params import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
+from sessiontree.contracts.tool import ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD
+
+
+def json_pointer(*parts: str | int) -> str:
+    """Return the pointer for keys and indexes, outermost first; without any it is ``""``, the whole value."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
 
 Schema: TypeAlias = dict[str, JsonValue]
 
@@ -36,7 +42,7 @@ MANY_SCHEMAS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 NAMED_SCHEMAS = frozenset({"dependencies", "dependentSchemas", "patternProperties", "properties"})
 """Keywords whose value maps names to schemas."""
 DEFINITIONS = frozenset({"$defs", "definitions"})
-"""Keywords that keep schemas for ``$ref`` and ask nothing of a value themselves."""
+"""Keywords that hold schemas for ``$ref`` and do not constrain a value themselves."""
 IN_PLACE = frozenset(
     {"allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
 )
@@ -45,40 +51,40 @@ ANNOTATIONS = frozenset(
     {"default", "deprecated", "description", "examples", "readOnly", "title", "writeOnly"}
     | {ALLOW_EMPTY_KEYWORD, TRIMMED_KEYWORD}
 )
-"""Keywords that ask nothing of a value."""
+"""Keywords that do not constrain a value."""
 
 _FIRST = ("$schema", "type", "description", "properties", "required", "additionalProperties", "items", "enum")
 _PLACE = {keyword: place for place, keyword in enumerate(_FIRST)}
 
 
 def subschemas(schema: Mapping[str, JsonValue], keywords: frozenset[str] | None = None) -> Iterator[Schema]:
-    """Yield the schemas directly inside, definitions left out; only beneath ``keywords`` where given."""
+    """Yield the schemas directly inside, except definitions; only beneath ``keywords`` if given."""
     for keyword, value in schema.items():
         if keywords is None or keyword in keywords:
             yield from (inner for _, inner in _inside(keyword, value))
 
 
 def labelled_subschemas(schema: Mapping[str, JsonValue]) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
-    """Yield the schemas directly inside with the keys and indexes that lead there, definitions left out."""
+    """Yield the schemas directly inside, except definitions, with the keys and indexes that lead there."""
     for keyword, value in schema.items():
         yield from _inside(keyword, value)
 
 
 def replace_inside(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return a copy in which every schema directly inside, definitions too, is ``change(schema)``."""
+    """Return a copy in which every schema directly inside, including definitions, is ``change(schema)``."""
     return {keyword: _replaced(keyword, value, change) for keyword, value in schema.items()}
 
 
 def rewrite(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     """Return a copy in which every schema, innermost first, is ``change(schema)``.
 
-    ``change`` gets a fresh dict each time and may edit it. Order of keywords and names is kept.
+    ``change`` gets a fresh dict each time and may edit it. The order of keywords and names is kept.
     """
     return change(replace_inside(schema, lambda inner: rewrite(inner, change)))
 
 
 def ordered(schema: Schema) -> Schema:
-    """Return the schema with its keywords in this house's order; names of properties keep theirs."""
+    """Return the schema with its keywords in the project's order; names of properties keep their order."""
     last = len(_FIRST)
     return dict(
         sorted(schema.items(), key=lambda item: (item[0] in DEFINITIONS, _PLACE.get(item[0], last), item[0]))

@@ -1,45 +1,303 @@
-"""Schemas cleaned for a provider: the part of JSON Schema its dialect takes, and a report of all the rest.
+"""A tool's schema in the dialect of a provider, with a report of everything that changed.
 
-What a dialect can't say is left out, so that the schema shown takes more than the tool does; where a dialect
-forces it to take less, the report says ``narrower``. The tool's own schema stays what every call is checked
-against.
-Sources: seed 001, section 4.3; seed 002, section 4; DESIGN section 9, schema cleaning.
+A keyword that the dialect lacks is left out, so that the schema shown accepts more than the tool does. Where
+a dialect forces it to accept less, the report says ``narrower``. Every call is still checked against the
+tool's own schema.
+OpenAI's strict mode requires closed objects, all properties required and a type everywhere. An optional
+property then becomes required and nullable, and null counts as absent when a call is checked.
+Sources: seed 001, section 4.3; seed 002, section 4; DESIGN section 9, schema cleaning; the release notes of
+JSON Schema 2019-09 and 2020-12; OpenAI's guide to Structured Outputs.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.definitions import MAX_SCHEMAS, write_out
-from sessiontree.schema.dialect import Dialect
-from sessiontree.schema.flat_unions import UNIONS, Flattener
-from sessiontree.schema.jsonform import json_form
-from sessiontree.schema.keywords import ANNOTATIONS, DEFINITIONS, Schema, ordered, rewrite
-from sessiontree.schema.listed_values import listed_values, plain_type
-from sessiontree.schema.loss_report import Cleaned, Effect, LossReport, Place
-from sessiontree.schema.older_drafts import modernised
-from sessiontree.schema.openai_strict import closed_object, typed_items, typed_value
-from sessiontree.schema.schema_merge import any_of, both
+from sessiontree.schema.dialect import Cleaned, Dialect, Effect, LossReport, Place
+from sessiontree.schema.json_form import json_form, json_type
+from sessiontree.schema.keywords import (
+    ANNOTATIONS,
+    DEFINITIONS,
+    Schema,
+    labelled_subschemas,
+    ordered,
+    rewrite,
+)
+from sessiontree.schema.schema_merge import UNIONS, Flattener, any_of, both
+
+_OLDER: Final = re.compile(r"draft-0[3467]|2019-09")
+_BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+_ASKED: Final = {
+    "draft-04": frozenset({"format"}),
+    "draft-06": frozenset({"contentEncoding", "contentMediaType", "format"}),
+    "draft-07": frozenset({"contentEncoding", "contentMediaType", "format"}),
+}
+"""Keywords that constrain values in a draft, but are only annotations in 2020-12."""
+_TURNED: Final = DEFINITIONS | {"contains", "if", "not", "oneOf"}
+"""Keywords beneath which, or beneath whose references, a weaker constraint may make fewer values fit."""
+
+
+def modernised(schema: Schema, report: LossReport) -> Schema:
+    """Return the schema without ``$schema``, and in the spelling of 2020-12 if it uses an older draft."""
+    if "$schema" not in schema:
+        return schema
+    rest = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+    report.add((), "$schema", "same", "left out: providers take 2020-12")
+    named = str(schema["$schema"])
+    asked = next((keywords for draft, keywords in _ASKED.items() if draft in named), None)
+    if asked is not None:
+        _report_notes(rest, (), asked, report)
+    return rewrite(rest, _modern) if _OLDER.search(named) else rest
+
+
+def _report_notes(schema: Schema, place: Place, asked: frozenset[str], report: LossReport) -> None:
+    for keyword in sorted(asked & schema.keys()):
+        report.add(place, keyword, "wider", "only a note in 2020-12")
+        if not _TURNED.isdisjoint(place):
+            report.add(place, keyword, "narrower", "only a note in 2020-12")
+    for step, inner in labelled_subschemas(schema):
+        _report_notes(inner, (*place, *step), asked, report)
+    for keyword in sorted(DEFINITIONS & schema.keys()):
+        definitions = schema[keyword]
+        for name, target in definitions.items() if isinstance(definitions, dict) else ():
+            if isinstance(target, dict):
+                _report_notes(target, (*place, keyword, name), asked, report)
+
+
+def _modern(schema: Schema) -> Schema:
+    items = schema.get("items")
+    rest = schema.pop("additionalItems", None)
+    if isinstance(items, list):
+        del schema["items"]
+        schema["prefixItems"] = items
+        if rest is not None:
+            schema["items"] = rest
+    for strict, bound in _BOUNDS:
+        if isinstance(schema.get(strict), bool) and schema.pop(strict) and bound in schema:
+            schema[strict] = schema.pop(bound)
+    return _split_dependencies(schema)
+
+
+def _split_dependencies(schema: Schema) -> Schema:
+    dependencies = schema.pop("dependencies", None)
+    if isinstance(dependencies, dict):
+        names: dict[str, JsonValue] = {n: need for n, need in dependencies.items() if isinstance(need, list)}
+        schemas = {name: need for name, need in dependencies.items() if name not in names}
+        schema |= {"dependentRequired": names} if names else {}
+        schema |= {"dependentSchemas": schemas} if schemas else {}
+    return schema
+
+
+_UNSHOWN: Final = frozenset(
+    {"default", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength", "maximum"}
+    | {"minItems", "minLength", "minimum", "pattern"}
+)
+"""Bounds and defaults that a brief tool does not show."""
+
+
+def without_bounds(schema: Schema, *, is_strict: bool) -> Schema:
+    """Return a brief tool's schema as a model sees it: without bounds, defaults and its own description.
+
+    It does not say whether other properties are allowed, unless the dialect is strict and requires that.
+    """
+
+    def plain(inner: Schema) -> Schema:
+        if not is_strict and isinstance(inner.get("additionalProperties"), bool):
+            del inner["additionalProperties"]
+        return {keyword: value for keyword, value in inner.items() if keyword not in _UNSHOWN}
+
+    shown = rewrite(schema, plain)
+    shown.pop("description", None)
+    return shown
+
+
+_OF_TYPE: Final = {
+    "array": frozenset({"contains", "items", "maxItems", "minItems", "prefixItems", "uniqueItems"}),
+    "object": frozenset({"additionalProperties", "patternProperties", "properties", "required"}),
+}
+
+
+def listed_values(schema: Schema, dialect: Dialect, report: LossReport, place: Place) -> Schema:
+    """Return the schema with ``const`` as ``enum``, and ``enum`` only if the dialect can list its values.
+
+    A list with other values becomes their types, which accept more. Null next to values that can be listed
+    becomes a separate variant, or is left out if the dialect has no null.
+    """
+    if "const" in schema:
+        rest = {keyword: value for keyword, value in schema.items() if keyword != "const"}
+        if "enum" in schema:
+            report.add(place, "const", "wider", "left out next to enum")
+            schema = rest
+        else:
+            report.add(place, "const", "same", "became an enum of one value")
+            schema = {**rest, "enum": [schema["const"]]}
+    values = schema.get("enum")
+    if not isinstance(values, list):
+        return schema
+    fitting = _fitting(values, schema.get("type"))
+    rest = {keyword: value for keyword, value in schema.items() if keyword != "enum"}
+    listed = [value for value in fitting if json_type(value) in dialect.enum_types]
+    others = [value for value in fitting if json_type(value) not in dialect.enum_types]
+    if others and others != [None]:
+        report.add(place, "enum", "wider", "became the types of its values")
+        return rest if "type" in schema else {**rest, "type": _types(fitting)}
+    if others and not listed:
+        return {**rest, "type": "null"}
+    if not listed:
+        report.add(place, "enum", "wider", "left out: no value is of the type next to it")
+        return rest
+    types = _types(listed)
+    if others and not dialect.has_null:
+        report.add(place, "enum", "narrower", "null was left out; leave the value out instead")
+    elif others:
+        told = {keyword: value for keyword, value in rest.items() if keyword in ANNOTATIONS}
+        asked = {keyword: value for keyword, value in rest.items() if keyword not in ANNOTATIONS | {"type"}}
+        report.add(place, "enum", "wider" if asked else "same", "null became a variant of its own")
+        return {**told, "anyOf": [{**asked, "type": types, "enum": listed}, {"type": "null"}]}
+    return {**rest, "type": types, "enum": listed}
+
+
+def plain_type(schema: Schema, dialect: Dialect, report: LossReport, place: Place) -> Schema:
+    """Return the schema with one type, or a union of such schemas, if the dialect has no lists of types."""
+    named = schema.get("type")
+    if not isinstance(named, list):
+        return schema
+    rest = {keyword: value for keyword, value in schema.items() if keyword != "type"}
+    types = [name for name in named if isinstance(name, str)]
+    if not dialect.has_null and "null" in types and len(types) > 1:
+        report.add(place, "type", "narrower", "null was left out; leave the value out instead")
+        types.remove("null")
+    if len(types) == 1:
+        return {**rest, "type": types[0]}
+    if dialect.has_null:
+        return {**rest, "type": list[JsonValue](types)}
+    report.add(place, "type", "same", "became one variant for each type")
+    told = {keyword: value for keyword, value in rest.items() if keyword in ANNOTATIONS}
+    asked = {keyword: value for keyword, value in rest.items() if keyword not in ANNOTATIONS}
+    return {**told, "anyOf": [{"type": name, **_of_type(asked, name)} for name in types]}
+
+
+def _fitting(values: list[JsonValue], named: JsonValue) -> list[JsonValue]:
+    """Return the values that have the type given next to them."""
+    if named is None:
+        return values
+    types = named if isinstance(named, list) else [named]
+    return [
+        value for value in values if json_type(value) in types or ("integer" in types and _is_whole(value))
+    ]
+
+
+def _is_whole(value: JsonValue) -> bool:
+    return json_type(value) == "number" and isinstance(value, int | float) and value == int(value)
+
+
+def _types(values: list[JsonValue]) -> JsonValue:
+    types = list(dict.fromkeys(json_type(value) for value in values))
+    if "number" in types and all(isinstance(value, int) for value in values if json_type(value) == "number"):
+        types[types.index("number")] = "integer"
+    return types[0] if len(types) == 1 else list[JsonValue](types)
+
+
+def _of_type(asked: Schema, name: str) -> Schema:
+    """Return the constraints on values of one type."""
+    foreign = frozenset[str]().union(*(own for other, own in _OF_TYPE.items() if other != name))
+    kept = {keyword: value for keyword, value in asked.items() if keyword not in foreign}
+    values = kept.get("enum")
+    if isinstance(values, list):
+        kept["enum"] = _fitting(values, name)
+    return kept
+
+
+_SCALARS: Final = ("string", "number", "boolean", "null")
+_SAYS_TYPE: Final = frozenset({"$ref", "anyOf", "enum", "type"})
+_LOOKAROUND: Final = re.compile(r"\(\?<?[=!]")
+
+
+def closed_object(schema: Schema, report: LossReport, place: Place) -> Schema:
+    """Return an object's schema with every property required and no other allowed."""
+    properties = schema.get("properties")
+    members = dict(properties) if isinstance(properties, dict) else {}
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    for name, inner in members.items():
+        if name not in needed:
+            report.add((*place, "properties", name), "required", "narrower", "null means that it is left out")
+            members[name] = nullable(inner)
+    if schema.get("additionalProperties") is not False:
+        report.add(
+            place, "additionalProperties", "narrower", "no member other than the properties can be given"
+        )
+    return {
+        **schema,
+        "properties": members,
+        "required": list[JsonValue](members),
+        "additionalProperties": False,
+    }
+
+
+def nullable(schema: JsonValue) -> JsonValue:
+    """Return a cleaned schema that also accepts null."""
+    if not isinstance(schema, dict):
+        return schema
+    variants, named = schema.get("anyOf"), schema.get("type")
+    if isinstance(variants, list):
+        has_null = any(_takes_null(variant) for variant in variants)
+        return schema if has_null else {**schema, "anyOf": [*variants, {"type": "null"}]}
+    if named is None:
+        return {"anyOf": [schema, {"type": "null"}]}
+    types = named if isinstance(named, list) else [named]
+    result = schema if "null" in types else {**schema, "type": [*types, "null"]}
+    values = schema.get("enum")
+    return result if not isinstance(values, list) or None in values else {**result, "enum": [*values, None]}
+
+
+def typed_items(schema: Schema, report: LossReport, place: Place) -> Schema:
+    """Return an array's schema that gives the type of its items."""
+    if isinstance(schema.get("items"), dict):
+        return schema
+    report.add(place, "items", "narrower", "items of any type became text, numbers, booleans or null")
+    return {**schema, "items": {"type": list[JsonValue](_SCALARS)}}
+
+
+def typed_value(schema: Schema, report: LossReport, place: Place) -> Schema:
+    """Return a schema that gives a type, and has no pattern that strict mode can't compile."""
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and _LOOKAROUND.search(pattern):
+        report.add(place, "pattern", "wider", "left out: it looks around")
+        schema = {keyword: value for keyword, value in schema.items() if keyword != "pattern"}
+    if _SAYS_TYPE & schema.keys():
+        return schema
+    report.add(place, "type", "narrower", "a value of any type became text, a number, a boolean or null")
+    return {**schema, "type": list[JsonValue](_SCALARS)}
+
+
+def _takes_null(schema: JsonValue) -> bool:
+    named = schema.get("type") if isinstance(schema, dict) else None
+    return named == "null" or (isinstance(named, list) and "null" in named)
+
 
 _OBJECT = frozenset({"additionalProperties", "patternProperties", "properties", "required"})
 _ARRAY = frozenset({"items", "maxItems", "minItems"})
-_SAYS_TYPE = frozenset({"$ref", "anyOf", "enum", "type"})
 
 
 def clean(schema: Mapping[str, JsonValue], dialect: Dialect) -> Cleaned:
-    """Return a tool's schema as a provider takes it, and what that changed.
+    """Return a tool's schema in the form that a provider accepts, and what changed.
 
     Args:
         schema: JSON Schema of an object.
-        dialect: What the provider takes.
+        dialect: What the provider accepts.
 
     Raises:
-        ConfigError: the root is no object, a reference leads nowhere, or what is written out grows too large.
+        ConfigError: the root is not an object, a reference leads nowhere, or the written-out schema is too
+            large.
 
-    Contract: pure; total otherwise, also for schemas that refer to themselves; never mutates its input;
-    cleaning what was cleaned changes nothing more.
+    Contract: pure; otherwise total, also for schemas that refer to themselves; never mutates its input;
+    cleaning a cleaned schema changes nothing.
     """
     copy = json_form(schema)
     if not isinstance(copy, dict) or copy.get("type", "object") != "object":
@@ -51,15 +309,15 @@ def clean(schema: Mapping[str, JsonValue], dialect: Dialect) -> Cleaned:
     written = modernised(written, report)
     while True:
         cleaned = _Cleaner(written, dialect, report).root()
-        # What was cut no longer contains itself, and what was merged refers to less: definitions that can be
-        # written out now are, and cleaned where they stand. Each round has fewer of them.
+        # A schema that was cut no longer contains itself, and a merged one refers to less. Definitions that
+        # can be written out now are, and are cleaned in place. Each round has fewer of them.
         written = write_out(cleaned)
         if written == cleaned:
             return Cleaned(rewrite(cleaned, ordered), report.finished())
 
 
 class _Cleaner:
-    """One schema on its way into one dialect."""
+    """Cleans one schema for one dialect."""
 
     def __init__(self, root: Schema, dialect: Dialect, report: LossReport) -> None:
         self._schema = {"type": "object", **root}
@@ -95,7 +353,7 @@ class _Cleaner:
         return {keyword: value for keyword, value in schema.items() if keyword not in refused}
 
     def _node(self, schema: Schema, place: Place, *, may_lack: bool) -> Schema:
-        """Return one schema; ``may_lack``: it stands beneath a property that may be left out."""
+        """Return one cleaned schema; ``may_lack``: it is beneath an optional property."""
         self._made += 1
         if self._made > MAX_SCHEMAS:
             raise ConfigError(f"cleaned for a model it makes more than {MAX_SCHEMAS} schemas; nest it less")
@@ -118,7 +376,7 @@ class _Cleaner:
         if cycles == "any" or (cycles == "optional" and may_lack):
             for keyword in sorted(schema.keys() - {"$ref"}):
                 effect: Effect = "same" if keyword in ANNOTATIONS else "wider"
-                self._report.add(place, keyword, effect, "left out: a reference stands alone")
+                self._report.add(place, keyword, effect, "left out: a reference is alone")
             if ref != "#":
                 self._used[ref.removeprefix("#/$defs/")] = None
             return {"$ref": ref}
@@ -129,16 +387,16 @@ class _Cleaner:
             for keyword, value in {**found, **schema}.items()
             if keyword in {"description", "title", "type"}
         }
-        # What is known of the type alone has no members left to say anything of.
+        # If only the type is known, no members are left to describe.
         return self._node(known, place, may_lack=may_lack)
 
     def _with_one_union(self, schema: Schema, place: Place) -> Schema:
-        """Return the schema with ``anyOf`` alone: no dialect that lists its keywords takes ``oneOf``."""
+        """Return the schema with ``anyOf`` alone: no dialect with a keyword list accepts ``oneOf``."""
         if not isinstance(schema.get("oneOf"), list):
             return schema
         rest = {keyword: value for keyword, value in schema.items() if keyword != "oneOf"}
         if "anyOf" in schema:
-            self._report.add(place, "oneOf", "wider", "left out beside anyOf")
+            self._report.add(place, "oneOf", "wider", "left out next to anyOf")
             return rest
         self._report.add(place, "oneOf", "wider", "became anyOf")
         return {**rest, "anyOf": schema["oneOf"]}
@@ -159,7 +417,7 @@ class _Cleaner:
                 continue
             inner = _dict(variant)
             if asked and "$ref" in inner:
-                self._report.add(place, "anyOf", "wider", "what stands beside it is not asked of references")
+                self._report.add(place, "anyOf", "wider", "what is next to it is not asked of references")
             elif asked:
                 inner = both(inner, asked, self._report, where)
             cleaned = self._node(inner, where, may_lack=may_lack)
@@ -174,7 +432,7 @@ class _Cleaner:
         return self._finished(self._known({**merged, **told}, place), place)
 
     def _with_listed_variants(self, union: Schema, place: Place) -> Schema:
-        """Return a union, or what it became, with the types said of values that were put into one list."""
+        """Return a union, or its replacement, with the types of values that were merged into one list."""
         variants = union.get("anyOf")
         if not isinstance(variants, list):
             return listed_values(union, self._dialect, self._report, place)
@@ -193,14 +451,14 @@ class _Cleaner:
         return left or variants
 
     def _known(self, schema: Schema, place: Place) -> Schema:
-        """Return the schema without keywords the dialect has no word for."""
+        """Return the schema without the keywords that the dialect lacks."""
         keywords = self._dialect.keywords or frozenset()
         unknown = sorted(schema.keys() - keywords)
         for keyword in unknown:
             effect: Effect = "same" if keyword in ANNOTATIONS else "wider"
             self._report.add(place, keyword, effect, "left out")
         known = {keyword: value for keyword, value in schema.items() if keyword in keywords}
-        # Without the patterns, what is said of all other names would be said of theirs too.
+        # Without the patterns, the rule for all other names would also apply to names that match a pattern.
         if "patternProperties" in schema and known.pop("additionalProperties", None) is not None:
             self._report.add(place, "additionalProperties", "wider", "left out with patternProperties")
         if "prefixItems" in unknown and isinstance(prefix := schema["prefixItems"], list):
@@ -251,7 +509,7 @@ class _Cleaner:
         return result
 
     def _keep_known_names(self, schema: Schema, place: Place) -> None:
-        """Leave out required names that are no properties: providers refuse them."""
+        """Remove required names that are not properties: providers refuse them."""
         required, properties = schema.get("required"), schema.get("properties")
         if not isinstance(required, list):
             return
@@ -259,14 +517,14 @@ class _Cleaner:
         left: list[JsonValue] = [name for name in required if name in known]
         for name in required:
             if name not in known:
-                self._report.add(place, "required", "wider", f"{name!r} left out: it is no property")
+                self._report.add(place, "required", "wider", f"{name!r} left out: it is not a property")
         if left:
             schema["required"] = left
         else:
             del schema["required"]
 
     def _finished(self, schema: Schema, place: Place) -> Schema:
-        """Return the schema with what the dialect asks of every schema of its type."""
+        """Return the schema with what the dialect requires of every schema of its type."""
         if (self._dialect.is_strict or not self._dialect.has_null) and not _SAYS_TYPE & schema.keys():
             schema = self._with_type(schema, place)
         named = schema.get("type")
@@ -282,7 +540,7 @@ class _Cleaner:
         return schema
 
     def _with_type(self, schema: Schema, place: Place) -> Schema:
-        """Return the schema with the type that alone what it asks can be meant for, if any."""
+        """Return the schema with the only type that its constraints can apply to, if there is one."""
         for name, own in (("object", _OBJECT), ("array", _ARRAY)):
             if own & schema.keys():
                 self._report.add(place, "type", "narrower", f"said to be an {name}: it asks things of one")
@@ -291,7 +549,7 @@ class _Cleaner:
 
 
 def _with_lone_reference(schema: Schema) -> Schema:
-    """Return the schema with a reference beside what it asks, where ``allOf`` holds nothing else."""
+    """Return the schema with its reference next to its constraints, if ``allOf`` holds nothing else."""
     parts = schema.get("allOf")
     if not isinstance(parts, list) or len(parts) != 1 or "$ref" in schema:
         return schema
@@ -302,5 +560,5 @@ def _with_lone_reference(schema: Schema) -> Schema:
 
 
 def _dict(schema: JsonValue) -> Schema:
-    """Return a schema as a dict of its own; ``true`` asks nothing."""
+    """Return a schema as a new dict; ``true`` has no constraints."""
     return dict(schema) if isinstance(schema, dict) else {}

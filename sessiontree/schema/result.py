@@ -1,4 +1,4 @@
-"""Results a session owes its parent: a schema of the type asked for, and a value of the last text."""
+"""Results that a session owes its parent: the schema of the requested type, and the value in the text."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.contracts.jsonable import JsonValue, dump_json
-from sessiontree.schema.checker import Checker
+from sessiontree.contracts.jsonable import JsonValue, dump_json, dump_readable
+from sessiontree.schema.checker import Checker, refusal
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.derive import copied, generated, schema_digest, untitled, without_markers
-from sessiontree.schema.jsonform import NotJson, json_form
-from sessiontree.schema.keywords import Schema, rewrite
-from sessiontree.schema.pointer import json_pointer
-from sessiontree.schema.refusal import refusal
+from sessiontree.schema.json_form import NotJson, json_form
+from sessiontree.schema.keywords import Schema, json_pointer, rewrite
 
 _FENCE = "```"
 _CACHED = 256
 
 
 def compile_result(schema: Mapping[str, JsonValue]) -> ResultSchema:
-    """Return the schema of a result, compiled; the same text gives the same object while it is remembered.
+    """Return the compiled schema of a result; equal schemas return the same object while it is cached.
 
     Args:
         schema: A JSON Schema with any root; references must stay inside.
 
     Raises:
-        ConfigError: it is no valid JSON Schema, or refers to anything outside itself.
+        ConfigError: it is not a valid JSON Schema, or refers to anything outside itself.
 
     Contract: never mutates its input.
     """
@@ -41,8 +39,8 @@ def compile_result(schema: Mapping[str, JsonValue]) -> ResultSchema:
         raise ConfigError(f"result schema: {error}") from error
 
 
-def result_schema_of(result_type: Any) -> Schema:
-    """Return the JSON Schema of any type pydantic knows: a model, dataclass, TypedDict or plain type.
+def result_json_schema(result_type: Any) -> Schema:
+    """Return the JSON Schema of any type that pydantic knows: a model, dataclass, TypedDict or plain type.
 
     Raises:
         ConfigError: the type has no JSON Schema.
@@ -52,15 +50,15 @@ def result_schema_of(result_type: Any) -> Schema:
 
 
 def result_value(result_type: Any, value: JsonValue) -> Any:
-    """Return validated JSON as the type a parent asked for.
+    """Return validated JSON as the type that a parent asked for.
 
     Args:
-        result_type: As for :func:`result_schema_of`.
+        result_type: As for :func:`result_json_schema`.
         value: JSON that fits the type's schema.
 
     Raises:
         ValidationError: the type's own checks refuse the value.
-        ConfigError: the type is none pydantic knows.
+        ConfigError: the type is unknown to pydantic.
     """
     adapter = _adapter(result_type)
     plain = _plain(value)
@@ -69,12 +67,12 @@ def result_value(result_type: Any, value: JsonValue) -> Any:
     except ValidationError:
         raise
     except Exception as error:
-        # The type's own validators may raise anything; whatever it was, they did not accept the value.
+        # The type's own validators may raise anything; in every case they did not accept the value.
         raise refusal(error, plain) from error
 
 
 class ResultSchema:
-    """One result schema, compiled; made by :func:`compile_result`.
+    """One compiled result schema; made by :func:`compile_result`.
 
     Args:
         schema: The schema, pure JSON.
@@ -87,16 +85,25 @@ class ResultSchema:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = without_markers(write_out(schema))
-        """The schema as a model sees it; not to be changed."""
+        """The schema as a model sees it; must not be changed."""
         self.digest = schema_digest(self.schema)
         """SHA-256 (hex) of the schema."""
         self._checker = Checker(self.schema)
 
-    def validate_text(self, text: str) -> JsonValue:
-        """Return the value a session's last text holds.
+    @property
+    def demand(self) -> str:
+        """The instruction for a model that must give such a result; ends with the schema."""
+        form = "text" if self.schema.get("type") == "string" else "JSON value"
+        return (
+            f"Your last reply must be one {form} that fits this JSON Schema, and nothing else:\n"
+            f"{dump_readable(self.schema)}"
+        )
 
-        The text is JSON, or holds JSON in its only fenced block (marked ``json`` or unmarked). Where the
-        schema's type is ``string`` it is a JSON string, or else the value itself.
+    def validate_text(self, text: str) -> JsonValue:
+        """Return the value in a session's final text.
+
+        The text is JSON, or holds JSON in its only fenced block (marked ``json`` or unmarked). If the
+        schema's type is ``string``, the text is a JSON string, or else the value itself.
 
         Raises:
             ValidationError: it holds no JSON, or the value does not fit; ``field`` points at the first
@@ -147,7 +154,7 @@ _remembered_adapter = lru_cache(maxsize=_CACHED)(_new_adapter)
 
 
 def _string_readings(text: str) -> list[str]:
-    """Return what a text may be as a string: the JSON string it spells, itself, itself without margins."""
+    """Return the possible readings of a text as a string: its JSON string, the text, the stripped text."""
     try:
         spelled = json.loads(text)
     except (ValueError, RecursionError):
@@ -169,20 +176,47 @@ def _parsed(text: str) -> JsonValue:
         return _loaded(blocks[0])
 
 
+def text_around_value(text: str, value: JsonValue) -> str:
+    """Return the text of a final message around its value; empty if there is only the value.
+
+    Args:
+        text: The final message.
+        value: What :meth:`ResultSchema.validate_text` found in it.
+    """
+    if isinstance(value, str) and value in _string_readings(text):
+        return ""
+    try:
+        _loaded(text)
+    except ValidationError:
+        spans = _fenced(text)
+    else:
+        return ""
+    if len(spans) != 1:
+        return text
+    lines, (begin, end) = text.split("\n"), spans[0]
+    return "\n".join([*lines[: begin - 1], *lines[end + 1 :]]).strip()
+
+
 def _fenced_blocks(text: str) -> list[str]:
-    """Return the blocks marked ``json``, or the unmarked ones where none is; other languages do not count."""
-    found: dict[str, list[str]] = {"json": [], "": []}
+    lines = text.split("\n")
+    return ["\n".join(lines[begin:end]) for begin, end in _fenced(text)]
+
+
+def _fenced(text: str) -> list[tuple[int, int]]:
+    """Return the begin and end lines of blocks marked ``json``, or of unmarked ones if none is marked so.
+
+    Blocks of other languages do not count.
+    """
+    found: dict[str, list[tuple[int, int]]] = {"json": [], "": []}
     mark: str | None = None
-    lines: list[str] = []
-    for line in text.split("\n"):  # other line breaks may stand inside a JSON string
+    begin = 0
+    for number, line in enumerate(text.split("\n")):  # other line breaks may be inside a JSON string
         stripped = line.strip()
         if mark is None and stripped.startswith(_FENCE):
-            mark, lines = stripped.removeprefix(_FENCE).strip().lower(), []
+            mark, begin = stripped.removeprefix(_FENCE).strip().lower(), number + 1
         elif mark is not None and stripped == _FENCE:
-            found.setdefault(mark, []).append("\n".join(lines))
+            found.setdefault(mark, []).append((begin, number))
             mark = None
-        else:
-            lines.append(line)
     return found["json"] or found[""]
 
 
@@ -199,7 +233,7 @@ def _loaded(text: str) -> JsonValue:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _plain(value: object) -> JsonValue:

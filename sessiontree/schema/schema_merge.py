@@ -1,7 +1,8 @@
-"""Two schemas as one: what both ask, or what either asks.
+"""Merging of two schemas into one, and of the unions of a schema into one object.
 
-Where JSON Schema has no one keyword for the result, what is asked becomes less, never more, and the report
-says so. The one exception is stated too: a property that only some of a union's variants name.
+If JSON Schema has no single keyword for the result, the result requires less, never more, and the report
+says so. There is one exception, which is reported too: a property that only some variants of a union name.
+Source: seed 002, section 4; DESIGN section 9, schema cleaning.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.schema.keywords import ANNOTATIONS, Schema
-from sessiontree.schema.loss_report import LossReport, Place
+from sessiontree.schema.dialect import Effect, LossReport, Place
+from sessiontree.schema.keywords import ANNOTATIONS, DEFINITIONS, Schema
 
 _LARGER: Final = frozenset(
     {"exclusiveMinimum", "minContains", "minItems", "minLength", "minProperties", "minimum"}
@@ -21,9 +22,9 @@ _SMALLER: Final = frozenset(
     {"exclusiveMaximum", "maxContains", "maxItems", "maxLength", "maxProperties", "maximum"}
 )
 _GROUPS: Final = (frozenset({"else", "if", "then"}), frozenset({"contains", "maxContains", "minContains"}))
-"""Keywords that mean something only together, so that two groups are never mixed."""
+"""Keywords that have a meaning only together, so that two groups are never mixed."""
 _SIGHT: Final = frozenset({"unevaluatedItems", "unevaluatedProperties"})
-"""Keywords that look at what stands beside them, and would see another thing after merging."""
+"""Keywords whose meaning depends on their neighbours, so that merging would change it."""
 _ALONE: Final = (_LARGER | _SMALLER | ANNOTATIONS) - {"maxContains", "minContains"} | {
     "const",
     "enum",
@@ -34,18 +35,18 @@ _ALONE: Final = (_LARGER | _SMALLER | ANNOTATIONS) - {"maxContains", "minContain
     "required",
     "type",
 }
-"""Keywords that mean the same whatever stands beside them."""
+"""Keywords whose meaning does not depend on their neighbours."""
 _OPEN_LITERAL: Final = ANNOTATIONS | {"const", "enum", "type"}
 
 
 def both(one: Schema, other: Schema, report: LossReport, place: Place) -> Schema:
-    """Return a schema that asks what both ask; annotations of the first win.
+    """Return a schema that requires what both require; annotations of the first win.
 
     Args:
         one: Kept as it is where the two can't be joined.
         other: What is joined to it.
-        report: Told what of the other is asked no more.
-        place: Where the two stand.
+        report: Called with the constraints of ``other`` that are lost.
+        place: Where the two are.
     """
     result = {keyword: value for keyword, value in one.items() if keyword not in _SIGHT}
     left_out = _clashing_groups(one, other)
@@ -66,16 +67,16 @@ def both(one: Schema, other: Schema, report: LossReport, place: Place) -> Schema
 
 
 def either(variants: list[Schema], base: Schema, report: LossReport, place: Place) -> Schema:
-    """Return the object that variants of a union make together, to be joined to the schema they stand in.
+    """Return the object that the variants of a union form together, to be joined to the schema around them.
 
-    Properties are those of all variants, in the order met; one that the base names too is only taken where
-    every variant speaks of it. Required is what all variants require.
+    Properties are those of all variants, in the order found. One that the base names too is only included if
+    every variant names it. Required is what all variants require.
 
     Args:
         variants: Schemas of objects, at least one, without unions of their own at the top.
-        base: What stands beside the union.
-        report: Told what is asked no more, and which properties are asked more.
-        place: Where the union stands.
+        base: What is next to the union.
+        report: Called with the constraints that are lost, and the properties that are more constrained.
+        place: Where the union is.
     """
     own = _dict(base, "properties")
     properties: Schema = {}
@@ -100,9 +101,9 @@ def either(variants: list[Schema], base: Schema, report: LossReport, place: Plac
 
 
 def any_of(parts: Iterable[JsonValue]) -> JsonValue:
-    """Return a schema for values that fit one of the schemas: the only one of them, or ``anyOf``.
+    """Return a schema for values that fit one of the schemas: the only schema, or ``anyOf``.
 
-    Those that only list values become one list.
+    Schemas that only list values become one list.
     """
     distinct = {_text(part): part for part in parts}
     if any(part is True or part == {} for part in distinct.values()):
@@ -120,7 +121,7 @@ def any_of(parts: Iterable[JsonValue]) -> JsonValue:
 
 
 def literals(schema: Schema) -> list[JsonValue] | None:
-    """Return the values of a schema that does nothing but list values, None of any other."""
+    """Return the values of a schema that only lists values, or None for any other schema."""
     if not schema.keys() <= _OPEN_LITERAL or {"const", "enum"} <= schema.keys():
         return None
     if "const" in schema:
@@ -130,7 +131,7 @@ def literals(schema: Schema) -> list[JsonValue] | None:
 
 
 def _enumerated(parts: list[Schema], values: list[JsonValue]) -> Schema:
-    """Return the enum of several enums: values as first met, the type only where all say the same."""
+    """Return the enum of several enums: values in the order found, the type only if all have the same."""
     result: Schema = {}
     types = [part.get("type") for part in parts]
     if types[0] is not None and types.count(types[0]) == len(types):
@@ -154,7 +155,7 @@ def _clashing_groups(one: Schema, other: Schema) -> frozenset[str]:
 
 
 def _joined(keyword: str, one: JsonValue, other: JsonValue) -> JsonValue:
-    """Return what a keyword says where both its values are asked, None where one value can't say it."""
+    """Return a keyword's value that combines both values, or None if one value can't express both."""
     if keyword in {"items", "additionalProperties"}:
         return _and(one, other)
     if keyword in {"properties", "patternProperties"} and isinstance(one, dict) and isinstance(other, dict):
@@ -201,7 +202,7 @@ def _shared_types(one: JsonValue, other: JsonValue) -> JsonValue:
 
 
 def _and(one: JsonValue, other: JsonValue) -> JsonValue:
-    """Return one schema or boolean for what two ask of the same value."""
+    """Return one schema or boolean that combines what two require of the same value."""
     if one is False or other is False:
         return False
     if one is True or one == {} or one == other:
@@ -230,5 +231,103 @@ def _dict(schema: Schema, keyword: str) -> Schema:
 
 
 def _text(value: JsonValue) -> str:
-    """Return what two values that say the same have in common."""
+    """Return a value's JSON text with sorted keys, for comparisons."""
     return json.dumps(value, sort_keys=True)
+
+
+UNIONS: Final = frozenset({"allOf", "anyOf", "oneOf"})
+"""Keywords that combine several schemas for the same value."""
+_CONJUNCTION: Final = "allOf"
+_VARIANTS: Final = ("anyOf", "oneOf")
+_REACHING = frozenset({"additionalProperties", "items", "patternProperties", "prefixItems"})
+"""Keywords that constrain members which their neighbours name or place."""
+
+
+class Flattener:
+    """Merging within one root schema, which holds the definitions that its parts refer to.
+
+    References are followed only with ``follow``, at the top of the root and of definitions. No schema refers
+    to itself for the same value, so following ends there; further down it might not.
+
+    Args:
+        root: Written out, so that nothing refers to itself for the same value.
+        report: Called with what merging left out.
+    """
+
+    __slots__ = ("_report", "_root")
+
+    def __init__(self, root: Schema, report: LossReport) -> None:
+        self._root = root
+        self._report = report
+
+    def flattened(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
+        """Return the object that a schema describes, without references and unions at its top.
+
+        Variants that no object fits are left out: only objects are relevant here.
+        """
+        schema = self.joined(self._seen(schema, place, follow=follow), place, follow=follow)
+        base = {keyword: value for keyword, value in schema.items() if keyword not in _VARIANTS}
+        for union in _VARIANTS:
+            variants = schema.get(union)
+            if not isinstance(variants, list):
+                continue
+            objects = [
+                self.flattened(variant, (*place, union, index), follow=follow)
+                if isinstance(variant, dict)
+                else {}
+                for index, variant in enumerate(variants)
+                if variant is not False
+            ]
+            fitting = [variant for variant in objects if _may_be_object(variant)]
+            is_one = len(variants) == 1 and bool(fitting) and not _reaches([*variants, base])
+            effect: Effect = "same" if is_one else "wider"
+            self._report.add(place, union, effect, f"its {len(variants)} variants became one object")
+            if fitting:
+                merged = fitting[0] if len(fitting) == 1 else either(fitting, base, self._report, place)
+                base = both(base, merged, self._report, place)
+        return base
+
+    def joined(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
+        """Return the schema with everything that ``allOf`` requires added to its own constraints."""
+        parts = schema.get(_CONJUNCTION)
+        if not isinstance(parts, list):
+            return schema
+        base = {keyword: value for keyword, value in schema.items() if keyword != _CONJUNCTION}
+        for index, part in enumerate(parts):
+            if isinstance(part, dict):
+                where = (*place, _CONJUNCTION, index)
+                inner = self.joined(self._seen(part, where, follow=follow), where, follow=follow)
+                base = both(base, inner, self._report, where)
+        effect: Effect = "wider" if _reaches([*parts, base]) else "same"
+        self._report.add(place, _CONJUNCTION, effect, "merged into one schema")
+        return base
+
+    def _seen(self, schema: Schema, place: Place, *, follow: bool) -> Schema:
+        """Return a schema without a reference at its top: the reference is followed, or left out."""
+        while isinstance(ref := schema.get("$ref"), str):
+            beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+            if not follow:
+                self._report.add(place, "$ref", "wider", "left out: what refers to itself is not merged")
+                return beside
+            schema = both(beside, self.target(ref), self._report, place)
+        return schema
+
+    def target(self, ref: str) -> Schema:
+        """Return the target of a reference in a written-out schema."""
+        if ref == "#":
+            return {keyword: value for keyword, value in self._root.items() if keyword not in DEFINITIONS}
+        definitions = self._root.get("$defs")
+        found: JsonValue = None
+        if isinstance(definitions, dict):
+            found = definitions.get(ref.removeprefix("#/$defs/"))
+        return found if isinstance(found, dict) else {}
+
+
+def _reaches(parts: list[JsonValue]) -> bool:
+    """Whether the meaning of one of the schemas may change when another is merged with it."""
+    return any(part is False or (isinstance(part, dict) and bool(_REACHING & part.keys())) for part in parts)
+
+
+def _may_be_object(schema: Schema) -> bool:
+    named = schema.get("type", "object")
+    return named == "object" or (isinstance(named, list) and "object" in named)

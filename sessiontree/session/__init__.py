@@ -1,5 +1,5 @@
-"""The session machine: one session's loop as a pure function of what reaches it.
+"""The session machine: the loop of one session as a pure function of its inputs.
 
-Room: floor 2; ``decide`` holds every rule of turns, calls, retries and prompts, ``evolve`` holds none.
-Not here: clocks, chance, files, waiting: stimuli bring their time and their fresh ids.
+Floor 2, pure. ``decide`` holds every rule of turns, calls, retries and prompts; ``evolve`` holds no rule.
+Not here: clocks, randomness, files or waiting. A stimulus brings its time and its new ids.
 """

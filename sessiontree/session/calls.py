@@ -1,23 +1,35 @@
-"""Rules for tool calls: attempts, intents, approvals, results. Called by ``decide``; changes nothing."""
+"""Rules for tool calls: attempts, intents, approvals, the program's answers and results.
+
+They never change the state.
+"""
 
 from __future__ import annotations
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.approvals import CheckedCall, RejectedCall
 from sessiontree.contracts.client_tool import DELEGATED
 from sessiontree.contracts.codec import Outcome
-from sessiontree.contracts.error_results import error_message, pending_message, unknown_message
-from sessiontree.contracts.errors import ExecutionError, PermissionDenied, ValidationError
+from sessiontree.contracts.errors import ExecutionError, PermissionDenied, Timeout, ValidationError
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.results import Artifact, error_message, pending_message, unknown_message
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.stimuli import (
+    ApprovalAsked,
+    ClientCallDelegated,
+    ClientCallWithdrawn,
+    TaintReported,
+    TroubleReported,
+)
+from sessiontree.contracts.tree_facts import ClientCallEnded
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
 from sessiontree.session.state import CallState, SessionState
 
 MAX_ATTEMPTS = 3
+UNKNOWN_IN_FORK = "the tree was forked while the call ran; check what it did before you repeat it"
 _NEW_MESSAGE = "a new message came in before the call began"
 
 
@@ -32,164 +44,111 @@ class Decision:
 
 
 def take_in(state: SessionState, decision: Decision, source: str) -> None:
-    """Note that the session has taken in untrusted text; once, for it stays so for life."""
+    """Record that the session has taken in untrusted text; only once, because it stays tainted for life."""
     if source and not state.taint:
         decision.facts.append(facts.Tainted(source))
-        decision.instructions.append(todo.ReportTaint(source))
+        decision.instructions.append(todo.ToTree(TaintReported(source)))
 
 
 def prepared(state: SessionState, stimulus: stimuli.CallPrepared) -> Decision:
-    """A call may run now, after its intent is durable, or after an approval."""
+    """Decide on a checked call: it runs now, after its intent is durable, or after an approval."""
     decision = Decision()
-    call = state.calls.get(stimulus.key)
+    checked = stimulus.call
+    call = state.calls.get(checked.key)
     if call is None or call.phase != "open" or state.stopping is not None:
         return decision
-    attempts = state.ledger.get(stimulus.tool)
+    attempts = state.ledger.get(checked.tool)
     if attempts is not None and attempts.refused and not call.outside:
-        _refuse_given_up(decision, call, stimulus.tool, stimulus.tier, stimulus.at_ms)
-    elif call.outside and state.in_turn and stimulus.tier > PermissionTier.READ_ONLY:
-        decision.facts.append(facts.CallHeld(stimulus.key, held=True))
+        _refuse_given_up(decision, call, checked.tool, checked.tier, stimulus.at_ms)
+    elif call.outside and state.in_turn and checked.tier > PermissionTier.READ_ONLY:
+        decision.facts.append(facts.CallHeld(checked.key, held=True))
     elif stimulus.needs_approval:
-        _want_approval(state, decision, call, stimulus)
-    elif stimulus.tier == PermissionTier.READ_ONLY:
-        decision.instructions.append(
-            todo.ExecuteCall(
-                stimulus.key,
-                state.ids.call(stimulus.key),
-                stimulus.tool,
-                stimulus.arguments,
-                stimulus.digest,
-            )
-        )
+        _want_approval(state, decision, call, checked, stimulus.at_ms)
+    elif checked.tier == PermissionTier.READ_ONLY:
+        decision.instructions.append(todo.ExecuteCall(state.ids.call(checked.key), checked))
     else:
-        decision.facts.append(
-            facts.CallIntended(
-                stimulus.key,
-                stimulus.tool,
-                stimulus.arguments,
-                stimulus.digest,
-                stimulus.tier,
-                stimulus.repeatable,
-            )
-        )
-        decision.instructions.append(todo.AwaitCommit((stimulus.key,)))
+        intend(decision, checked)
     return decision
 
 
 def _want_approval(
-    state: SessionState, decision: Decision, call: CallState, stimulus: stimuli.CallPrepared
+    state: SessionState, decision: Decision, call: CallState, checked: CheckedCall, at_ms: int
 ) -> None:
     same = [
         other
         for other in state.calls.values()
-        if other.digest == stimulus.digest and other.phase == "asking" and not other.outside
+        if other.phase == "asking" and not other.outside and other.final.digest == checked.digest
     ]
     if same and not call.outside:
         # A repeat of a pending call joins it: one request, one prompt, at most one effect.
         request_id = same[0].request_id
         text = f"the same call {same[0].call.id} already waits for an approval; its outcome is this one's too"
-        message = pending_message(call.call.id, stimulus.tool, text, request_id, stimulus.at_ms)
-        resets = stimulus.tool if stimulus.tool in state.ledger else None
+        message = pending_message(call.call.id, checked.tool, text, request_id, at_ms)
+        resets = checked.tool if checked.tool in state.ledger else None
         decision.facts.append(facts.CallResolved(call.key, "pending", message, (), resets))
         return
     request_id = state.ids.request(call.key)
-    decision.facts.append(
-        facts.ApprovalWanted(
-            call.key,
-            request_id,
-            stimulus.tool,
-            stimulus.arguments,
-            stimulus.digest,
-            stimulus.tier,
-            stimulus.repeatable,
-            stimulus.at_ms,
-        )
-    )
-    decision.instructions.append(
-        todo.AskApproval(
-            request_id,
-            call.key,
-            stimulus.tool,
-            stimulus.arguments,
-            stimulus.digest,
-            stimulus.tier,
-            _intent_of(call, stimulus),
-            call.asked_by,
-        )
-    )
-
-
-def _intent_of(call: CallState, checked: stimuli.CallPrepared) -> facts.CallIntended | None:
-    """Return the intent of a call that runs as soon as it is allowed; one from outside may have to wait."""
-    if call.outside:
-        return None
-    return facts.CallIntended(
-        call.key, checked.tool, checked.arguments, checked.digest, checked.tier, checked.repeatable
-    )
+    decision.facts.append(facts.ApprovalWanted(request_id, checked, at_ms))
+    # A call from outside may have to wait after it is allowed; any other call runs at once.
+    asked = ApprovalAsked(request_id, checked, call.asked_by, runs_at_once=not call.outside)
+    decision.instructions.append(todo.ToTree(asked))
 
 
 def rejected(state: SessionState, stimulus: stimuli.CallRejected) -> Decision:
-    """Validation retry: at most three attempts, two when the same mistake is made twice running."""
+    """Count a failed validation: at most three attempts, two if the same mistake is repeated at once."""
     decision = Decision()
-    call = state.calls.get(stimulus.key)
+    bad, at_ms = stimulus.call, stimulus.at_ms
+    call = state.calls.get(bad.key)
     if call is None or call.phase != "open":
         return decision
     if call.outside:
-        error = ValidationError(stimulus.message, stimulus.field)
-        message = error_message(call.call.id, stimulus.tool, error, stimulus.at_ms, schema=stimulus.schema)
+        error = ValidationError(bad.message, bad.field)
+        message = error_message(call.call.id, bad.tool, error, at_ms, schema=bad.schema)
         resolve(decision, call, "invalid", message)
         return decision
-    previous = state.ledger.get(stimulus.tool)
+    previous = state.ledger.get(bad.tool)
     if previous is not None and previous.refused:
-        _refuse_given_up(decision, call, stimulus.tool, PermissionTier.READ_ONLY, stimulus.at_ms)
+        _refuse_given_up(decision, call, bad.tool, PermissionTier.READ_ONLY, at_ms)
         return decision
     same_reply = previous is not None and previous.turn == state.turn
     count = 1 if previous is None else previous.count + (0 if same_reply else 1)
-    identical = previous is not None and not same_reply and previous.digest == stimulus.digest
+    identical = previous is not None and not same_reply and previous.digest == bad.digest
     final = count >= MAX_ATTEMPTS or identical
-    _reject(decision, call, stimulus, count, final=final, identical=identical)
+    _reject(decision, call, bad, at_ms, count, final=final, identical=identical)
     return decision
 
 
 def _reject(
     decision: Decision,
     call: CallState,
-    stimulus: stimuli.CallRejected,
+    bad: RejectedCall,
+    at_ms: int,
     count: int,
     *,
     final: bool,
     identical: bool,
 ) -> None:
     decision.facts.append(
-        facts.ArgumentsRejected(
-            stimulus.key,
-            stimulus.tool,
-            count,
-            stimulus.field,
-            stimulus.message,
-            stimulus.digest,
-            final,
-        )
+        facts.ArgumentsRejected(bad.key, bad.tool, count, bad.field, bad.message, bad.digest, final)
     )
     if final:
         same = "these very arguments were refused just before; " if identical else ""
-        advice = f"{same}{stimulus.tool} is refused until the next message; go on without it"
+        advice = f"{same}{bad.tool} is refused until the next message; go on without it"
     else:
         advice = f"attempt {count} of {MAX_ATTEMPTS}; correct the arguments and call again"
     message = error_message(
         call.call.id,
-        stimulus.tool,
-        ValidationError(stimulus.message, stimulus.field),
-        stimulus.at_ms,
-        schema=stimulus.schema,
+        bad.tool,
+        ValidationError(bad.message, bad.field),
+        at_ms,
+        schema=bad.schema,
         extra={"attempt": count, "advice": advice},
     )
     resolve(decision, call, "invalid", message)
     if final:
-        decision.facts.append(facts.ToolGivenUp(stimulus.tool, count, stimulus.field, stimulus.message))
-        decision.instructions.append(
-            todo.ReportTrouble(stimulus.tool, count, stimulus.field, stimulus.message)
-        )
+        trouble = facts.ToolGivenUp(bad.tool, count, bad.field, bad.message)
+        decision.facts.append(trouble)
+        decision.instructions.append(todo.ToTree(TroubleReported(trouble)))
 
 
 def _refuse_given_up(decision: Decision, call: CallState, tool: str, tier: int, at_ms: int) -> None:
@@ -200,7 +159,7 @@ def _refuse_given_up(decision: Decision, call: CallState, tool: str, tier: int, 
 
 
 def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
-    """A call has its result."""
+    """Record the result of a call."""
     decision = Decision()
     call = state.calls.get(stimulus.key)
     if call is not None:
@@ -223,7 +182,7 @@ def finished(state: SessionState, stimulus: stimuli.CallFinished) -> Decision:
 
 
 def _proves_valid(state: SessionState, call: CallState, stimulus: stimuli.CallFinished) -> bool:
-    """Whether a result is the first proof that the model can call a tool; too late once it is given up."""
+    """Whether a result is the first proof that the model can call a tool that it has not given up."""
     if call.outside or call.phase != "open" or stimulus.outcome == "skipped":
         return False
     return not state.ledger[stimulus.message.tool_name].refused
@@ -239,10 +198,11 @@ def resolve(
     *,
     answer_id: str = "",
 ) -> None:
-    """Give a call its result: in the transcript, to the program that asked, or late as a notice."""
+    """Give a call its result: in the transcript, to the program that asked, or later as a notice."""
     decision.facts.append(facts.CallResolved(call.key, outcome, message, artifacts, resets))
     if call.phase == "delegated":
-        decision.instructions.append(todo.WithdrawCall(call.client_id, outcome, answer_id))
+        ended = ClientCallEnded(call.client_id, outcome, answer_id)
+        decision.instructions.append(todo.ToTree(ClientCallWithdrawn(ended)))
     if call.outside:
         decision.instructions.append(todo.AnswerCall(call.call.id, outcome, message))
     elif call.parked:
@@ -266,14 +226,14 @@ def notice(
     wakes: bool = True,
     asked_by: tuple[Principal, ...] = (),
     images: tuple[ImageContent, ...] = (),
-) -> facts.Heard:
+) -> facts.MessageReceived:
     """Return a message from the runtime itself, in the user's role."""
     message = UserMessage((TextContent(text), *images), at_ms, "notice")
-    return facts.Heard(message_id, message, steer=False, wakes=wakes, asked_by=asked_by)
+    return facts.MessageReceived(message_id, message, steer=False, wakes=wakes, asked_by=asked_by)
 
 
 def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decision:
-    """Intents are durable: their calls may run."""
+    """Start the calls whose intents are now durable."""
     decision = Decision()
     for key in stimulus.keys:
         call = state.calls.get(key)
@@ -283,11 +243,11 @@ def committed(state: SessionState, stimulus: stimuli.IntentsCommitted) -> Decisi
 
 
 def _execute(state: SessionState, call: CallState) -> todo.ExecuteCall:
-    return todo.ExecuteCall(call.key, state.ids.call(call.key), call.tool, call.arguments, call.digest)
+    return todo.ExecuteCall(state.ids.call(call.key), call.final)
 
 
 def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -> Decision:
-    """An approval request is decided."""
+    """Apply the decision on an approval request."""
     decision = Decision()
     found = [each for each in state.calls.values() if each.request_id == stimulus.request_id]
     if not found or found[0].phase != "asking":
@@ -300,11 +260,11 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
         if stimulus.intended:
             _run_intended(state, decision, call)
         elif not (call.outside and state.in_turn):
-            intend(decision, call)
+            intend(decision, call.final)
     else:
         reason = f"{call.tool} was {stimulus.decision} by {stimulus.by}"
         error = PermissionDenied(
-            PermissionTier(call.tier), f"{reason}: {stimulus.reason}" if stimulus.reason else reason
+            PermissionTier(call.final.tier), f"{reason}: {stimulus.reason}" if stimulus.reason else reason
         )
         message = error_message(call.call.id, call.tool, error, stimulus.at_ms)
         resolve(decision, call, "denied", message)
@@ -312,29 +272,25 @@ def approval_answered(state: SessionState, stimulus: stimuli.ApprovalAnswered) -
 
 
 def _run_intended(state: SessionState, decision: Decision, call: CallState) -> None:
-    """Let a call run whose intent was made durable with its approval."""
-    decision.facts.append(
-        facts.CallIntended(call.key, call.tool, call.arguments, call.digest, call.tier, call.repeatable)
-    )
+    """Start a call whose intent was made durable with its approval."""
+    decision.facts.append(facts.CallIntended(call.final))
     if state.stopping is None:
         decision.instructions.append(_execute(state, call))
 
 
-def intend(decision: Decision, call: CallState) -> None:
-    """Let a call run that was allowed, once its intent is durable."""
-    decision.facts.append(
-        facts.CallIntended(call.key, call.tool, call.arguments, call.digest, call.tier, call.repeatable)
-    )
-    decision.instructions.append(todo.AwaitCommit((call.key,)))
+def intend(decision: Decision, checked: CheckedCall) -> None:
+    """Start an allowed call once its intent is durable."""
+    decision.facts.append(facts.CallIntended(checked))
+    decision.instructions.append(todo.AwaitCommit((checked.key,)))
 
 
 def park(call: CallState, at_ms: int) -> facts.CallParked:
-    """Let the model go on while a call waits for its approval, or for the program's answer."""
+    """Let the model continue while a call waits for its approval or for the program's answer."""
     if call.phase == "delegated":
         text, name = DELEGATED, call.client_id
     else:
         text, name = (
-            "waiting for an approval; go on with other work, the outcome will be told",
+            "waiting for an approval; go on with other work, the outcome will be reported",
             call.request_id,
         )
     message = pending_message(call.call.id, call.tool, text, name, at_ms)
@@ -342,13 +298,59 @@ def park(call: CallState, at_ms: int) -> facts.CallParked:
 
 
 def abort_waiting(decision: Decision, call: CallState, reason: str, at_ms: int) -> None:
-    """End a call that only waits for somebody."""
+    """End a call that only waits for an answer."""
     message = error_message(call.call.id, call.tool, ExecutionError(reason), at_ms)
     resolve(decision, call, "aborted", message)
 
 
+def delegated(state: SessionState, stimulus: stimuli.CallHandedOver) -> Decision:
+    """Hand an allowed call over to the creating program, which alone answers it from now on."""
+    decision = Decision()
+    checked = stimulus.call
+    call = state.calls.get(checked.key)
+    if call is None or call.phase not in {"open", "intended"} or state.stopping is not None:
+        return decision
+    client_id, ends_ms = stimulus.client_id, stimulus.expires_at_ms
+    decision.facts.append(facts.CallDelegated(client_id, checked, stimulus.at_ms, ends_ms))
+    decision.instructions.append(todo.ToTree(ClientCallDelegated(client_id, checked, ends_ms)))
+    decision.instructions.append(todo.WakeSessionAt(ends_ms))
+    return decision
+
+
+def client_answered(state: SessionState, stimulus: stimuli.ClientAnswered) -> Decision:
+    """Pass the program's answer to the host, which makes the result from it."""
+    decision = Decision()
+    found = [call for call in state.calls.values() if call.client_id == stimulus.client_id]
+    if found and found[0].phase == "delegated" and state.stopping is None:
+        decision.instructions.append(todo.TakeAnswer(found[0].key, stimulus.answer_id, stimulus.answer))
+    else:
+        decision.instructions.append(todo.SettleAnswer(stimulus.answer_id, taken=False))
+    return decision
+
+
+def expire_client_calls(state: SessionState, at_ms: int) -> Decision:
+    """End the calls that have timed out, and ask to be woken for the next one."""
+    decision = Decision()
+    later: list[int] = []
+    for call in state.calls.values():
+        if call.phase != "delegated":
+            continue
+        if call.expires_at_ms > at_ms:
+            later.append(call.expires_at_ms)
+        else:
+            resolve(decision, call, "timeout", _overdue(call, at_ms))
+    if later:
+        decision.instructions.append(todo.WakeSessionAt(min(later)))
+    return decision
+
+
+def _overdue(call: CallState, at_ms: int) -> ToolResultMessage:
+    error = Timeout(max(0, at_ms - call.asked_at_ms) / 1000, call.tool)
+    return error_message(call.call.id, call.tool, error, at_ms)
+
+
 def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
-    """Do again what a lost host owed for one call; an effect that may have happened is never repeated."""
+    """Repeat what a lost host had to do for one call; an effect that may have happened is never repeated."""
     if call.phase in {"held", "approved"}:
         return
     is_steered = call.key in state.reply_keys and state.steered
@@ -359,27 +361,40 @@ def recovered(state: SessionState, call: CallState, at_ms: int, decision: Decisi
         else:
             decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
     elif call.phase == "asking":
-        decision.instructions.append(
-            todo.AskApproval(
-                call.request_id,
-                call.key,
-                call.tool,
-                call.arguments,
-                call.digest,
-                call.tier,
-                asked_by=call.asked_by,
-            )
-        )
+        asked = ApprovalAsked(call.request_id, call.final, call.asked_by)
+        decision.instructions.append(todo.ToTree(asked))
     elif call.phase == "delegated":
         decision.instructions.append(todo.WakeSessionAt(call.expires_at_ms))
-    elif call.repeatable and not overtaken:
+    elif call.final.repeatable and not overtaken:
         decision.instructions.append(_execute(state, call))
     else:
         resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms))
 
 
+def forked(state: SessionState, call: CallState, stimulus: stimuli.Forked, decision: Decision) -> None:
+    """Settle what the other tree did or waited for: no effect is repeated, and no answer counts twice."""
+    at_ms = stimulus.at_ms
+    if call.phase == "intended" or (call.phase == "delegated" and call.final.tier > PermissionTier.READ_ONLY):
+        resolve(decision, call, "unknown", unknown_message(call.call.id, call.tool, at_ms, UNKNOWN_IN_FORK))
+    elif call.outside:
+        error = ExecutionError(
+            "skipped: the tree was forked before the call began, and its caller is in the other tree"
+        )
+        resolve(decision, call, "skipped", error_message(call.call.id, call.tool, error, at_ms))
+    elif call.phase in {"asking", "approved"}:
+        request_id = state.ids.request(call.key)
+        decision.facts.append(facts.ApprovalWanted(request_id, call.final, at_ms))
+        asked = ApprovalAsked(request_id, call.final, call.asked_by, runs_at_once=True)
+        decision.instructions.append(todo.ToTree(asked))
+    elif call.phase == "delegated":
+        client_id = state.ids.client(call.key) or f"{call.client_id}.fork"
+        ends_ms = call.expires_at_ms + stimulus.shift_ms
+        decision.facts.append(facts.CallDelegated(client_id, call.final, at_ms, ends_ms))
+        decision.instructions.append(todo.ToTree(ClientCallDelegated(client_id, call.final, ends_ms)))
+
+
 def _skip(state: SessionState, call: CallState, at_ms: int, decision: Decision) -> None:
-    """Give a call that something overtook the result that says why it is never begun."""
+    """Give a call that was overtaken the result that says why it never started."""
     if call.cut:
         reason = "the session was interrupted"
     elif state.stopping is not None:

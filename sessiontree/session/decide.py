@@ -1,43 +1,92 @@
-"""The session machine: what follows from what happens to a session.
+"""The session machine: the consequences of each stimulus for a session.
 
-``decide`` holds every rule and changes nothing; ``evolve`` changes and holds no rule; ``react`` is the two
-in turn, and what a host calls. Pure: no I/O, no clock, no random numbers.
+``decide`` holds every rule and changes nothing; ``evolve`` changes the state and holds no rule. Hosts call
+``react``, which runs both in turn. Pure: no I/O, no clock, no random numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import assert_never
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
+from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import TextContent, ToolCall, UserMessage
 from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.stimuli import ApproverReturned, Stimulus, TaintReported
+from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.schema.result import compile_result
 from sessiontree.session import calls, turns
-from sessiontree.session import client_calls as delegating
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision, notice
 from sessiontree.session.evolve import APPLY
 from sessiontree.session.instructions import SessionInstruction
-from sessiontree.session.prompt import system_prompt
 from sessiontree.session.state import SessionState
 
 _STOPS = "the session stops and runs its approver no more"
 
 
-def decide(state: SessionState, stimulus: Stimulus) -> Decision:
-    """Return what a stimulus means for a session. Never changes the state; late ones mean nothing."""
-    return _DECIDE[type(stimulus)](state, stimulus)
+def decide(state: SessionState, stimulus: Stimulus) -> Decision:  # noqa: C901, PLR0912 - one case for each type
+    """Return the facts and instructions of a stimulus.
+
+    Never changes the state; a stimulus that comes too late has no effect.
+    """
+    match stimulus:
+        case stimuli.ModelAnswered():
+            return turns.answered(state, stimulus)
+        case stimuli.CallFinished():
+            return calls.finished(state, stimulus)
+        case stimuli.CallPrepared():
+            return calls.prepared(state, stimulus)
+        case stimuli.IntentsCommitted():
+            return calls.committed(state, stimulus)
+        case stimuli.Incoming():
+            return _incoming(state, stimulus)
+        case stimuli.Adopted():
+            return _adopted(state, stimulus)
+        case stimuli.Recovered():
+            return _recovered(state, stimulus)
+        case stimuli.Forked():
+            return _forked(state, stimulus)
+        case stimuli.ModelFailed():
+            return turns.failed(state, stimulus)
+        case stimuli.CallRejected():
+            return calls.rejected(state, stimulus)
+        case stimuli.CallHandedOver():
+            return calls.delegated(state, stimulus)
+        case stimuli.ClientAnswered():
+            return calls.client_answered(state, stimulus)
+        case stimuli.HookErrorReported():
+            return _hook_failed(state, stimulus)
+        case stimuli.ApprovalAnswered():
+            return calls.approval_answered(state, stimulus)
+        case stimuli.CallAsked():
+            return _call_asked(state, stimulus)
+        case stimuli.ChildTroubled():
+            return _child_troubled(state, stimulus)
+        case stimuli.ApproverAsked():
+            return _approver_asked(state, stimulus)
+        case stimuli.ApproverAnswered():
+            return _approver_answered(state, stimulus)
+        case stimuli.CancelAsked():
+            return _cancel_asked(state, stimulus)
+        case stimuli.WorkInterrupted():
+            return _work_interrupted(state, stimulus)
+        case stimuli.Rang():
+            return _rang(state, stimulus)
+        case _:
+            assert_never(stimulus)
 
 
 def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], list[SessionInstruction]]:
-    """Decide on a stimulus, evolve the state, and go on until nothing follows any more.
+    """Decide on a stimulus, apply its facts, and repeat until nothing more follows.
 
     Returns:
-        All facts and all instructions, in order. The state has taken every fact in.
+        All facts and all instructions, in order. The state already includes every fact.
     """
-    decision = _DECIDE[type(stimulus)](state, stimulus)
+    decision = decide(state, stimulus)
     new_facts, new_instructions = decision.facts, decision.instructions
     for fact in new_facts:
         APPLY[type(fact)](state, fact)
@@ -55,36 +104,45 @@ def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], l
 
 def _adopted(state: SessionState, stimulus: stimuli.Adopted) -> Decision:
     decision = Decision()
+    writer = stimulus.compaction_model
     if state.system_prompt is None:
         spec = state.spec
-        prompt = system_prompt(spec, stimulus.prompt, stimulus.tools)
-        names = tuple(tool.name for tool in stimulus.tools)
-        decision.facts.append(facts.Opened(prompt, names, stimulus.model))
+        prompt = system_prompt(spec, stimulus.prompt, stimulus.tools, stimulus.further)
+        decision.facts.append(facts.Opened(prompt, stimulus.tools, stimulus.model, writer))
         if spec.task:
             message = UserMessage((TextContent(spec.task),), stimulus.at_ms, "parent")
-            task = facts.Heard("task", message, steer=False, wakes=True, asked_by=spec.asked_by)
+            task = facts.MessageReceived("task", message, steer=False, wakes=True, asked_by=spec.asked_by)
             decision.facts.append(task)
+    elif (stimulus.model, writer) != (state.model, state.compaction_model):
+        decision.facts.append(facts.ModelChanged(stimulus.model, writer))
     return decision
 
 
 def _recovered(state: SessionState, stimulus: stimuli.Recovered) -> Decision:
     decision = Decision()
     if state.taint:
-        decision.instructions.append(todo.ReportTaint(state.taint))
+        decision.instructions.append(todo.ToTree(TaintReported(state.taint)))
     for call in list(state.calls.values()):
         calls.recovered(state, call, stimulus.at_ms, decision)
     if state.asking:
         decision.instructions.append(todo.CallModel(state.turn))
-    for request_id, asked in state.consultations.items():
+    if state.retry_at_ms is not None:
+        decision.instructions.append(todo.WakeSessionAt(state.retry_at_ms))
+    for request_id, question in state.consultations.items():
         if state.stopping is not None:
-            decision.facts.append(facts.ApproverReplied(request_id, "escalate", _STOPS))
-            decision.instructions.append(todo.ReturnAnswer(request_id, "escalate", _STOPS))
+            reply = facts.ApproverReplied(request_id, "escalate", _STOPS)
+            decision.facts.append(reply)
+            decision.instructions.append(todo.ToTree(ApproverReturned(reply)))
             continue
-        decision.instructions.append(
-            todo.RunApprover(
-                request_id, asked.requester, asked.tool, asked.arguments, asked.tier, asked.asked_by
-            )
-        )
+        decision.instructions.append(todo.RunApprover(question))
+    return decision
+
+
+def _forked(state: SessionState, stimulus: stimuli.Forked) -> Decision:
+    decision = Decision()
+    decision.facts.append(facts.SessionForked(stimulus.at_ms, stimulus.shift_ms))
+    for call in list(state.calls.values()):
+        calls.forked(state, call, stimulus, decision)
     return decision
 
 
@@ -92,18 +150,21 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
     decision = Decision()
     if stimulus.message_id in state.heard or state.stopping is not None:
         return decision
-    message = UserMessage((TextContent(stimulus.text),), stimulus.at_ms, stimulus.origin)
+    words = TextContent(stimulus.text)
+    message = UserMessage((words, *stimulus.images), stimulus.at_ms, stimulus.origin)
     steer = stimulus.mode == "steer"
-    # An interrupted session waits for whoever directs it; what its children report waits with it.
+    # An interrupted session waits for its parent or owner; reports of its children wait with it.
     wakes = not (state.interrupted and stimulus.origin == "child")
-    heard = facts.Heard(stimulus.message_id, message, steer=steer, wakes=wakes, asked_by=stimulus.asked_by)
+    heard = facts.MessageReceived(
+        stimulus.message_id, message, steer, wakes, stimulus.asked_by, stimulus.settings
+    )
     decision.facts.append(heard)
     calls.take_in(state, decision, stimulus.taint)
     if steer and not state.asking:
         own = [state.calls[key] for key in state.reply_keys if key in state.calls]
         waiting = [call for call in own if not call.parked and call.phase == "asking"]
         running = [call.key for call in own if not call.parked and call.phase not in turns.WAITS]
-        # Parked at once: an approval that comes while running calls still stop delays the next turn no more.
+        # Park them now, so that an approval that comes while running calls stop can't delay the next turn.
         decision.facts.extend(calls.park(call, stimulus.at_ms) for call in waiting)
         for call in own:
             if call.phase == "delegated" and not call.parked:
@@ -114,10 +175,9 @@ def _incoming(state: SessionState, stimulus: stimuli.Incoming) -> Decision:
 
 
 def _hook_failed(state: SessionState, stimulus: stimuli.HookErrorReported) -> Decision:
-    """What follows for the call comes as the call's own outcome."""
+    """Record the failure; its consequence for the call comes as the call's own outcome."""
     decision = Decision()
-    fact = facts.HookFailed(stimulus.key, stimulus.hook, stimulus.point, stimulus.reason)
-    decision.facts.append(fact)
+    decision.facts.append(stimulus.failed)
     return decision
 
 
@@ -135,15 +195,12 @@ def _call_asked(state: SessionState, stimulus: stimuli.CallAsked) -> Decision:
 def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Decision:
     decision = Decision()
     if stimulus.post_id not in state.heard:
-        decision.facts.append(
-            facts.ChildTroubleNoted(
-                stimulus.child, stimulus.tool, stimulus.attempts, stimulus.field, stimulus.message
-            )
-        )
-        where = f" at {stimulus.field}" if stimulus.field else ""
+        trouble = stimulus.trouble
+        decision.facts.append(facts.ChildTroubleNoted(stimulus.child, trouble))
+        where = f" at {trouble.field}" if trouble.field else ""
         text = (
-            f"Session {stimulus.child} could not call {stimulus.tool} in {stimulus.attempts} attempts"
-            f"{where}: {stimulus.message}"
+            f"Session {stimulus.child} could not call {trouble.tool} in {trouble.attempts} attempts"
+            f"{where}: {trouble.reason}"
         )
         decision.facts.append(notice(stimulus.post_id, text, stimulus.at_ms, wakes=False))
         calls.take_in(state, decision, stimulus.taint)
@@ -152,28 +209,23 @@ def _child_troubled(state: SessionState, stimulus: stimuli.ChildTroubled) -> Dec
 
 def _approver_asked(state: SessionState, stimulus: stimuli.ApproverAsked) -> Decision:
     decision = Decision()
-    if state.stopping is not None and stimulus.request_id not in state.consultations:
-        decision.instructions.append(todo.ReturnAnswer(stimulus.request_id, "escalate", _STOPS))
-    elif stimulus.request_id not in state.consultations:
-        request = (
-            stimulus.request_id,
-            stimulus.requester,
-            stimulus.tool,
-            stimulus.arguments,
-            stimulus.tier,
-            stimulus.asked_by,
-        )
-        decision.facts.append(facts.ApproverConsulted(*request))
-        decision.instructions.append(todo.RunApprover(*request))
+    question = stimulus.question
+    if question.request_id in state.consultations:
+        return decision
+    if state.stopping is not None:
+        reply = facts.ApproverReplied(question.request_id, "escalate", _STOPS)
+        decision.instructions.append(todo.ToTree(ApproverReturned(reply)))
+    else:
+        decision.facts.append(facts.ApproverConsulted(question))
+        decision.instructions.append(todo.RunApprover(question))
     return decision
 
 
 def _approver_answered(state: SessionState, stimulus: stimuli.ApproverAnswered) -> Decision:
     decision = Decision()
-    if stimulus.request_id in state.consultations:
-        answer = (stimulus.request_id, stimulus.answer, stimulus.reason)
-        decision.facts.append(facts.ApproverReplied(*answer))
-        decision.instructions.append(todo.ReturnAnswer(*answer))
+    if stimulus.reply.request_id in state.consultations:
+        decision.facts.append(stimulus.reply)
+        decision.instructions.append(todo.ToTree(ApproverReturned(stimulus.reply)))
     return decision
 
 
@@ -202,7 +254,7 @@ def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) ->
     if stimulus.post_id in state.heard or state.stopping is not None:
         return decision
     problem = f"the session was interrupted: {stimulus.reason}"
-    if state.asking:
+    if state.is_waiting_for_model:
         decision.facts.append(facts.TurnCut(state.turn, stimulus.reason))
         decision.instructions.append(todo.WithdrawQuestion(state.turn))
     running = []
@@ -213,10 +265,12 @@ def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) ->
             running.append(call.key)
     said = [each for each in state.inbox if each.wakes and each.message.origin != "notice"]
     answers = (*state.unanswered, *(each.message_id for each in said))
-    # Behind what the calls above tell: none of it wakes the session.
+    # After the facts of the calls above: none of those wakes the session.
     decision.facts.append(facts.Interrupted(stimulus.post_id, stimulus.reason))
     if state.offer is None or state.calls:
-        decision.facts.append(facts.Rested("", answers, problem, None, has_result=False, interrupted=True))
+        decision.facts.append(
+            facts.RunFinished("", answers, problem, None, has_result=False, interrupted=True)
+        )
     if running:
         decision.instructions.append(todo.AbortCalls(tuple(running), problem))
     if answers:
@@ -225,31 +279,64 @@ def _work_interrupted(state: SessionState, stimulus: stimuli.WorkInterrupted) ->
 
 
 def _rang(state: SessionState, stimulus: stimuli.Rang) -> Decision:
-    """Answers that are overdue come no more; for others the model may have waited long enough."""
-    decision = delegating.expire(state, stimulus.at_ms)
+    """End the calls whose answers are overdue, and let the model continue if it has waited long enough."""
+    decision = calls.expire_client_calls(state, stimulus.at_ms)
     turns.lose_patience(state, stimulus.at_ms, decision)
+    turns.retry(state, stimulus.at_ms, decision)
     return decision
 
 
-_DECIDE: dict[type[Any], Callable[[SessionState, Any], Decision]] = {
-    stimuli.Adopted: _adopted,
-    stimuli.Recovered: _recovered,
-    stimuli.Incoming: _incoming,
-    stimuli.ModelAnswered: turns.answered,
-    stimuli.ModelFailed: turns.failed,
-    stimuli.CallPrepared: calls.prepared,
-    stimuli.CallRejected: calls.rejected,
-    stimuli.CallFinished: calls.finished,
-    stimuli.CallHandedOver: delegating.delegated,
-    stimuli.ClientAnswered: delegating.answered,
-    stimuli.HookErrorReported: _hook_failed,
-    stimuli.IntentsCommitted: calls.committed,
-    stimuli.ApprovalAnswered: calls.approval_answered,
-    stimuli.CallAsked: _call_asked,
-    stimuli.ChildTroubled: _child_troubled,
-    stimuli.ApproverAsked: _approver_asked,
-    stimuli.ApproverAnswered: _approver_answered,
-    stimuli.CancelAsked: _cancel_asked,
-    stimuli.WorkInterrupted: _work_interrupted,
-    stimuli.Rang: _rang,
+_ROLES = {
+    SessionKind.MAIN: (
+        "You are the Main session: you talk to a person and answer for the whole tree. "
+        "Hand larger parts of the work to Branch sessions and pure reading to Worker sessions."
+    ),
+    SessionKind.BRANCH: (
+        "You are a Branch session, working on behalf of your parent. Do the task you were given; "
+        "your last reply without tool calls is your report to the parent."
+    ),
+    SessionKind.WORKER: (
+        "You are a Worker session: you read and report, you cannot change anything and have no children. "
+        "Your last reply without tool calls is your report to the parent."
+    ),
 }
+
+
+_TOOLS = "Your tools: "
+
+
+def system_prompt(spec: SessionSpec, prompt: str, tools: Sequence[str], further: str = "") -> str:
+    """Return the system prompt of a session; deterministic, with the tools in the given order."""
+    parts = [prompt, _ROLES[spec.kind], f"Your session is {spec.session_id} at depth {spec.depth}."]
+    if tools:
+        parts.append(_tools_line(tools))
+    else:
+        parts.append("You hold no tools.")
+    parts.append(further)
+    if spec.result_schema is not None:
+        parts.append(compile_result(spec.result_schema).demand)
+    return "\n\n".join(part for part in parts if part)
+
+
+def given_parts(spec: SessionSpec, tools: Sequence[str], system_prompt_text: str) -> tuple[str, str]:
+    """Return the two parts of a system prompt that were given when it was made: of the agent, and further."""
+    own = system_prompt(replace(spec, result_schema=None), "", tools)
+    demand = "" if spec.result_schema is None else compile_result(spec.result_schema).demand
+    prompt, found, further = system_prompt_text.partition(own)
+    if not found:
+        return "", ""
+    return prompt.removesuffix("\n\n"), further.removesuffix(demand).strip("\n") if demand else further[2:]
+
+
+def unlisted(prompt: str, gone: Collection[str]) -> str:
+    """Return a system prompt without the names of these tools."""
+    parts = prompt.split("\n\n")
+    for at, part in enumerate(parts):
+        if part.startswith(_TOOLS):
+            names = part.removeprefix(_TOOLS).removesuffix(".").split(", ")
+            parts[at] = _tools_line(name for name in names if name not in gone)
+    return "\n\n".join(parts)
+
+
+def _tools_line(names: Iterable[str]) -> str:
+    return f"{_TOOLS}{', '.join(names)}."

@@ -1,21 +1,35 @@
-"""How facts change a session's state. Total, and without a single rule: rules are in ``decide``.
+"""How facts change a session's state. Total, and without rules: those are in ``decide``.
 
-``evolve`` owns the state it is given: it changes it in place and returns it, so that a conversation of n
-messages costs O(n) and not O(n²). Who needs the old state replays its facts.
+``evolve`` owns the given state: it changes it in place and returns it, so a conversation of n messages costs
+O(n) and not O(n²). A caller that needs the old state replays its facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sessiontree.contracts import session_facts as facts
-from sessiontree.contracts.messages import ToolCall, ToolResultMessage
+from sessiontree.contracts.approvals import CheckedCall
+from sessiontree.contracts.messages import NOTHING_USED, ToolCall, ToolResultMessage, Usage
+from sessiontree.contracts.model_settings import joined_settings
 from sessiontree.contracts.session_facts import SessionFact
-from sessiontree.contracts.usage import NOTHING_USED
-from sessiontree.session.state import Attempts, CallState, Consultation, SessionState, Waiting
+from sessiontree.contracts.truncation import cut_line
+from sessiontree.session.compaction import compacted
+from sessiontree.session.state import Attempts, CallState, SessionState
 
 REMEMBERED_MESSAGES = 4096
+
+
+MAX_GIVEN_UP_CHARS = 300
+_CUT = {
+    "asking": "waited for an approval, which was withdrawn; did not run",
+    "delegated": "waited for the creating program's answer",
+    "intended": "was cut short; may have run in part",
+}
+"""What became of a call in a session that stopped, by its phase."""
+_CUT_SHORT = frozenset({"aborted", "skipped", "timeout"})
 
 
 def evolve(state: SessionState, fact: SessionFact) -> SessionState:
@@ -28,10 +42,27 @@ def _opened(state: SessionState, fact: facts.Opened) -> None:
     state.system_prompt = fact.system_prompt
     state.tools = fact.tools
     state.model = fact.model
+    state.compaction_model = fact.compaction_model
 
 
-def _heard(state: SessionState, fact: facts.Heard) -> None:
-    state.inbox.append(Waiting(fact.message_id, fact.message, fact.steer, fact.wakes, fact.asked_by))
+def _model_changed(state: SessionState, fact: facts.ModelChanged) -> None:
+    state.model = fact.model
+    state.compaction_model = fact.compaction_model
+    if state.compacting is not None and state.compacting.model:
+        state.compacting = replace(state.compacting, model=fact.compaction_model)
+
+
+def _forked(state: SessionState, fact: facts.SessionForked) -> None:
+    state.consultations.clear()
+    if state.retry_at_ms is not None:
+        state.retry_at_ms += fact.shift_ms
+    for call in state.calls.values():
+        call.asked_at_ms += fact.shift_ms
+        call.expires_at_ms += fact.shift_ms
+
+
+def _heard(state: SessionState, fact: facts.MessageReceived) -> None:
+    state.inbox.append(fact)
     _remember(state, fact.message_id)
     if fact.wakes:
         state.offer = None
@@ -52,16 +83,21 @@ def _turn_started(state: SessionState, fact: facts.TurnStarted) -> None:
     state.turn = fact.turn
     state.run_turns = 1 if fact.fresh_run else state.run_turns + 1
     state.asking = True
+    state.model_failures = 0
     state.owes_turn = False
     state.offer = None
     if fact.fresh_run:
         state.ledger.clear()
+        state.compaction_failures = 0
         state.result_attempts = 0
+        state.cut_text = ""
     if fact.took:
         for waiting in state.inbox[: fact.took]:
             state.transcript.append(waiting.message)
             if waiting.wakes:
                 state.unanswered.append(waiting.message_id)
+            if waiting.settings is not None:
+                state.settings = joined_settings(state.settings, waiting.settings)
         del state.inbox[: fact.took]
 
 
@@ -70,9 +106,11 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
     message = fact.message
     state.transcript.append(message)
     calls = message.tool_calls
-    if message.usage is not NOTHING_USED:
-        state.reported += message.usage
-    state.replies += 1
+    _charge(state, message.usage)
+    state.compactions = 0
+    state.avoids_compaction_model = False
+    state.summary_limit = None
+    state.compaction_problem = ""
     state.calls_made += len(calls)
     if calls:
         keys = []
@@ -83,12 +121,75 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
         state.reply_keys = tuple(keys)
 
 
+def _charge(state: SessionState, usage: Usage) -> None:
+    if usage is not NOTHING_USED:
+        state.reported += usage
+    state.replies += 1
+
+
+def _reply_cut(state: SessionState, fact: facts.ReplyCut) -> None:
+    state.cut_text += fact.text
+
+
 def _turn_failed(state: SessionState, fact: facts.TurnFailed) -> None:
     state.asking = False
+    state.retry_at_ms = fact.retry_at_ms
+    state.model_failures += 1
+    if fact.overflow:
+        state.overflow = fact.reason
+        state.owes_turn = True
+        state.run_turns -= 1  # the turn is asked again, after a compaction
+
+
+def _turn_retried(state: SessionState, fact: facts.TurnRetried) -> None:
+    state.asking = True
+    state.retry_at_ms = None
 
 
 def _turn_cut(state: SessionState, fact: facts.TurnCut) -> None:
     state.asking = False
+    state.retry_at_ms = None
+    state.compacting = None
+
+
+def _context_filled(state: SessionState, fact: facts.ContextFilled) -> None:
+    state.is_crowded = True
+
+
+def _compaction_begun(state: SessionState, fact: facts.CompactionBegun) -> None:
+    state.turn = fact.turn
+    state.asking = True
+    state.model_failures = 0
+    state.owes_turn = True
+    state.offer = None
+    state.compacting = fact
+    state.compactions += 1
+
+
+def _context_compacted(state: SessionState, fact: facts.ContextCompacted) -> None:
+    _charge(state, fact.usage)
+    state.asking = False
+    state.compacting = None
+    state.is_crowded = False
+    state.overflow = ""
+    state.compaction_failures = 0
+    state.compaction_problem = ""
+    state.summary_limit = None
+    state.transcript, state.summary_at = compacted(state.transcript, fact)
+
+
+def _compaction_failed(state: SessionState, fact: facts.CompactionFailed) -> None:
+    if fact.usage is not None:
+        _charge(state, fact.usage)
+    state.asking = False
+    state.compacting = None
+    state.compaction_problem = fact.reason
+    if fact.model:
+        state.avoids_compaction_model = True
+        return
+    state.is_crowded = False
+    state.compaction_failures += 1
+    state.summary_limit = fact.summary_limit
 
 
 def _call_opened(state: SessionState, fact: facts.CallOpened) -> None:
@@ -103,27 +204,23 @@ def _call_held(state: SessionState, fact: facts.CallHeld) -> None:
         call.phase = "held" if fact.held else "open"
 
 
-def _bind(state: SessionState, fact: facts.CallIntended | facts.ApprovalWanted) -> CallState | None:
-    call = state.calls.get(fact.key)
+def _bind(state: SessionState, checked: CheckedCall) -> CallState | None:
+    call = state.calls.get(checked.key)
     if call is not None:
         if call.phase == "open" and not call.outside:
-            state.ledger.pop(fact.tool, None)
-        call.tool = fact.tool
-        call.arguments = fact.arguments
-        call.digest = fact.digest
-        call.tier = fact.tier
-        call.repeatable = fact.repeatable
+            state.ledger.pop(checked.tool, None)
+        call.checked = checked
     return call
 
 
 def _call_intended(state: SessionState, fact: facts.CallIntended) -> None:
-    call = _bind(state, fact)
+    call = _bind(state, fact.call)
     if call is not None:
         call.phase = "intended"
 
 
 def _approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
-    call = _bind(state, fact)
+    call = _bind(state, fact.call)
     if call is not None:
         call.phase = "asking"
         call.request_id = fact.request_id
@@ -133,17 +230,13 @@ def _approval_wanted(state: SessionState, fact: facts.ApprovalWanted) -> None:
 def _approval_settled(state: SessionState, fact: facts.ApprovalSettled) -> None:
     call = state.calls.get(fact.key)
     if call is not None and fact.decision == "approved" and call.phase == "asking":
-        call.phase = "approved"  # else its intent was made durable with the answer, before this
+        call.phase = "approved"  # otherwise its intent was made durable with the answer, earlier
 
 
 def _call_delegated(state: SessionState, fact: facts.CallDelegated) -> None:
-    call = state.calls.get(fact.key)
+    call = _bind(state, fact.call)
     if call is not None:
-        if call.phase == "open" and not call.outside:
-            state.ledger.pop(fact.tool, None)
         call.phase = "delegated"
-        call.tool = fact.tool
-        call.arguments = fact.arguments
         call.client_id = fact.client_id
         call.asked_at_ms = fact.at_ms
         call.expires_at_ms = fact.expires_at_ms
@@ -162,6 +255,7 @@ def _arguments_rejected(state: SessionState, fact: facts.ArgumentsRejected) -> N
 
 def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
     call = state.calls.pop(fact.key, None)
+    _note_unfinished(state, call, fact)
     if fact.resets is not None:
         state.ledger.pop(fact.resets, None)
     if fact.artifacts:
@@ -170,8 +264,19 @@ def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
         _place(state, fact.key, fact.message)
 
 
+def _note_unfinished(state: SessionState, call: CallState | None, fact: facts.CallResolved) -> None:
+    """Keep for the result which calls were cut, and that a tool which was given up works again."""
+    tool = fact.message.tool_name
+    if fact.outcome == "ok":
+        state.given_up.pop(tool, None)
+    elif fact.outcome == "unknown":
+        state.given_up[fact.key] = f"{tool}: its process was lost; it may have run"
+    elif fact.outcome in _CUT_SHORT and state.stopping is not None and call is not None:
+        state.given_up[fact.key] = f"{tool}: {_CUT.get(call.phase, 'did not finish')}"
+
+
 def _place(state: SessionState, key: str, message: ToolResultMessage) -> None:
-    """Results stand in call order: they join the transcript together, when the last one is there."""
+    """Results are kept in call order: they join the transcript together, once the last one is there."""
     keys = state.reply_keys
     if len(keys) == 1:
         state.transcript.append(message)
@@ -190,21 +295,22 @@ def _tainted(state: SessionState, fact: facts.Tainted) -> None:
 
 
 def _hook_failed(state: SessionState, fact: facts.HookFailed) -> None:
-    """Told to whoever reads the journal; a session is no different for it."""
+    """Change nothing: the fact is for readers of the journal."""
 
 
 def _tool_given_up(state: SessionState, fact: facts.ToolGivenUp) -> None:
-    """Told to the parent; the ledger already refuses the tool."""
+    """The parent is informed, and the ledger already refuses the tool; the result tells of it, too."""
+    where = f" at {fact.field}" if fact.field else ""
+    reason = cut_line(fact.reason, MAX_GIVEN_UP_CHARS)
+    state.given_up[fact.tool] = f"{fact.tool}: no valid call in {fact.attempts} attempts{where}: {reason}"
 
 
 def _child_trouble_noted(state: SessionState, fact: facts.ChildTroubleNoted) -> None:
-    """Recorded for the event stream; its text waits in the inbox as a notice of its own."""
+    """Change nothing: the fact is for the event stream, and its text is in the inbox as a separate notice."""
 
 
 def _approver_consulted(state: SessionState, fact: facts.ApproverConsulted) -> None:
-    state.consultations[fact.request_id] = Consultation(
-        fact.requester, fact.tool, fact.arguments, fact.tier, fact.asked_by
-    )
+    state.consultations[fact.question.request_id] = fact.question
 
 
 def _approver_replied(state: SessionState, fact: facts.ApproverReplied) -> None:
@@ -215,19 +321,25 @@ def _result_rejected(state: SessionState, fact: facts.ResultRejected) -> None:
     state.result_attempts = fact.attempt
 
 
-def _rested(state: SessionState, fact: facts.Rested) -> None:
+def _rested(state: SessionState, fact: facts.RunFinished) -> None:
     state.unanswered = [each for each in state.unanswered if each not in fact.answers]
     status = "failed" if fact.error is not None else "completed"
     state.offer = (status, fact.text if fact.error is None else fact.error, fact.result)
     state.owes_turn = False
+    state.settings = None
+    state.cut_text = ""
+    state.overflow = ""
+    state.compactions = 0
+    state.summary_limit = None
+    state.compaction_problem = ""
+    state.avoids_compaction_model = False
 
 
 def _interrupted(state: SessionState, fact: facts.Interrupted) -> None:
     _remember(state, fact.post_id)
     state.interrupted = True
     state.owes_turn = False
-    for waiting in state.inbox:
-        waiting.steer = waiting.wakes = False
+    state.inbox = [replace(each, steer=False, wakes=False) for each in state.inbox]
     for call in state.calls.values():
         call.cut = True
 
@@ -236,16 +348,26 @@ def _stopping(state: SessionState, fact: facts.Stopping) -> None:
     state.stopping = fact.status
     state.stop_reason = fact.reason
     state.asking = False
+    state.retry_at_ms = None
+    state.compacting = None
 
 
 APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.Opened: _opened,
-    facts.Heard: _heard,
+    facts.ModelChanged: _model_changed,
+    facts.SessionForked: _forked,
+    facts.MessageReceived: _heard,
     facts.ActsFor: _acts_for,
     facts.TurnStarted: _turn_started,
     facts.TurnReplied: _turn_replied,
+    facts.ReplyCut: _reply_cut,
     facts.TurnFailed: _turn_failed,
+    facts.TurnRetried: _turn_retried,
     facts.TurnCut: _turn_cut,
+    facts.ContextFilled: _context_filled,
+    facts.CompactionBegun: _compaction_begun,
+    facts.ContextCompacted: _context_compacted,
+    facts.CompactionFailed: _compaction_failed,
     facts.CallOpened: _call_opened,
     facts.CallHeld: _call_held,
     facts.CallIntended: _call_intended,
@@ -262,8 +384,8 @@ APPLY: dict[type[Any], Callable[[SessionState, Any], None]] = {
     facts.ApproverConsulted: _approver_consulted,
     facts.ApproverReplied: _approver_replied,
     facts.ResultRejected: _result_rejected,
-    facts.Rested: _rested,
+    facts.RunFinished: _rested,
     facts.Interrupted: _interrupted,
     facts.Stopping: _stopping,
 }
-"""How each type of fact is applied; every fact of a session has its entry."""
+"""How each type of fact is applied; every fact of a session has an entry."""

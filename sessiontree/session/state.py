@@ -1,22 +1,23 @@
-"""The state of one session: everything its rules look at, and nothing else.
+"""The state of one session: exactly what its rules read.
 
-Only ``evolve`` changes it. Members a call or a ledger entry has are the journal's words for it.
+Only ``evolve`` changes it. Members of a call or a ledger entry have the same names as in the journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.limits import Limits
-from sessiontree.contracts.messages import Message, ToolCall, UserMessage
+from sessiontree.contracts.messages import Message, ToolCall, Usage
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal, joined
+from sessiontree.contracts.session_facts import CompactionBegun, MessageReceived
 from sessiontree.contracts.session_ids import SessionIds
-from sessiontree.contracts.spec import SessionSpec
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.tree_config import SessionSpec
 
 CallPhase: TypeAlias = Literal["open", "held", "asking", "approved", "intended", "delegated"]
 
@@ -30,30 +31,44 @@ class CallState:
     call: ToolCall
     phase: CallPhase = "open"
     outside: bool = False
-    """Asked by the creating program; its result goes there and not into the transcript."""
+    """Whether the creating program made it; its result goes there and not into the transcript."""
     parked: bool = False
-    """The model has a pending envelope as its result; the outcome comes as a notice."""
-    tool: str = ""
-    arguments: Mapping[str, JsonValue] = field(default_factory=dict)
-    digest: str = ""
-    tier: int = 0
-    repeatable: bool = False
+    """Whether the model has a pending message as its result; the outcome comes later as a notice."""
+    checked: CheckedCall | None = None
+    """The checked call; None until it has been checked."""
     request_id: str = ""
     asked_at_ms: int = 0
-    """When it began to wait for somebody: an approval, or the program's answer."""
+    """When it began to wait for an approval or for the program's answer."""
     client_id: str = ""
-    """Its id to the creating program, which is to answer it; empty = it is another's to run."""
+    """Its id for the creating program, which answers it; empty = the program does not run it."""
     expires_at_ms: int = 0
-    """When the program's time for it is over."""
+    """When the program's time to answer it ends."""
     asked_by: tuple[Principal, ...] = ()
-    """Whom it is made for; empty = the creating program."""
+    """The principals it is made for; empty = the creating program."""
     cut: bool = False
-    """Whether the session was interrupted since it began: it is begun no more, and its end wakes nobody."""
+    """Whether the session was interrupted since the call began: it is not started again, and its end wakes
+    no session."""
+
+    @property
+    def tool(self) -> str:
+        """Canonical name of its tool, or the name the model wrote if the tool is not known yet."""
+        return self.call.name if self.checked is None else self.checked.tool
+
+    @property
+    def final(self) -> CheckedCall:
+        """The checked call.
+
+        Raises:
+            LookupError: it has not been checked yet.
+        """
+        if self.checked is None:
+            raise LookupError(f"call {self.key} was not checked yet")
+        return self.checked
 
 
 @dataclass(slots=True)
 class Attempts:
-    """The retry ledger's entry of one tool: failed attempts since its last valid call."""
+    """The retry ledger's entry for one tool: failed attempts since its last valid call."""
 
     count: int
     turn: int
@@ -62,30 +77,8 @@ class Attempts:
 
 
 @dataclass(slots=True)
-class Waiting:
-    """A message that waits for the next turn."""
-
-    message_id: str
-    message: UserMessage
-    steer: bool
-    wakes: bool
-    asked_by: tuple[Principal, ...] = ()
-
-
-@dataclass(slots=True)
-class Consultation:
-    """A request this session's approver function is asked about."""
-
-    requester: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    tier: str
-    asked_by: tuple[Principal, ...] = ()
-
-
-@dataclass(slots=True)
 class SessionState:
-    """One session. ``calls`` holds the open reply's calls in reply order, and late and outside ones."""
+    """One session. ``calls`` holds the open reply's calls in reply order, and also late and outside calls."""
 
     spec: SessionSpec
     limits: Limits
@@ -94,44 +87,77 @@ class SessionState:
     system_prompt: str | None = None
     tools: tuple[str, ...] = ()
     model: str = ""
+    compaction_model: str = ""
+    """Name of the model that writes summaries; empty = ``model``."""
     transcript: list[Message] = field(default_factory=list)
-    inbox: list[Waiting] = field(default_factory=list)
+    """The conversation as the model sees it: after a compaction, a summary replaces its older part."""
+    inbox: list[MessageReceived] = field(default_factory=list)
+    """Messages that wait for the next turn."""
     turn: int = 0
-    """Model calls so far."""
+    """Number of model calls so far."""
     run_turns: int = 0
-    """Model calls since the last new message."""
+    """Number of model calls since the last new message."""
     asking: bool = False
     """Whether the model was asked and has not replied."""
+    retry_at_ms: int | None = None
+    """When the model is asked again after a failure; None = it did not fail, or is not asked again."""
+    model_failures: int = 0
+    """How often the model failed at this turn."""
     owes_turn: bool = False
-    """Whether the transcript ends in something the model has not seen."""
+    """Whether the transcript ends with something the model has not seen."""
     reply_keys: tuple[str, ...] = ()
     """Keys of the last reply's calls, until all of them have a result in the transcript."""
     results: dict[str, Message] = field(default_factory=dict)
-    """Results of the open reply that wait for their place in the transcript."""
+    """Results of the open reply that are not in the transcript yet."""
     calls: dict[str, CallState] = field(default_factory=dict)
     ledger: dict[str, Attempts] = field(default_factory=dict)
     result_attempts: int = 0
+    cut_text: str = ""
+    """The part of its final message that the model wrote before its tokens ran out."""
     unanswered: list[str] = field(default_factory=list)
-    """Ids of messages the next last word answers."""
+    """Ids of messages that the next final message answers."""
     heard: dict[str, None] = field(default_factory=dict)
-    """Ids of messages and keys of outside calls taken, newest last; the oldest beyond a bound are gone."""
-    consultations: dict[str, Consultation] = field(default_factory=dict)
+    """Ids of messages and keys of outside calls received, newest last; only a bounded number is kept."""
+    consultations: dict[str, ApprovalQuestion] = field(default_factory=dict)
+    """Requests that this session's approver function is asked about, by id."""
     artifacts: list[Artifact] = field(default_factory=list)
+    given_up: dict[str, str] = field(default_factory=dict)
+    """What its result lists as not finished: by tool if the model gave it up, by key if a call was cut."""
     reported: Usage = Usage()
-    """What the model said it used."""
+    """The usage that the model reported."""
     replies: int = 0
     calls_made: int = 0
+    is_crowded: bool = False
+    """Whether the conversation is to be compacted before the next turn, though it still fits."""
+    overflow: str = ""
+    """What the model said about a conversation longer than its context; empty = nothing."""
+    compacting: CompactionBegun | None = None
+    """The compaction in progress; ``asking`` is then the question for its summary."""
+    compactions: int = 0
+    """Number of compactions begun since the last reply."""
+    compaction_failures: int = 0
+    """Number of compactions that failed since the last one that did not, in this run."""
+    compaction_problem: str = ""
+    """Why the last compaction failed; empty = it did not."""
+    avoids_compaction_model: bool = False
+    """Whether the compaction model failed since the last reply, so that the session's model is asked."""
+    summary_limit: int | None = None
+    """Index at which the part to summarise ends at the latest; None = no limit."""
+    summary_at: int | None = None
+    """Index of the summary in the transcript; None = it was never compacted."""
     interrupted: bool = False
-    """Whether it was interrupted and nobody has said anything to it since."""
+    """Whether it was interrupted and has not received a message since."""
     stopping: str | None = None
-    """Status the session is to end with, once it was told to stop."""
+    """The status the session is to end with; None = it was not asked to stop."""
     stop_reason: str = ""
     asked_by: tuple[Principal, ...] = ()
-    """Whom the newest turn acts for; empty = the creating program."""
+    """The principals the newest turn acts for; empty = the creating program."""
+    settings: ModelSettings | None = None
+    """Model settings that the messages of this run ask for; None = they set none."""
     taint: str = ""
-    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
+    """Source of the first untrusted text that it has taken in; empty = it took in none."""
     offer: tuple[str, str, JsonValue] | None = None
-    """Last word that ends the session: status, summary, output; None while there is something to do."""
+    """The final message that ends the session: status, summary, output; None while there is work to do."""
 
     @property
     def steered(self) -> bool:
@@ -140,22 +166,37 @@ class SessionState:
 
     @property
     def usage(self) -> Usage:
-        """What the session used so far."""
-        used = self.reported
-        return Usage(used.input_tokens, used.output_tokens, used.cost_usd, self.replies, self.calls_made)
+        """The session's usage so far."""
+        reported = self.reported
+        return Usage(  # ``replace`` takes four times as long
+            reported.input_tokens,
+            reported.output_tokens,
+            reported.cost_usd,
+            self.replies,
+            self.calls_made,
+            reported.cache_read_tokens,
+            reported.cache_write_tokens,
+            reported.reasoning_tokens,
+            reported.unpriced_tokens,
+        )
 
     @property
     def in_turn(self) -> bool:
-        """Whether the model is asked or its reply's calls are not all settled."""
-        return self.asking or self.owes_turn or bool(self.reply_keys)
+        """Whether the model is being asked, or calls of its reply are not settled."""
+        return self.is_waiting_for_model or self.owes_turn or bool(self.reply_keys)
+
+    @property
+    def is_waiting_for_model(self) -> bool:
+        """Whether a reply is on its way, or will be requested again."""
+        return self.asking or self.retry_at_ms is not None
 
     @property
     def acting_for(self) -> tuple[Principal, ...]:
-        """Everybody that work under way is done for, calls that wait included."""
+        """All principals that current work is done for, including calls that wait."""
         own = self.asked_by if self.in_turn else ()
         return joined(own, *(call.asked_by for call in self.calls.values()))
 
 
 def initial(spec: SessionSpec, limits: Limits, id_key: str = "") -> SessionState:
-    """Return the state of a session nothing has happened to; ``id_key`` as its tree's nonce gives it."""
+    """Return the initial state of a session; ``id_key`` comes from its tree's nonce."""
     return SessionState(spec, limits, SessionIds(spec.session_id, id_key), taint=spec.taint)

@@ -1,8 +1,10 @@
-"""Rules for turns: when the model is asked, what its last word means, when there is nothing more to do."""
+"""Rules for turns: when the model is asked, what its final message means, and when no work is left."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sessiontree.contracts import session_facts as facts
@@ -12,25 +14,50 @@ from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.memory import MEMORY_SCHEME
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal, joined
+from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.schema.result import compile_result
+from sessiontree.session import compaction
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import MAX_ATTEMPTS, Decision, intend, notice, park
 from sessiontree.session.state import CallState, SessionState
 
+_PROBLEMS: Final[Mapping[str, str]] = {
+    "length": (
+        "the model's reply was cut off because its tokens were used up; raise max_output_tokens, or set "
+        "ModelSettings(on_length=…) to continue or accept such replies"
+    ),
+    "refusal": "the model refused to reply",
+    "error": "the model's reply broke off",
+    "aborted": "the model's reply was stopped",
+}
+"""By the finish reason of a reply: why it is not a final message."""
+_GO_ON: Final = "Your reply was cut off because its tokens were used up. Go on exactly where it ended."
+FIRST_BACKOFF_MS: Final = 500
+MAX_BACKOFF_MS: Final = 60_000
+FULL_SHARE: Final = 0.85
+"""Share of the model's context that one question may use; then the conversation is compacted."""
+MAX_RETRY_AFTER_S: Final = 300.0
+"""If a provider asks to wait longer than this, in seconds, the question is not repeated automatically."""
 WAITS: Final = frozenset({"asking", "delegated"})
-"""Phases of a call whose outcome is somebody else's to say; nothing of it runs."""
+"""Phases of a call that waits for someone else's answer; nothing of it runs."""
 
 
 def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
-    """The model replied: its calls are checked, or its text is a last word."""
+    """Process the model's reply: check its calls, or take its text as a final message."""
     decision = Decision()
     if not state.asking or stimulus.turn != state.turn:
         return decision
+    if state.compacting is not None:
+        return compaction.answered(state, state.compacting, stimulus)
     message = stimulus.message
     decision.facts.append(facts.TurnReplied(stimulus.turn, message))
+    context, used = stimulus.context_tokens, message.usage.input_tokens
+    is_full = context is not None and used >= FULL_SHARE * context
+    if context is not None and is_full and not (state.is_crowded or state.compaction_failures):
+        decision.facts.append(facts.ContextFilled(used, context))
     calls = message.tool_calls
     if not calls:
-        _last_word(state, decision, message.text, stimulus.at_ms)
+        _without_calls(state, decision, stimulus)
         return decision
     given_up = tuple(name for name, tried in state.ledger.items() if tried.refused) if state.ledger else ()
     for index, call in enumerate(calls):
@@ -39,13 +66,71 @@ def answered(state: SessionState, stimulus: stimuli.ModelAnswered) -> Decision:
     return decision
 
 
+def _without_calls(state: SessionState, decision: Decision, stimulus: stimuli.ModelAnswered) -> None:
+    """Take a complete reply as the final message; otherwise the run fails, or the model continues."""
+    message, reason = stimulus.message, stimulus.message.stop_reason
+    text = state.cut_text + message.text
+    if reason == "length" and stimulus.on_length == "continue":
+        decision.facts.append(facts.ReplyCut(stimulus.turn, message.text))
+        decision.facts.append(notice(f"{stimulus.turn}:length", _GO_ON, stimulus.at_ms))
+    elif reason in _PROBLEMS and not (reason == "length" and stimulus.on_length == "accept"):
+        detail = message.stop_detail or (message.text if reason == "refusal" else "")
+        problem = f"{_PROBLEMS[reason]}: {detail}" if detail else _PROBLEMS[reason]
+        _rest(state, decision, text, problem, reason if reason in {"length", "refusal"} else "")
+    else:
+        _last_word(state, decision, text, stimulus.at_ms)
+
+
 def failed(state: SessionState, stimulus: stimuli.ModelFailed) -> Decision:
-    """The model could not reply: the run stops short."""
+    """Process a failure of the model: ask it again later, or end the run early."""
     decision = Decision()
-    if state.asking and stimulus.turn == state.turn:
-        decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said))
-        _rest(state, decision, "", f"the model failed: {stimulus.reason}")
+    if not state.asking or stimulus.turn != state.turn:
+        return decision
+    wait_ms = _wait_ms(state, stimulus)
+    if wait_ms is None and state.compacting is not None:
+        decision.facts.append(compaction.failed(state, state.compacting, stimulus))
+        return decision
+    if stimulus.overflow:
+        # What follows from it is decided where the next turn begins.
+        decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said, overflow=True))
+        return decision
+    retry_at_ms = None if wait_ms is None else stimulus.at_ms + wait_ms
+    decision.facts.append(facts.TurnFailed(stimulus.turn, stimulus.reason, stimulus.said, retry_at_ms))
+    if retry_at_ms is not None:
+        decision.instructions.append(todo.WakeSessionAt(retry_at_ms))
+        return decision
+    tried = f" ({state.model_failures + 1} attempts)" if state.model_failures else ""
+    _rest(state, decision, "", f"the model failed{tried}: {stimulus.reason}")
     return decision
+
+
+def _wait_ms(state: SessionState, stimulus: stimuli.ModelFailed) -> int | None:
+    """Return how long to wait before the model is asked again, in milliseconds; None = it is not asked again.
+
+    The wait doubles with each failure. It differs between sessions, so that sessions whose provider failed
+    at the same time do not retry at the same time. For one session it is always the same.
+    """
+    after_s = stimulus.retry_after_s or 0.0
+    if not stimulus.retryable or stimulus.overflow or state.model_failures >= state.limits.model_retries:
+        return None
+    if not after_s <= MAX_RETRY_AFTER_S:
+        return None
+    return max(math.ceil(after_s * 1000), backoff_ms(state, stimulus.turn))
+
+
+def backoff_ms(state: SessionState, turn: int) -> int:
+    """Return how long a session waits before it repeats a turn, unless its provider asks for more."""
+    longest_ms = min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS << state.model_failures)
+    name = f"{state.spec.session_id} {turn} {state.model_failures}"
+    share = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[0] / 255
+    return longest_ms // 2 + int(longest_ms / 2 * share)
+
+
+def retry(state: SessionState, at_ms: int, decision: Decision) -> None:
+    """Ask the model again if its retry time has come; called when a timer rings."""
+    if state.retry_at_ms is not None and state.retry_at_ms <= at_ms and state.stopping is None:
+        decision.facts.append(facts.TurnRetried(state.turn))
+        decision.instructions.append(todo.CallModel(state.turn))
 
 
 def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -> None:
@@ -56,8 +141,9 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
     if state.result_attempts >= MAX_ATTEMPTS:
         _rest(state, decision, text, "the result never fitted the schema its parent gave, and was given up")
         return
+    result = compile_result(schema)
     try:
-        value = compile_result(schema).validate_text(text)
+        value = result.validate_text(text)
     except ValidationError as error:
         attempt = state.result_attempts + 1
         decision.facts.append(facts.ResultRejected(attempt, error.field, error.message))
@@ -66,31 +152,36 @@ def _last_word(state: SessionState, decision: Decision, text: str, at_ms: int) -
             problem = f"the result never fitted the schema its parent gave; last{where}: {error.message}"
             _rest(state, decision, text, problem)
             return
-        words = (
-            f"Your reply does not fit the result schema{where}: {error.message}. Reply again with JSON only."
-        )
+        words = f"Your reply does not fit{where}: {error.message}. Reply again. {result.demand}"
         decision.facts.append(notice(f"{state.turn}:result", words, at_ms))
         return
-    decision.facts.append(facts.Rested(text, tuple(state.unanswered), None, value, has_result=True))
+    decision.facts.append(facts.RunFinished(text, tuple(state.unanswered), None, value, has_result=True))
     _answer(state, decision, text, None)
 
 
-def _rest(state: SessionState, decision: Decision, text: str, error: str | None) -> None:
-    decision.facts.append(facts.Rested(text, tuple(state.unanswered), error, None, has_result=False))
-    _answer(state, decision, text, error)
+def _rest(
+    state: SessionState, decision: Decision, text: str, error: str | None, failure: facts.RunFailure = ""
+) -> None:
+    answers = tuple(state.unanswered)
+    decision.facts.append(facts.RunFinished(text, answers, error, None, has_result=False, failure=failure))
+    _answer(state, decision, text, error, failure)
 
 
-def _answer(state: SessionState, decision: Decision, text: str, error: str | None) -> None:
+def _answer(
+    state: SessionState, decision: Decision, text: str, error: str | None, failure: facts.RunFailure = ""
+) -> None:
     if state.unanswered:
-        decision.instructions.append(todo.AnswerMessages(tuple(state.unanswered), text, error))
+        answers = tuple(state.unanswered)
+        decision.instructions.append(todo.AnswerMessages(answers, text, error, failure=failure))
 
 
 def advance(state: SessionState, at_ms: int) -> Decision | None:
-    """Say what comes next once a stimulus has been taken in; None = nothing."""
+    """Return the next step after a stimulus was applied; None = nothing is to be done."""
     if state.stopping is not None:
         return None if state.calls else _offer_stopped(state)
-    if state.asking:
-        return _cut_turn(state) if state.inbox and state.steered else None
+    if state.asking or state.retry_at_ms is not None:
+        # A compaction is not cut: the next turn needs it, and takes the message.
+        return _cut_turn(state) if state.inbox and state.steered and state.compacting is None else None
     if state.reply_keys:
         return _wait_for_calls(state, at_ms)
     if state.calls and any(call.outside and call.phase == "intended" for call in state.calls.values()):
@@ -101,32 +192,37 @@ def advance(state: SessionState, at_ms: int) -> Decision | None:
     if held := [call for call in state.calls.values() if call.phase in {"held", "approved"}]:
         return _release(held)
     if rests(state):
-        # A last word under a call that waits suspends the session; the tree does not end it before.
+        # A final message while a call waits suspends the session; the tree does not end it before that.
         return _offer(state)
     return None
 
 
 def rests(state: SessionState) -> bool:
-    """Whether the session's last word stands: nothing of its own is under way but what others answer."""
+    """Whether the session's final message is valid: its only open calls wait for answers from others."""
     if state.stopping is not None:
         return not state.calls
     return state.offer is not None and all(call.phase in WAITS for call in state.calls.values())
 
 
 def standing(told: Sequence[Any], state: SessionState) -> tuple[Any, ...]:
-    """Return what is to be carried out: of last words the newest alone, and not if it was taken back."""
-    words = [each for each in told if type(each) is todo.OfferResult]
+    """Return the instructions to carry out: of the final messages only the newest, if it is still valid."""
+    words = [each for each in told if is_offer(each)]
     if not words:
         return tuple(told)
     newest = words[-1] if rests(state) else None
-    return tuple([each for each in told if each is newest or type(each) is not todo.OfferResult])
+    return tuple([each for each in told if each is newest or not is_offer(each)])
+
+
+def is_offer(instruction: object) -> bool:
+    """Whether an instruction offers the session's final message to the tree."""
+    return type(instruction) is todo.ToTree and type(instruction.event) is ResultOffered
 
 
 def _release(held: list[CallState]) -> Decision:
     decision = Decision()
     for call in held:
         if call.phase == "approved":
-            intend(decision, call)
+            intend(decision, call.final)
             continue
         decision.facts.append(facts.CallHeld(call.key, held=False))
         decision.instructions.append(todo.PrepareCall(call.key, call.call, asked_by=call.asked_by))
@@ -134,14 +230,14 @@ def _release(held: list[CallState]) -> Decision:
 
 
 def _cut_turn(state: SessionState) -> Decision:
-    """A steering message waits for no reply: the next question takes the place of this one."""
+    """Cut the current turn: a steering message does not wait for the reply."""
     decision = Decision()
     decision.facts.append(facts.TurnCut(state.turn, "a new message came in"))
     return decision
 
 
 def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
-    """Ask the model, or rest where it was asked often enough; then notices wait for the next message."""
+    """Ask the model, or rest if the turn limit is reached; then notices wait for the next message."""
     decision = Decision()
     fresh = waiting and any(each.wakes and each.message.origin != "notice" for each in state.inbox)
     if not fresh and state.run_turns >= state.limits.max_turns:
@@ -152,6 +248,15 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
         _rest(state, decision, "", problem)
         return decision
     turn = state.turn + 1
+    if state.is_crowded or state.overflow:
+        begun = compaction.begin(state)
+        if begun is not None:
+            decision.facts.append(begun)
+            decision.instructions.append(todo.CallModel(begun.turn))
+            return decision
+        if state.overflow:
+            _rest(state, decision, "", compaction.overflow_problem(state), "overflow")
+            return decision
     askers = _askers(state)
     if askers != state.asked_by:
         decision.facts.append(facts.ActsFor(askers))
@@ -161,13 +266,13 @@ def _start_turn(state: SessionState, waiting: bool) -> Decision | None:
 
 
 def _askers(state: SessionState) -> tuple[Principal, ...]:
-    """Return whom the next turn acts for: everybody whose words it answers, and whom its parent acted for."""
+    """Return the principals of the next turn: the authors of its messages and those its parent acted for."""
     carried = state.asked_by if state.unanswered else state.spec.asked_by
     return joined(carried, *(each.asked_by for each in state.inbox)) if state.inbox else carried
 
 
 def _waiting(state: SessionState) -> list[CallState]:
-    """Return the reply's calls that wait for others' answers, where nothing else of it is under way."""
+    """Return the reply's calls that wait for others' answers; empty if another call is in progress."""
     waiting: list[CallState] = []
     for call in state.calls.values():
         if call.outside or call.parked:
@@ -179,16 +284,16 @@ def _waiting(state: SessionState) -> list[CallState]:
 
 
 def _patience_ends_ms(state: SessionState, waiting: Sequence[CallState]) -> int | None:
-    """Return when the model goes on without these; None = never."""
+    """Return when the model continues without these calls, in milliseconds; None = never."""
     patience_s = state.limits.approval_patience_s
     return None if patience_s is None else max(call.asked_at_ms for call in waiting) + int(patience_s * 1000)
 
 
 def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
-    """When only others' answers are out, the model waits for them as long as the tree's patience lasts.
+    """Wait for others' answers, if only those are missing, up to the tree's approval patience.
 
-    Its end is always told by a bell, even where there is none to begin with: what is asked is answered before
-    the bell rings, if it is answered at once.
+    A timer always reports the end of the wait, even if the patience is zero: a request that is answered at
+    once is settled before the timer rings.
     """
     waiting = _waiting(state)
     if not waiting:
@@ -205,8 +310,8 @@ def _wait_for_calls(state: SessionState, at_ms: int) -> Decision | None:
 
 
 def lose_patience(state: SessionState, at_ms: int, decision: Decision) -> None:
-    """A bell rang: let the model go on without answers for which it has waited long enough."""
-    if not state.reply_keys or state.asking or state.stopping is not None:
+    """Let the model continue without answers that are late; called when a timer rings."""
+    if not state.reply_keys or state.is_waiting_for_model or state.stopping is not None:
         return
     waiting = _waiting(state)
     ends_ms = _patience_ends_ms(state, waiting) if waiting else None
@@ -219,7 +324,7 @@ def _offer(state: SessionState) -> Decision:
     assert state.offer is not None  # noqa: S101 - asked by the caller
     status, summary, output = state.offer
     if state.spec.kind is SessionKind.MAIN:
-        # Main rests after every message; its artifacts would be told again each time.
+        # Main rests after every message; its artifacts would be reported again each time.
         result: SessionResult[object] = SessionResult(SessionStatus.COMPLETED, summary, usage=state.usage)
         return _offering(result, stays=False)
     return _offered(state, SessionStatus(status), summary, output)
@@ -234,12 +339,12 @@ def _offered(state: SessionState, status: SessionStatus, summary: str, output: o
     addresses = [each.uri for each in state.artifacts if each.kind == "reference" and each.uri is not None]
     records = tuple(uri[len(MEMORY_SCHEME) :] for uri in addresses if uri.startswith(MEMORY_SCHEME))
     result: SessionResult[object] = SessionResult(
-        status, summary, output, tuple(state.artifacts), records, state.usage
+        status, summary, output, tuple(state.artifacts), records, state.usage, tuple(state.given_up.values())
     )
     return _offering(result, stays=state.interrupted and state.stopping is None)
 
 
 def _offering(result: SessionResult[object], *, stays: bool) -> Decision:
     decision = Decision()
-    decision.instructions.append(todo.OfferResult(result, stays))
+    decision.instructions.append(todo.ToTree(ResultOffered(result, stays)))
     return decision

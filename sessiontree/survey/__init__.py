@@ -1,6 +1,4 @@
-"""The survey: reads every file below a directory and says what is there.
+"""The survey: a tree of sessions that reads a directory, writes a report, and answers questions about it.
 
-Room: floor 7, a face. Analysis of one file (``source.py`` and what it asks), findings that merge
-(``finding.py``), the grouping of a whole tree (``scan.py``, ``plan.py``), the report, and the two tools.
-Not here: any decision of the runtime, and any way to open a file other than through a ``Reader``.
+It is a program that uses this package: it imports nothing but public names, and the extra ``survey``.
 """

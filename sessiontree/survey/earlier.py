@@ -1,99 +1,173 @@
-"""Earlier: the tool that says what earlier surveys left: where the report is to go, and in memory."""
+"""Earlier: what surveys before this one left, and the tool that removes it: the report and its records.
+
+A survey leaves one record, its mark, by which later surveys and questions know that it was there.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+import contextlib
+import re
+from collections.abc import Iterable
 
-from pydantic import BaseModel, ConfigDict, Field
+from sessiontree import (
+    MEMORY,
+    MEMORY_WRITER,
+    READER,
+    WRITER,
+    ExecutionError,
+    MemoryRecord,
+    PermissionTier,
+    Selection,
+    SessionKind,
+    SessionTreeError,
+    ToolContext,
+    ToolError,
+    ToolResult,
+    tool,
+)
+from sessiontree.survey.census import CensusPart
+from sessiontree.survey.checkout import FileReader, ListedEntry, read_bytes
 
-from sessiontree.contracts.capabilities import MEMORY, READER
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.errors import SessionTreeError, ToolError
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.ports import Reader
-from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import Tool
-from sessiontree.survey.mark import RememberedSurvey, remembered_surveys
-from sessiontree.survey.report import is_report
+MARKER = "<!-- sessiontree survey report, format 2 -->"
+"""First line of every report; it tells a report from any other file."""
+MARK = "sessiontree:survey"
+"""Source of every mark; no file's."""
+MAX_MARKS = 100
 
+_MARKER = re.compile(r"<!-- sessiontree survey report, format \d{1,6} -->")
+_SAID = re.compile(r"survey of .*: (\d+) records of (\d+) files", re.DOTALL)
 _FIRST_LINE_BYTES = 200
 
 
-class FindSurveyParams(BaseModel):
-    """Where to look."""
+class RememberedSurvey(CensusPart):
+    """What an earlier survey left in memory."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    tree: str
+    """Id of its tree."""
+    records: int
+    """How many, its mark included."""
 
-    path: str = Field(min_length=1, max_length=4096, description="A path relative to the workspace.")
 
+class EarlierSurvey(CensusPart):
+    """What is at a path, and in memory."""
 
-class EarlierSurvey(BaseModel):
-    """What stands at a path."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: str
-    exists: bool
-    is_report: bool
+    exists: bool = False
+    is_report: bool = False
     """Whether it is a regular file whose first line is that of a survey's report."""
     surveys: tuple[RememberedSurvey, ...] = ()
-    """Finished surveys of this workspace that left records in memory, oldest first."""
+    """Finished surveys of this workspace that left records, oldest first."""
     memory_problem: str = ""
     """Why memory could not be asked."""
 
 
-class FindSurvey(Tool[FindSurveyParams]):
-    """Looks whether an earlier report stands at a path, and which surveys memory knows."""
-
-    name: ClassVar[str] = "find_survey"
-    description: ClassVar[str] = (
-        "Say whether anything stands at a path, whether it is an earlier survey, "
-        "and what surveys left in memory."
-    )
-    Params: ClassVar[type[BaseModel]] = FindSurveyParams
-    label: ClassVar[str] = "Find earlier survey"
-    section: ClassVar[str] = "survey"
-    tier: ClassVar[PermissionTier] = PermissionTier.READ_ONLY
-    kinds: ClassVar[frozenset[SessionKind]] = frozenset({SessionKind.MAIN})
-    capabilities: ClassVar[frozenset[str]] = frozenset({READER.name})
-    optional_capabilities: ClassVar[frozenset[str]] = frozenset({MEMORY.name})
-    idempotent: ClassVar[bool] = True
-
-    async def execute(self, params: FindSurveyParams, ctx: ToolContext) -> ToolResult:
-        """Look; the output is an :class:`EarlierSurvey`.
-
-        Raises:
-            PermissionDenied: the session holds no reader.
-        """
-        found = await asyncio.to_thread(_find, ctx.require(READER), params.path)
-        if ctx.memory is not None:
-            try:
-                found = found.model_copy(update={"surveys": await remembered_surveys(ctx.memory)})
-            except SessionTreeError as error:  # a report can be written without memory
-                found = found.model_copy(update={"memory_problem": str(error)})
-        return ToolResult(output=found.model_dump(mode="json", exclude_defaults=True))
+def mark_text(name: str, records: int, files: int) -> str:
+    """Return the text of a survey's mark: what was surveyed, its records, its files."""
+    return f"survey of {name}: {records} records of {files} files"
 
 
-def _find(reader: Reader, path: str) -> EarlierSurvey:
+async def remembered_surveys(ctx: ToolContext) -> tuple[RememberedSurvey, ...]:
+    """Return the finished surveys of this workspace that left records, oldest first.
+
+    Raises:
+        PermissionDenied: the session has no memory.
+        MemoryFailed: memory can't be asked.
+    """
+    return surveys_of(await ctx.require(MEMORY).select(Selection(path=MARK), limit=MAX_MARKS))
+
+
+def surveys_of(marks: Iterable[MemoryRecord]) -> tuple[RememberedSurvey, ...]:
+    """Return the surveys whose marks these are, oldest first; other records count for nothing."""
+    surveys: dict[str, RememberedSurvey] = {}
+    for mark in sorted(marks, key=lambda record: (record.created_at_ms, record.id)):
+        said = _SAID.fullmatch(mark.text)
+        if said is not None and mark.source == MARK and mark.trust == "session":
+            tree = mark.scope.tree_id
+            surveys[tree] = RememberedSurvey(tree=tree, records=int(said[1]) + 1)  # the mark is one too
+    return tuple(surveys.values())
+
+
+def _look(reader: FileReader, path: str) -> tuple[ListedEntry | None, bool]:
+    """Return what is at a path, and whether it is a report; a listing tells a link from a file. Blocks.
+
+    Raises:
+        ToolError, OSError: the directory can't be listed.
+    """
     folder, _, name = path.rpartition("/")
+    entry = next((one for one in reader.list(folder or ".") if one.path.rpartition("/")[2] == name), None)
+    line = b""
+    if entry is not None and entry.type == "file":
+        with contextlib.suppress(ToolError, OSError):  # what can't be read is no report
+            line = read_bytes(reader, path, _FIRST_LINE_BYTES)[0].partition(b"\n")[0]
+    return entry, _MARKER.fullmatch(line.decode("latin-1")) is not None
+
+
+@tool(
+    tier=PermissionTier.READ_ONLY,
+    kinds=[SessionKind.MAIN],
+    capabilities=[READER],
+    optional_capabilities=[MEMORY],
+    idempotent=True,
+)
+async def find_survey(path: str, ctx: ToolContext) -> EarlierSurvey:
+    """Say whether an earlier survey's report is at a path, and what surveys left in memory.
+
+    Args:
+        path: A path relative to the workspace.
+        ctx: What the session may use.
+    """
+    entry, is_report = None, False
+    with contextlib.suppress(ToolError, OSError):  # what can't be listed is not there
+        entry, is_report = await asyncio.to_thread(_look, ctx.require(READER), path)
+    found = EarlierSurvey(exists=entry is not None, is_report=is_report)
     try:
-        # a listing tells a link from a file, opening does not
-        entries = [entry for entry in reader.list(folder or ".") if entry.path.rpartition("/")[2] == name]
-    except ToolError:
-        entries = []
-    if not entries:
-        return EarlierSurvey(path=path, exists=False, is_report=False)
-    return EarlierSurvey(
-        path=path, exists=True, is_report=entries[0].type == "file" and _begins_as_report(reader, path)
+        surveys = () if ctx.memory is None else await remembered_surveys(ctx)
+    except SessionTreeError as error:  # a report can be written without memory
+        return found.model_copy(update={"memory_problem": str(error)})
+    return found.model_copy(update={"surveys": surveys})
+
+
+@tool(
+    tier=PermissionTier.ELEVATED,
+    kinds=[SessionKind.MAIN],
+    capabilities=[READER, WRITER],
+    optional_capabilities=[MEMORY, MEMORY_WRITER],
+    sequential=True,
+    changes=["path"],
+)
+async def remove_survey(
+    ctx: ToolContext, path: str, trees: tuple[str, ...] = (), records: int = 0
+) -> ToolResult:
+    """Remove the report that an earlier survey wrote, and the records it left in memory.
+
+    Any other file is refused, and any tree that was not a survey. Everything is checked before anything is
+    removed; where the report is gone already, the records alone are removed.
+
+    Args:
+        path: The report, relative to the workspace.
+        trees: Trees whose surveys memory is to forget.
+        records: How many records they left, for whoever allows this.
+        ctx: What the session may use.
+    """
+    entry, is_report = await asyncio.to_thread(_look, ctx.require(READER), path)
+    if entry is None and not trees:
+        raise ExecutionError(f"can't remove {path!r}: it does not exist")
+    if entry is not None and not is_report:
+        what = "its first line is not that of a survey's report"
+        what = what if entry.type == "file" else f"it is a {entry.type}, not a regular file"
+        raise ExecutionError(f"can't remove {path!r}: {what}")
+    forgotten = 0
+    if trees:
+        others = sorted(set(trees) - {one.tree for one in await remembered_surveys(ctx)})
+        if others:
+            raise ExecutionError(f"can't forget {', '.join(others)}: memory has no survey of that name")
+        writer = ctx.require(MEMORY_WRITER)
+        for tree in dict.fromkeys(trees):
+            forgotten += len(await writer.forget(Selection(tree_id=tree), key=f"{ctx.call_id}/{tree}"))
+    # records go first: a report that is still there shows what is left to do
+    if entry is not None:
+        await asyncio.to_thread(ctx.require(WRITER).remove, path)
+    return ToolResult(
+        output={"removed": path, "bytes": entry.size if entry is not None else 0, "records": forgotten},
+        display=f"removed {path}; forgot {forgotten:,} of {records:,} records",
     )
-
-
-def _begins_as_report(reader: Reader, path: str) -> bool:
-    try:
-        with reader.open(path) as file:
-            first_line = file.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
-    except (ToolError, OSError):
-        return False
-    return is_report(first_line.decode("latin-1"))

@@ -1,284 +1,153 @@
-"""Languages: the table of those the survey knows, and which one a file is written in.
+"""Languages: which language a file is in, and the tree-sitter grammar and queries that read it.
 
-Room: names, extensions, interpreters. How comments and strings look is ``syntax.py``'s matter.
+The table is ``languages.toml``. Definitions and calls come from the ``tags.scm`` of the grammar's wheel and
+from our own queries next to this file. Each grammar is a wheel of its own, loaded with the first file of its
+language.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import Literal, TypeAlias
 
-Role: TypeAlias = Literal["code", "data", "markup", "prose"]
+import tree_sitter
+from tree_sitter import Query
 
-OTHER_TEXT = "Other text"
-"""What a text file of no known language is counted as."""
+Role: TypeAlias = Literal["code", "data", "prose", "binary"]
+
 BINARY = "Binary"
-"""What a file that is no text is counted as."""
+"""What files are counted as that are not text."""
+_SHEBANG = re.compile(r"#!\s*(?:\S*/)?(?:env\s+(?:-\S+\s+)*)?(?:\S*/)?([A-Za-z]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language and how its files are recognised; names and extensions in lower case, without dots."""
+    """One language of the table."""
 
     name: str
     role: Role
-    syntax: str
-    """Key of ``syntax.SYNTAXES``."""
-    extensions: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    """Whole file names."""
-    interpreters: tuple[str, ...] = ()
-    """Programs a ``#!`` line may name, without version digits."""
+    comment: tuple[str, ...] = ()
+    """What a line begins with that is nothing but a comment; for files that no grammar reads."""
+    grammar: str | None = None
+    """Key of its grammar; None = its lines are counted, and nothing else."""
+    main: re.Pattern[str] | None = None
+    """Finds the line at which a program starts."""
 
 
-# name | syntax | extensions | whole file names | interpreters
-_CODE = """
-Ada | ada | adb ads
-Arduino | c | ino
-Assembly | assembly | asm s
-Awk | hash | awk | | awk gawk mawk nawk
-Batch | batch | bat cmd
-C | c | c h
-C# | csharp | cs csx
-C++ | cpp | cc cpp cxx c++ hh hpp hxx h++ ipp tpp inl
-CMake | cmake | cmake | cmakelists.txt
-COBOL | cobol | cbl cob cpy
-CUDA | cpp | cu cuh
-Clojure | lisp | clj cljs cljc edn | | clojure bb
-CoffeeScript | coffee | coffee
-Common Lisp | lisp | lisp lsp cl asd | | sbcl clisp
-Crystal | ruby | cr | | crystal
-Cython | python | pyx pxd pxi
-D | cpp | d di
-Dart | java | dart | | dart
-Dockerfile | hash | dockerfile | dockerfile containerfile
-Elixir | elixir | ex exs | | elixir
-Elm | haskell | elm
-Emacs Lisp | lisp | el | .emacs
-Erlang | erlang | erl hrl | rebar.config | escript
-F# | ocaml_lines | fs fsi fsx
-Fish | shell | fish | | fish
-Fortran | fortran | f f77 f90 f95 f03 f08 for ftn
-GDScript | python | gd
-GLSL | c | glsl vert frag geom comp tesc tese
-GraphQL | python | graphql gql
-Go | go | go
-Groovy | groovy | groovy gradle gvy | jenkinsfile | groovy
-HCL | hcl | tf tfvars hcl
-HLSL | c | hlsl fx
-Haskell | haskell | hs lhs hsc | | runhaskell runghc
-Java | java | java
-JavaScript | javascript | js jsx mjs cjs es6 | jakefile | node nodejs bun deno
-Julia | julia | jl | | julia
-Justfile | shell | just | justfile
-Kotlin | kotlin | kt kts | | kotlin
-Lua | lua | lua rockspec | | lua luajit
-MATLAB | matlab | m
-Makefile | make | mk mak make | makefile gnumakefile | make
-Meson | python | | meson.build meson_options.txt meson.options
-Metal | c | metal
-Nim | nim | nim nims | | nim
-Nix | nix | nix
-OCaml | ocaml | ml mli | | ocaml
-Objective-C | c | mm
-PHP | php | php phtml php5 php7 | | php
-Pascal | pascal | pas pp dpr lpr
-Perl | perl | pl pm t | | perl
-PowerShell | powershell | ps1 psm1 psd1 | | pwsh powershell
-Prolog | prolog | prolog pro plt | | swipl
-Protocol Buffers | c | proto
-Python | python | py pyi pyw py3 | sconstruct sconscript wscript snakefile | python pypy ipython
-R | r | r rmd rprofile | | rscript
-Racket | lisp | rkt | | racket
-Ruby | ruby | rb rake gemspec ru podspec | rakefile gemfile podfile vagrantfile brewfile | ruby jruby
-Rust | rust | rs
-SQL | sql | sql ddl dml psql
-Scala | kotlin | scala sc sbt | | scala
-Scheme | lisp | scm ss | | guile scheme
-Shell | shell | sh bash zsh ksh bats | .bashrc .bash_profile .profile .zshrc | sh bash zsh ksh dash ash bats
-Solidity | c | sol
-Starlark | python | bzl bazel star | build workspace build.bazel workspace.bazel
-Svelte | web | svelte
-Swift | swift | swift | | swift
-Tcl | hash | tcl tk | | tclsh wish
-Thrift | php | thrift
-TypeScript | javascript | ts tsx mts cts | | tsx ts-node
-VHDL | ada | vhd vhdl
-Verilog | c | v vh sv svh
-Vim Script | vim | vim | .vimrc vimrc
-Visual Basic | basic | vb vbs bas frm
-Vue | web | vue
-WebAssembly Text | wat | wat wast
-Zig | zig | zig
-"""
-
-_DATA = """
-CSV | none | csv
-Diff | none | diff patch
-Ignore list | hash | gitignore dockerignore npmignore | .gitattributes
-INI | ini | ini cfg conf cnf properties desktop service editorconfig | .npmrc .pylintrc .flake8 .coveragerc
-JSON | none | json geojson jsonl ndjson webmanifest map | .babelrc .eslintrc .prettierrc
-JSON with comments | jsonc | jsonc json5 code-workspace
-Jupyter Notebook | none | ipynb
-TOML | toml | toml | cargo.lock poetry.lock uv.lock pdm.lock pipfile
-TSV | none | tsv
-YAML | yaml | yaml yml clang-format | .clang-tidy
-"""
-
-_MARKUP = """
-CSS | css | css
-HTML | markup | html htm xhtml
-Jinja | jinja | j2 jinja jinja2
-LaTeX | percent | tex sty cls bib ltx
-Less | scss | less
-SCSS | scss | scss sass
-SVG | markup | svg
-XML | markup | xml xsd xsl xslt plist xaml csproj vcxproj wsdl resx rss atom
-"""
-
-_PROSE = """
-AsciiDoc | none | adoc asciidoc
-Markdown | none | md markdown mdx mkd
-Org | none | org
-reStructuredText | none | rst rest
-Roff | none | man 1 3 5 7 8
-Text | none | txt text log | readme license licence copying notice authors changelog changes todo
-"""
-
-_BINARY_WORDS = """
-    7z a apk avi bin bmp bz2 class db dll dmg doc docx dylib ear eot exe flac gif gz ico icns jar jpeg jpg lib
-    mkv mo mov mp3 mp4 npy npz o obj odt ogg otf parquet pdf pickle pkl png ppt pptx psd pyc pyd pyo rar so
-    sqlite sqlite3 tar tgz tif tiff ttf war wasm wav webm webp whl woff woff2 xls xlsx xz zip zst
-"""
-_BINARY_EXTENSIONS = frozenset(_BINARY_WORDS.split())
-_SHEBANG = re.compile(r"#![ \t]*(\S{1,200})([^\n]{0,200})")
-_VERSION = re.compile(r"[\d.]+$")
-_CPP_SIGN = re.compile(
-    r"^[ \t]*(?:class[ \t]+\w|namespace\b|template[ \t]*<|using[ \t]+namespace|public:|private:)",
-    re.MULTILINE,
-)
-_OBJECTIVE_C_SIGN = re.compile(r"^[ \t]*(?:@interface|@implementation|@protocol|#import)\b", re.MULTILINE)
+OTHER = Language("Other text", "data")
 
 
 @cache
-def languages() -> tuple[Language, ...]:
-    """Return every language of the table, by role, then in the table's order."""
-    tables: tuple[tuple[Role, str], ...] = (
-        ("code", _CODE),
-        ("data", _DATA),
-        ("markup", _MARKUP),
-        ("prose", _PROSE),
-    )
-    return tuple(language for role, table in tables for language in _rows(role, table))
+def _tables() -> tuple[dict[str, Language], dict[str, Language], dict[str, Language], dict[str, Language]]:
+    """Return the languages by file name, by suffix, by program of a line ``#!…``, and by their own name."""
+    rows = tomllib.loads(resources.files("sessiontree.survey").joinpath("languages.toml").read_text("utf-8"))
+    tables: tuple[dict[str, Language], ...] = ({}, {}, {}, {})
+    for name, row in rows.items():
+        main = re.compile(row["main"], re.MULTILINE) if "main" in row else None
+        one = Language(name, row["role"], tuple(row.get("comment", "").split()), row.get("grammar"), main)
+        for table, column in zip(tables, ("names", "suffixes", "programs"), strict=False):
+            table.update(dict.fromkeys(row.get(column, "").split(), one))
+        tables[3][name] = one
+    return tables[0], tables[1], tables[2], tables[3]
 
 
-def _rows(role: Role, table: str) -> Iterator[Language]:
-    for row in table.strip().splitlines():
-        cells = [cell.strip() for cell in row.split("|")] + [""] * 3
-        name, syntax, extensions, names, interpreters = cells[:5]
-        yield Language(
-            name, role, syntax, tuple(extensions.split()), tuple(names.split()), tuple(interpreters.split())
-        )
-
-
-@cache
-def _by_extension() -> dict[str, Language]:
-    return {extension: language for language in languages() for extension in language.extensions}
-
-
-@cache
-def _by_file_name() -> dict[str, Language]:
-    return {name: language for language in languages() for name in language.names}
-
-
-@cache
-def _by_interpreter() -> dict[str, Language]:
-    return {program: language for language in languages() for program in language.interpreters}
-
-
-@cache
-def _by_name() -> dict[str, Language]:
-    named = {language.name: language for language in languages()}
-    named[OTHER_TEXT] = Language(OTHER_TEXT, "prose", "none")
-    return named
-
-
-def language_named(name: str) -> Language:
-    """Return the language of a name as findings carry it.
-
-    Raises:
-        KeyError: no language is called that.
-    """
-    return _by_name()[name]
-
-
-def is_binary_name(path: str) -> bool:
-    """Return whether the extension is one of a format that is never text."""
-    return path.rpartition("/")[2].lower().rpartition(".")[2] in _BINARY_EXTENSIONS
-
-
-def language_of(path: str, head: str) -> Language:
-    """Return the language a text file is written in.
-
-    Order: whole file name, extension (``x.c.in`` counts as ``x.c``), ``#!`` line, first characters. Where
-    languages share an extension the content decides (``.h``, ``.m``, ``.ts``).
+def language_of(path: str, head: str = "") -> Language:
+    """Return the language of a text file.
 
     Args:
-        path: Its path; only the last part is looked at.
-        head: The beginning of its text, a few thousand characters are enough.
+        path: Its path; only the last part counts.
+        head: Its beginning; a line ``#!…`` decides where the name says nothing.
     """
+    by_name, by_suffix, by_program, _ = _tables()
     name = path.rpartition("/")[2].lower()
-    found = _of_name(name)
-    if found is None:
-        found = _of_first_line(head)
-    return _of_content(found, head)
+    stem, _, suffix = name.rpartition(".")
+    found = by_name.get(name) or (by_suffix.get(suffix) if stem else None)
+    if found is None and (shebang := _SHEBANG.match(head)) is not None:
+        found = by_program.get(shebang[1])
+    return found or OTHER
 
 
-def _of_name(name: str) -> Language | None:
-    found = _by_file_name().get(name)
-    if found is not None:
-        return found
-    stem, dot, extension = name.rpartition(".")
-    if dot and extension == "in":
-        return _of_name(stem)
-    found = _by_extension().get(extension) if dot else None
-    if found is not None:
-        return found
-    # Dockerfile.dev, Makefile.am, LICENSE.apache; but build.so is no Starlark
-    stemmed = _by_file_name().get(name.partition(".")[0])
-    return stemmed if stemmed is not None and (stemmed.role == "prose" or "file" in name) else None
+def role_of(name: str) -> Role:
+    """Return the role of the language of this name; ``data`` for names that are not in the table."""
+    return _tables()[3].get(name, OTHER).role
 
 
-def _of_first_line(head: str) -> Language | None:
-    shebang = _SHEBANG.match(head)
-    if shebang is not None:
-        program = shebang[1].rpartition("/")[2]
-        if program == "env":
-            words = [word for word in shebang[2].split() if not word.startswith("-") and "=" not in word]
-            program = words[0].rpartition("/")[2] if words else ""
-        return _by_interpreter().get(_VERSION.sub("", program).lower())
-    start = head[:200].lstrip().lower()
-    if start.startswith("<?xml"):
-        return _by_name()["XML"]
-    if start.startswith("<?php"):
-        return _by_name()["PHP"]
-    if start.startswith(("<!doctype html", "<html")):
-        return _by_name()["HTML"]
-    return None
+_COMMENTS = "comment line_comment block_comment multiline_comment doc_comment"
+_STRINGS = "string string_literal interpreted_string_literal template_string raw_string_literal"
+
+# Documentation is found by `symbols.py`; matching it in a query would cost a match per comment.
+_DOC = re.compile(r"\(comment\)\*\s*@doc\s*\.\s*")
+_DIRECTIVE = re.compile(r"\(#(?:strip|select-adjacent|set-adjacent)!\s[^)]*\)(?=\s)")
 
 
-def _of_content(found: Language | None, head: str) -> Language:
-    if found is None:
-        return _by_name()[OTHER_TEXT]
-    if found.name == "C" and _OBJECTIVE_C_SIGN.search(head):
-        return _by_name()["Objective-C"]
-    if found.name == "C" and _CPP_SIGN.search(head):
-        return _by_name()["C++"]
-    if found.name == "MATLAB" and _OBJECTIVE_C_SIGN.search(head):
-        return _by_name()["Objective-C"]
-    if found.name == "TypeScript" and head.lstrip().startswith("<"):
-        return _by_name()["XML"]
-    return found
+@dataclass(frozen=True, slots=True)
+class LanguageGrammar:
+    """What reads the files of one language."""
+
+    language: tree_sitter.Language
+    tags: Query
+    """Captures ``@definition.*``, ``@scope*``, ``@reference.call`` with ``@name``."""
+    marks: Query
+    """Captures ``@import``, ``@public``, ``@listed``, ``@branch``, ``@comment``, ``@string``."""
+
+
+@cache
+def grammar_of(name: str) -> LanguageGrammar:
+    """Return a grammar by its key in the table of languages.
+
+    Raises:
+        ModuleNotFoundError: its wheel is missing; it is part of the extra ``survey``.
+    """
+    family = _family(name)
+    module = importlib.import_module(f"tree_sitter_{family}")
+    # a wheel with several grammars has a function for each
+    language = tree_sitter.Language((getattr(module, f"language_{name}", None) or module.language)())
+    wheels = ("javascript", "typescript") if family == "typescript" else (family,)
+    tags = [_query("tags.scm", f"tree_sitter_{one}") for one in wheels]
+    tags.append(_query(f"{family}.tags.scm"))
+    marks = [_query(f"{family}.imports.scm")]
+    for kinds, capture in ((_query("branches.txt"), "branch"), (_COMMENTS, "comment"), (_STRINGS, "string")):
+        marks.append(_kinds(language, kinds.split(), capture))
+    # a directive is dropped where it is a condition of its own; the pattern around it stays
+    wheel = _DIRECTIVE.sub("", _DOC.sub("", "\n".join(tags)))
+    return LanguageGrammar(language, Query(language, wheel), Query(language, "\n".join(marks)))
+
+
+def grammar_names() -> tuple[str, ...]:
+    """Return the keys of all grammars."""
+    return tuple(sorted({one.grammar for one in _tables()[3].values() if one.grammar is not None}))
+
+
+def _family(grammar: str) -> str:
+    """Return what the wheel and our queries of a grammar are named for."""
+    return "typescript" if grammar == "tsx" else grammar
+
+
+def check_installed() -> None:
+    """Check that all wheels of the extra ``survey`` are there.
+
+    Raises:
+        ModuleNotFoundError: one is missing.
+    """
+    for module in sorted({f"tree_sitter_{_family(name)}" for name in grammar_names()}):
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def _query(name: str, module: str = "sessiontree.survey") -> str:
+    """Return the text of one of a package's queries; empty if it has none."""
+    place = resources.files(module).joinpath("queries", name)
+    return place.read_text("utf-8") if place.is_file() else ""
+
+
+def _kinds(language: tree_sitter.Language, kinds: Iterable[str], capture: str) -> str:
+    """Return a query for those of the kinds of node that the language has."""
+    known = [f"({kind})" for kind in kinds if language.id_for_node_kind(kind, True) is not None]
+    return f"[{' '.join(known)}] @{capture}" if known else ""

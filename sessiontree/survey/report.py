@@ -1,182 +1,222 @@
-"""Report: the findings of a whole tree as Markdown.
+"""Report: the findings of a whole workspace as Markdown, what a newcomer asks first, the census after it.
 
-Everything that comes from surveyed files, their names included, stands in code spans (``markdown.py``).
+Everything that comes from surveyed files, their names included, is in code spans: nothing of it is taken for
+Markdown or HTML.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from sessiontree.survey.finding import GroupFindings, Totals
-from sessiontree.survey.languages import BINARY, language_named
-from sessiontree.survey.markdown import code, more, table
-from sessiontree.survey.structure_report import (
-    complexity_section,
-    duplicates_section,
-    folder_imports_section,
-)
+from sessiontree.survey.census import Findings, Place, Totals
+from sessiontree.survey.earlier import MARKER
+from sessiontree.survey.languages import role_of
 
-FORMAT_VERSION = 1
-MARKER = f"<!-- sessiontree survey report, format {FORMAT_VERSION} -->"
-"""First line of every report; by it an earlier one is recognised."""
-
-_MARKER = re.compile(r"<!-- sessiontree survey report, format \d{1,6} -->")
-_FOLDERS_SHOWN = 200
-_FILES_SHOWN = 10
-_IMPORTS_SHOWN = 40
+_ROWS = 40
+_PROJECTS = 12
+_NAMES = 30
+_COMMANDS = 12
+_FILES = 10
+_MAX_CHARS = 300
+_RUST_OWN = frozenset(("std", "core", "alloc", "crate", "self", "super"))
+_BACKTICKS = re.compile(r"`+")
 
 
-@dataclass(frozen=True, slots=True)
-class ReportMeta:
-    """What a report says beside the findings."""
+def code(text: str, *, in_table: bool = False, max_chars: int = _MAX_CHARS) -> str:
+    r"""Return text as one code span, in which Markdown and HTML mean nothing.
 
-    name: str
-    """What was surveyed, such as the directory's name."""
-    ignored: int = 0
-    """Directories and links left out on purpose."""
-    facts: tuple[tuple[str, str], ...] = ()
-    """Further lines of the overview, label (plain words) and value, such as how many sessions worked."""
+    Invisible characters become escapes such as ``\u202e``; in a table ``|`` becomes one too.
+    """
+    text = text[: max_chars + 1]
+    if not text.isprintable():
+        text = "".join(map(_visible, text))
+    text = text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+    runs = {len(run) for run in _BACKTICKS.findall(text)}
+    fence = "`" * next(length for length in range(1, len(runs) + 2) if length not in runs)
+    if not text.strip(" "):
+        return f"{fence}(empty){fence}"
+    if text.startswith(("`", " ")) or text.endswith(("`", " ")):
+        text = f" {text} "
+    return fence + (text.replace("|", "\\x7c") if in_table else text) + fence
 
 
-def is_report(first_line: str) -> bool:
-    """Return whether a file's first line, without its end, is that of a report of any format version."""
-    return _MARKER.fullmatch(first_line) is not None
+def _visible(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    is_blank = letter == "\t" or unicodedata.category(letter) == "Zs"
+    return " " if is_blank else letter.encode("unicode_escape").decode("ascii")
 
 
-def render(findings: GroupFindings, meta: ReportMeta) -> str:
-    """Return the report: overview, languages, folders, functions, files, notes, imports, problems.
+def render(findings: Findings, name: str) -> str:
+    """Return the report on what is called ``name``.
 
     Contract: pure; the same findings give the same text. Ends with one line feed.
     """
-    sections = (
-        _overview(findings, meta),
-        _languages(findings),
-        _folders(findings),
-        _functions(findings),
-        complexity_section(findings),
-        _files(findings),
-        duplicates_section(findings),
-        _notes(findings),
-        _imports(findings),
-        folder_imports_section(findings),
-        _problems(findings),
-    )
-    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+    sections = [f"{MARKER}\n# Survey of {code(name)}"]
+    for title, part in _PARTS.items():
+        lines = "\n".join(part(findings))
+        if lines:
+            sections.append(f"## {title}\n\n{lines}")
+    return "\n\n".join(sections) + "\n"
 
 
-def _overview(findings: GroupFindings, meta: ReportMeta) -> list[str]:
+def _bounded(lines: Iterable[str], most: int, what: str, dropped: int = 0) -> Iterator[str]:
+    """Yield the first lines, and how many more there are, those dropped before among them."""
+    every = list(lines)
+    yield from every[:most]
+    if (count := len(every[most:]) + dropped) > 0:
+        yield f"\nAnd {count:,} more {what}."
+
+
+def _spans(texts: Sequence[str], most: int) -> str:
+    """Return the first texts in a row, and how many more there are."""
+    rest = len(texts) - most
+    return ", ".join(map(code, texts[:most])) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def _line_of(one: Place) -> str:
+    return code(f"{one.path}#L{one.line}")
+
+
+def _about(findings: Findings) -> Iterator[str]:
+    said = [(one.path, one.text) for one in findings.about if one.text]
+    named = [one for one in findings.projects if one.about or one.name]
+    said += [(one.path, f"{one.name}: {one.about}" if one.about else one.name) for one in named]
+    said.sort(key=lambda place: (place[0].count("/"), place))
+    lines = (f"- {code(path)}: {code(text)}" for path, text in said)
+    yield from _bounded(lines, _PROJECTS, "packages and manifests")
+
+
+def _starts(findings: Findings) -> Iterator[str]:
+    for project in findings.projects:
+        for start in project.starts[:_COMMANDS]:
+            yield f"- {code(start)}, from {code(project.path)}"
+    for one in findings.starts[:_ROWS]:
+        yield f"- {_line_of(one)} {code(one.text)}"
+
+
+def _public(findings: Findings) -> Iterator[str]:
+    lines = (f"- {code(one.path)}: {_spans(one.names, _NAMES)}" for one in findings.public)
+    yield from _bounded(lines, _PROJECTS, "files with public names")
+
+
+def _commands(findings: Findings) -> Iterator[str]:
+    seen: set[str] = set()
+    for project in [one for one in findings.projects if one.commands][:_PROJECTS]:
+        fresh = [command for command in project.commands if command not in seen]
+        seen.update(fresh)
+        if fresh:
+            yield f"- {code(project.path)}: {_spans(fresh, _COMMANDS)}"
+
+
+def _dependencies(findings: Findings) -> Iterator[str]:
+    projects = [one for one in findings.projects if one.needs or one.needs_to_develop]
+    lines = []
+    for project in projects:
+        lines.append(f"- {code(project.path)}: {', '.join(map(code, project.needs)) or 'nothing'}")
+        if project.needs_to_develop:
+            lines[-1] += f"\n  - besides, to develop: {', '.join(map(code, project.needs_to_develop))}"
+    yield from _bounded(lines, _PROJECTS, "manifests with dependencies")
+    outside = ", ".join(f"{code(name)} ({files:,})" for name, files in _outside(findings)[:_NAMES])
+    if outside:
+        yield f"- imported most often, with the number of files: {outside}"
+
+
+def _outside(findings: Findings) -> list[tuple[str, int]]:
+    """Return what is imported from outside the workspace, and by how many files, most first."""
+    own = {part for folder in findings.folders for part in folder.split("/")}
+    own |= {one.name.replace("-", "_").lower() for one in findings.projects}
+    own |= sys.stdlib_module_names | _RUST_OWN
+    counted = [item for item in findings.imports.items() if item[0] not in own and item[0].lower() not in own]
+    return sorted(counted, key=lambda item: (-item[1], item[0]))
+
+
+def _overview(findings: Findings) -> Iterator[str]:
     total = findings.totals
-    written = [name for name in findings.languages if _role(name) == "code"]
-    code_lines = sum(findings.languages[name].code for name in written)
-    lines = [
-        MARKER,
-        f"# Survey of {code(meta.name)}",
-        "",
-        f"- Files: {total.files:,} in {len(findings.folders):,} top folders, {total.bytes:,} bytes",
-        f"- Lines: {total.lines:,}, of which {code_lines:,} program code; languages: {len(written):,}",
-        f"- Definitions: {total.functions:,} functions, {total.classes:,} classes and the like",
-        f"- Notes: {len(findings.notes) + findings.notes_dropped:,} (TODO, FIXME, XXX, HACK)",
-        f"- Left out: {meta.ignored:,} directories and links (version control, caches, builds, packages)",
-        f"- Problems: {len(findings.problems) + findings.problems_dropped:,}",
-    ]
-    return lines + [f"- {label}: {code(value)}" for label, value in meta.facts]
+    programs = [name for name in findings.languages if role_of(name) == "code"]
+    code_lines = sum(findings.languages[name].code for name in programs)
+    yield f"- Files: {total.files:,} in {len(findings.folders):,} folders, {total.bytes:,} bytes"
+    yield f"- Lines: {total.lines:,}, of which {code_lines:,} program code in {len(programs):,} languages"
+    yield f"- Definitions: {total.functions:,} functions, {total.classes:,} classes and similar"
+    yield f"- Notes: {len(findings.notes) + findings.notes_dropped:,} (TODO, FIXME, XXX, HACK)"
+    yield f"- Left out: {findings.ignored:,} names (by .gitignore; version control, caches, links)"
+    yield f"- Problems: {len(findings.problems) + findings.problems_dropped:,}"
 
 
-def _role(language: str) -> str:
-    return "binary" if language == BINARY else language_named(language).role
+_COLUMNS = ("files", "lines", "code", "comment", "blank", "functions", "classes", "bytes")
 
 
-_COLUMNS = ("Files", "Lines", "Code", "Comments", "Blank", "Functions", "Classes", "Bytes")
+def _table(title: str, amounts: Mapping[str, Totals]) -> Iterator[str]:
+    """Yield a table's lines: the first column to the left, the numbers to the right, most code first."""
+    if not amounts:
+        return
+    yield f"| {title} | Files | Lines | Code | Comments | Blank | Functions | Classes | Bytes |"
+    yield "|---|" + "---:|" * len(_COLUMNS)
+    ordered = sorted(amounts.items(), key=lambda item: (-item[1].code, -item[1].files, item[0]))
+    lines = []
+    for name, one in ordered:
+        cells = (code(name, in_table=True), *(f"{getattr(one, key):,}" for key in _COLUMNS))
+        lines.append(f"| {' | '.join(cells)} |")
+    yield from _bounded(lines, _ROWS, f"{title.lower()}s")
 
 
-def _row(name: str, totals: Totals) -> tuple[str | int, ...]:
-    return (
-        code(name, in_table=True),
-        totals.files,
-        totals.lines,
-        totals.code,
-        totals.comment,
-        totals.blank,
-        totals.functions,
-        totals.classes,
-        totals.bytes,
-    )
+def _functions(places: Sequence[Place], unit: str = "") -> Iterator[str]:
+    yield from (f"- {_line_of(one)} {code(one.name)}: {one.amount:,}{unit}" for one in places)
 
 
-def _by_size(amounts: Mapping[str, Totals]) -> list[tuple[str, Totals]]:
-    return sorted(amounts.items(), key=lambda item: (-item[1].code, -item[1].files, item[0]))
+def _complex(findings: Findings) -> Iterator[str]:
+    if findings.most_complex:
+        yield "Complexity is one more than the places at which a function takes one of several ways.\n"
+        yield from _functions(findings.most_complex)
 
 
-def _languages(findings: GroupFindings) -> list[str]:
-    if not findings.languages:
-        return []
-    rows = [_row(name, totals) for name, totals in _by_size(findings.languages)]
-    return [
-        "## Languages",
-        "",
-        "Code is every line that is neither comment nor blank.",
-        "",
-        *table(("Language", *_COLUMNS), rows),
-    ]
+def _files(findings: Findings) -> Iterator[str]:
+    yield from (f"- {code(one.path)}: {one.amount:,} lines" for one in findings.largest[:_FILES])
 
 
-def _folders(findings: GroupFindings) -> list[str]:
-    if not findings.folders:
-        return []
-    folders = _by_size(findings.folders)
-    rows = [_row(name, totals) for name, totals in folders[:_FOLDERS_SHOWN]]
-    lines = ["## Folders", "", *table(("Folder", *_COLUMNS), rows)]
-    return lines + more(len(folders) - len(rows), "folders")
+def _copies(findings: Findings) -> Iterator[str]:
+    """Yield the functions whose bodies are equal but for white space, most lines first."""
+    groups: defaultdict[str, list[Place]] = defaultdict(list)
+    for one in findings.copies:
+        groups[one.text].append(one)
+    equal = [group for group in groups.values() if len(group) > 1]
+    equal.sort(key=lambda group: (-group[0].amount * (len(group) - 1), group[0].path, group[0].line))
+    lines = []
+    for group in equal:
+        places = ", ".join(f"{_line_of(one)} {code(one.name)}" for one in group[:6])
+        rest = f" and {len(group) - 6:,} more" if len(group) > 6 else ""
+        lines.append(f"- {group[0].amount:,} lines, {len(group):,} times: {places}{rest}")
+    yield from _bounded(lines, _ROWS, "groups")
 
 
-def _functions(findings: GroupFindings) -> list[str]:
-    if not findings.largest_functions:
-        return []
-    return [
-        "## Largest functions",
-        "",
-        *(
-            f"- {code(f'{one.path}#L{one.line}')} {code(one.name)}: {one.lines:,} lines"
-            for one in findings.largest_functions
-        ),
-    ]
+def _notes(findings: Findings) -> Iterator[str]:
+    lines = [f"- {_line_of(note)} {code(note.text)}" for note in findings.notes]
+    yield from _bounded(lines, len(lines), "notes", findings.notes_dropped)
 
 
-def _files(findings: GroupFindings) -> list[str]:
-    if not findings.largest_files:
-        return []
-    shown = findings.largest_files[:_FILES_SHOWN]
-    return [
-        "## Largest text files",
-        "",
-        *(f"- {code(one.path)}: {one.lines:,} lines, {one.bytes:,} bytes" for one in shown),
-    ]
+def _problems(findings: Findings) -> Iterator[str]:
+    lines = [f"- {code(one.path)}: {code(one.text)}" for one in findings.problems]
+    yield from _bounded(lines, len(lines), "problems", findings.problems_dropped)
 
 
-def _notes(findings: GroupFindings) -> list[str]:
-    if not findings.notes and not findings.notes_dropped:
-        return []
-    lines = ["## Notes", "", *(f"- {code(note.citation)} {code(note.text)}" for note in findings.notes)]
-    return lines + more(findings.notes_dropped, "notes")
-
-
-def _imports(findings: GroupFindings) -> list[str]:
-    if not findings.imports:
-        return []
-    ordered = sorted(findings.imports.items(), key=lambda item: (-item[1], item[0]))
-    shown = ordered[:_IMPORTS_SHOWN]
-    lines = [
-        "## Most imported packages",
-        "",
-        *table(("Package", "Files"), ((code(name, in_table=True), count) for name, count in shown)),
-    ]
-    return lines + more(len(ordered) - len(shown), "packages")
-
-
-def _problems(findings: GroupFindings) -> list[str]:
-    if not findings.problems and not findings.problems_dropped:
-        return []
-    lines = ["## Problems", "", *(f"- {code(one.path)}: {code(one.text)}" for one in findings.problems)]
-    return lines + more(findings.problems_dropped, "problems")
+_PARTS: dict[str, Callable[[Findings], Iterator[str]]] = {
+    "What this is": _about,
+    "Where it starts": _starts,
+    "Public API": _public,
+    "How it is built and tested": _commands,
+    "What it depends on": _dependencies,
+    "Census": _overview,
+    "Languages": lambda findings: _table("Language", findings.languages),
+    "Folders": lambda findings: _table("Folder", findings.folders),
+    "Longest functions": lambda findings: _functions(findings.longest, " lines"),
+    "Most complex functions": _complex,
+    "Largest files": _files,
+    "Likely duplicates": _copies,
+    "Notes": _notes,
+    "Problems": _problems,
+}
+"""Title of each section to what gives its lines; a section without lines is left out."""

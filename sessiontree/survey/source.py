@@ -1,187 +1,208 @@
-"""Source: one file's bytes in, one finding out, whatever the bytes are."""
+"""Source: one file's bytes in, its count and its symbols out, whatever the bytes are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sessiontree.survey.brace_definitions import brace_definitions
-from sessiontree.survey.branches import with_branches
-from sessiontree.survey.decoding import decode
-from sessiontree.survey.definition_patterns import patterns_of
-from sessiontree.survey.definitions import Definition
-from sessiontree.survey.finding import MAX_DEFINITIONS_PER_FILE, MAX_NOTES_PER_FILE, FileFinding
-from sessiontree.survey.folder_imports import C_FAMILY
-from sessiontree.survey.imports import find_imports, find_quoted_includes
-from sessiontree.survey.indent_definitions import indent_definitions
-from sessiontree.survey.languages import BINARY, Language, is_binary_name, language_of
-from sessiontree.survey.lines import count_lines, lines_of
-from sessiontree.survey.notes import find_notes
-from sessiontree.survey.prints import WINDOW, FilePrints, is_generated, prints_of
-from sessiontree.survey.python_source import PythonSource, parse_python
-from sessiontree.survey.syntax import masked
+from sessiontree.survey.census import Findings, Place, Totals, folder_of
+from sessiontree.survey.checkout import printable_path, text_of
+from sessiontree.survey.languages import BINARY, Language, language_of
+from sessiontree.survey.manifests import about_readme, project_of
+from sessiontree.survey.symbols import Symbol, Symbols, read_symbols
 
-MAX_LINE_CHARS = 5_000
-"""Longer lines are generated text: they count as lines, but nothing is searched in them."""
-HEAD_CHARS = 8_000
-"""So much of a text tells its language."""
+MAX_PARSED_BYTES = 600_000
+"""A larger file is generated or data: its lines are counted, and it is not parsed."""
+MAX_LINE_CHARS = 20_000
+"""A file with a longer line is generated or data as well."""
+_HEAD_CHARS = 2_000
+_MIN_COPY_LINES = 8
+_MAX_COPIES = 300
+_NOTE = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b[^\n]*")
+_MAX_NOTE_CHARS = 160
+_MAX_NAMES = 60
 
-
-def printable_path(path: str) -> str:
-    r"""Return a path that has a UTF-8 form: bytes of a name that have none appear as ``\udcXX``."""
-    return path.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def unread(path: str, reason: str) -> FileFinding:
-    """Return the finding of a file that could not be read."""
-    return FileFinding(path=printable_path(path), kind="unread", language="", bytes=0, problem=reason)
-
-
-def analyse(path: str, data: bytes, total_bytes: int, window: int = WINDOW) -> FileFinding:
-    """Return what a file holds.
-
-    Args:
-        path: Its path relative to the surveyed root, ``/`` between parts.
-        data: Its bytes, or the first of them.
-        total_bytes: How many the whole file has; more than ``len(data)`` means only its head was read.
-        window: Of how many prints in a row one is kept, see ``prints.py``.
-
-    Returns:
-        The finding; ``problem`` says what could not be read, decoded or parsed, empty when all could.
-
-    Contract: pure and never raises; time and memory linear in ``len(data)``.
-    """
-    path = printable_path(path)
-    total_bytes = max(total_bytes, len(data))
-    try:
-        return _analyse(_File(path, data, total_bytes, window))
-    except Exception as error:  # noqa: BLE001 - one odd file must not cost the findings of all others
-        return unread(path, f"analysis failed: {type(error).__name__}: {error}").model_copy(
-            update={"bytes": total_bytes}
-        )
+_FACES = re.compile(r"(?:^|/)(?:__init__\.py|lib\.rs|(?:index|main|mod)\.(?:ts|js|mjs)|doc\.go)$")
+_NOT_PUBLIC = re.compile(r"(?:^|/)(?:tests?|testing|examples?|docs?|benchmarks?|scripts?|fixtures?|vendor)/")
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """What is analysed; members as :func:`analyse`."""
+class SourceFile:
+    """What one file is."""
 
     path: str
-    data: bytes
-    total_bytes: int
-    window: int
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether only the head was read."""
-        return self.total_bytes > len(self.data)
-
-
-def _analyse(file: _File) -> FileFinding:
-    problems = []
-    if file.is_cut:
-        problems.append(f"only the first {len(file.data):,} of {file.total_bytes:,} bytes were read")
-    decoded = decode(file.data, cut=file.is_cut)
-    if decoded is None or (decoded.problem and is_binary_name(file.path)):
-        return _binary(file, problems)
-    if decoded.problem:
-        problems.append(decoded.problem)
-    return _text(file, decoded.text, problems)
+    language: str
+    text: str
+    """Empty for a file that is not text."""
+    symbols: Symbols
+    totals: Totals
+    problem: str = ""
+    """What could not be read or parsed; empty when all could."""
 
 
-def _binary(file: _File, problems: list[str]) -> FileFinding:
-    expected = language_of(file.path, "")
-    if is_binary_name(file.path):
-        problems = []  # a head tells as much about it as the whole
-    elif expected.role == "code":
-        problems = [*problems, f"named like {expected.name} but is no text; counted as binary"]
-    return FileFinding(
-        path=file.path, kind="binary", language=BINARY, bytes=file.total_bytes, problem="; ".join(problems)
-    )
+def unread(path: str, reason: str) -> SourceFile:
+    """Return what is known of a file that could not be read."""
+    return SourceFile(printable_path(path), "", "", Symbols(), Totals(files=1), reason)
 
 
-def _text(file: _File, text: str, problems: list[str]) -> FileFinding:
-    language = language_of(file.path, text[:HEAD_CHARS])
-    lines = lines_of(text)
-    without_comments = masked(text, language.syntax)
-    masked_lines = lines if without_comments is text else lines_of(without_comments)
-    python: PythonSource | None = None
-    if language.name == "Python" and not file.is_cut:
-        parsed = parse_python(text, masked_lines)
-        if isinstance(parsed, str):
-            problems.append(parsed)
-        else:
-            python = parsed
-    documented = _lines_in(python.documented) if python is not None else frozenset()
-    count = count_lines(lines, masked_lines, sum(1 for line in documented if lines[line - 1].strip()))
-    if python is not None:
-        definitions, imports, references = python.definitions, python.imports, python.brought
-    else:
-        found = definitions_in(without_comments, masked_lines, language, problems)
-        definitions = with_branches(found, masked_lines, language.name, MAX_LINE_CHARS)
-        imports = references = find_imports(text, lines, masked_lines, language.name)
-        if language.name in C_FAMILY:
-            references = find_quoted_includes(text, lines, masked_lines)
-    notes = tuple(find_notes(file.path, text, lines, language, documented))
-    functions = sum(1 for definition in definitions if definition.kind == "function")
-    prints: FilePrints | None = None
-    # the beginning of a file tells nothing of how the file ends
-    if language.role == "code" and not file.is_cut and not is_generated(text):
-        importing = _lines_in(python.importing) if python is not None else frozenset()
-        prints = prints_of(file.path, file.data, masked_lines, documented | importing, file.window)
-    return FileFinding(
-        path=file.path,
-        kind="text",
-        language=language.name,
-        bytes=file.total_bytes,
-        lines=count.lines,
-        code=count.code,
-        comment=count.comment,
-        blank=count.blank,
-        functions=functions,
-        classes=len(definitions) - functions,
-        definitions=_longest(definitions),
-        notes=notes[:MAX_NOTES_PER_FILE],
-        notes_dropped=max(0, len(notes) - MAX_NOTES_PER_FILE),
-        imports=imports,
-        references=references,
-        is_parsed=python is not None,
-        prints=prints,
-        problem="; ".join(problems),
-    )
-
-
-def _lines_in(stretches: Iterable[tuple[int, int]]) -> frozenset[int]:
-    return frozenset(line for first, last in stretches for line in range(first, last + 1))
-
-
-def definitions_in(
-    without_comments: str, masked_lines: list[str], language: Language, problems: list[str]
-) -> tuple[Definition, ...]:
-    """Return the definitions of a text, by line, found without a syntax tree; complexities are not counted.
+def read_source(path: str, data: bytes, total_bytes: int) -> SourceFile:
+    """Return what one file is.
 
     Args:
-        without_comments: See ``syntax.masked``.
-        masked_lines: Its lines.
-        language: What it is written in.
-        problems: Gets a sentence for what was not searched.
+        path: Relative to the root, ``/`` between parts.
+        data: Its bytes, or the first of them.
+        total_bytes: How many it has in all.
+
+    Contract: blocks; never raises, whatever the bytes are. Time is bounded, see ``symbols.py``.
     """
-    patterns = patterns_of(language.name)
-    if patterns is None:
+    path = printable_path(path)
+    total_bytes = max(total_bytes, len(data))
+    is_whole = total_bytes == len(data)
+    language = language_of(path)
+    decoded = None if language.role == "binary" else text_of(data)
+    if decoded is None:
+        problem = f"named like {language.name}, but it is not text" if language.grammar is not None else ""
+        return SourceFile(path, BINARY, "", Symbols(), Totals(files=1, bytes=total_bytes), problem)
+    text, problem = decoded
+    cut = "" if is_whole else f"only the first {len(data):,} of {total_bytes:,} bytes were read"
+    language = language_of(path, text[:_HEAD_CHARS])
+    symbols = _symbols_of(text, language, is_whole=is_whole)
+    totals = _totals(text, language, symbols, total_bytes)
+    problems = "; ".join(filter(None, (problem, cut, symbols.problem)))
+    return SourceFile(path, language.name, text, symbols, totals, problems)
+
+
+def _symbols_of(text: str, language: Language, *, is_whole: bool) -> Symbols:
+    if language.grammar is None or not is_whole or not text.strip():
+        return Symbols()
+    data = text.encode("utf-8", "replace")
+    if len(data) > MAX_PARSED_BYTES:
+        return Symbols(problem=f"not parsed: it is larger than {MAX_PARSED_BYTES:,} bytes")
+    if any(len(line) > MAX_LINE_CHARS for line in text.split("\n")):
+        return Symbols(problem=f"not parsed: it has a line of more than {MAX_LINE_CHARS:,} characters")
+    return read_symbols(data, language.grammar)
+
+
+def _totals(text: str, language: Language, symbols: Symbols, total_bytes: int) -> Totals:
+    lines = lines_of(text)
+    blank = sum(not line.strip() for line in lines)
+    if language.grammar is not None and not symbols.problem:
+        comments = symbols.comment_lines
+        comment = sum(number in comments and bool(line.strip()) for number, line in enumerate(lines, 1))
+    else:
+        comment = sum(bool(language.comment) and line.lstrip().startswith(language.comment) for line in lines)
+    kinds = Counter(one.kind for one in symbols.symbols)
+    return Totals(
+        files=1,
+        bytes=total_bytes,
+        lines=len(lines),
+        code=len(lines) - blank - comment,
+        comment=comment,
+        blank=blank,
+        functions=kinds["function"],
+        classes=kinds["class"],
+    )
+
+
+def lines_of(text: str) -> list[str]:
+    """Return a text's lines without their ends; a line end at the very end begins no further line."""
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def findings_of(file: SourceFile) -> Findings:
+    """Return one file's contribution to the census."""
+    path, symbols = file.path, file.symbols.symbols
+    functions = [one for one in symbols if one.kind == "function"]
+    is_read = bool(file.language)
+    return Findings(
+        totals=file.totals,
+        languages={file.language: file.totals} if is_read else {},
+        folders={folder_of(path): file.totals},
+        about=_about(file),
+        projects=tuple(filter(None, [project_of(path, file.text)])),
+        starts=_starts(file),
+        public=_public(file),
+        longest=tuple(Place(path=path, line=one.first, name=one.name, amount=one.lines) for one in functions),
+        most_complex=tuple(
+            Place(path=path, line=one.first, name=one.name, amount=one.complexity)
+            for one in functions
+            if one.complexity > 1
+        ),
+        largest=(Place(path=path, amount=file.totals.lines),) if file.text else (),
+        notes=tuple(_notes(file)),
+        copies=_copies(file, functions),
+        imports=dict.fromkeys(imports_of(file), 1),
+        problems=(Place(path=path, text=file.problem),) if file.problem else (),
+        unread=int(not is_read),
+    )
+
+
+def _notes(file: SourceFile) -> Iterator[Place]:
+    for line, text in file.symbols.comments:
+        for found in _NOTE.finditer(text):
+            row = line + text.count("\n", 0, found.start())
+            yield Place(path=file.path, line=row, text=found[0].strip()[:_MAX_NOTE_CHARS])
+
+
+def _about(file: SourceFile) -> tuple[Place, ...]:
+    text = ""
+    if file.path.count("/") <= 2 and re.search(r"(?i)(?:^|/)readme(?:\.\w+)?\Z", file.path):
+        text = about_readme(file.text)
+    elif _FACES.search(file.path):
+        text = " ".join(file.symbols.doc.partition("\n\n")[0].split())[:400]
+    return (Place(path=file.path, text=text),) if text else ()
+
+
+def _starts(file: SourceFile) -> tuple[Place, ...]:
+    if not file.text or _NOT_PUBLIC.search(file.path):
         return ()
-    if max(map(len, masked_lines), default=0) > MAX_LINE_CHARS:
-        problems.append(f"lines over {MAX_LINE_CHARS:,} characters were not searched for definitions")
-        without_comments = "\n".join(line if len(line) <= MAX_LINE_CHARS else "" for line in masked_lines)
-    found: tuple[Definition, ...] = ()
-    if patterns.body == "braces":
-        found = brace_definitions(without_comments, language.name, patterns.lines)
-    elif patterns.lines is not None:
-        found = indent_definitions(without_comments, patterns.lines)
-    return found
+    main = language_of(file.path, file.text[:_HEAD_CHARS]).main
+    found = main.search(file.text) if main is not None else None
+    is_library = file.language == "Go" and re.search(r"^package main$", file.text, re.MULTILINE) is None
+    line, text = 1, ""
+    if found is not None and not is_library:
+        line, text = file.text.count("\n", 0, found.start()) + 1, found[0].strip()
+    elif file.path.endswith("/__main__.py"):
+        package = file.path.removesuffix("/__main__.py").removeprefix("src/").replace("/", ".")
+        text = f"python -m {package}"
+    elif file.text.startswith("#!/"):
+        text = file.text.partition("\n")[0][:_MAX_NOTE_CHARS]
+    return (Place(path=file.path, line=line, text=text),) if text else ()
 
 
-def _longest(definitions: tuple[Definition, ...]) -> tuple[Definition, ...]:
-    """Return the definitions by line; of too many the longest."""
-    if len(definitions) <= MAX_DEFINITIONS_PER_FILE:
-        return definitions
-    longest = sorted(definitions, key=lambda one: (-one.lines, one.line))[:MAX_DEFINITIONS_PER_FILE]
-    return tuple(sorted(longest, key=lambda one: one.line))
+def _public(file: SourceFile) -> tuple[Place, ...]:
+    """Return a package's public names where this file is the face of a package."""
+    is_go_root = file.language == "Go" and file.path.count("/") == 0 and not file.path.endswith("_test.go")
+    if not (is_go_root or _FACES.search(file.path)) or _NOT_PUBLIC.search(file.path):
+        return ()
+    shown = [name for name in file.symbols.public if not name.startswith("_")]
+    return (Place(path=file.path, names=tuple(shown[:_MAX_NAMES])),) if shown else ()
+
+
+def _copies(file: SourceFile, functions: list[Symbol]) -> tuple[Place, ...]:
+    lines = file.text.split("\n")
+    copies = []
+    for one in sorted(functions, key=lambda one: -one.lines)[:_MAX_COPIES]:
+        if one.lines < _MIN_COPY_LINES:
+            break
+        body = [" ".join(line.split()) for line in lines[one.first : one.last] if line.strip()]
+        if len(body) >= _MIN_COPY_LINES - 1:
+            digest = hashlib.blake2b("\n".join(body).encode("utf-8", "replace"), digest_size=6).hexdigest()
+            copies.append(Place(path=file.path, line=one.first, name=one.name, amount=one.lines, text=digest))
+    return tuple(copies)
+
+
+def imports_of(file: SourceFile) -> list[str]:
+    """Return the packages that a file imports, each once; relative imports lead inside and are left out."""
+    names: list[str] = []
+    for text in file.symbols.imports:
+        if not text.startswith((".", "/")):
+            parts = re.split(r"::|[/\\]", text) if "/" in text or "::" in text else text.split(".")
+            # Go names a package by its host, JavaScript by its scope
+            count = 3 if "." in parts[0] and len(parts) > 1 else 2 if text.startswith("@") else 1
+            names.append("/".join(parts[:count]))
+    return list(dict.fromkeys(names))

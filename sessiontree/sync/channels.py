@@ -1,4 +1,4 @@
-"""Channels of sync trees: what asks a person is called on a thread that blocks, all else on the loop."""
+"""Channels of sync trees: questions to people are asked on blocked threads, everything else on the loop."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from typing import Any, TextIO, TypeAlias, TypeVar, cast
 
 from sessiontree.api.options import (
     ApproverLike,
+    ChannelLike,
     channel_owners,
     channel_show,
     channel_system_tier,
     channel_tools,
 )
 from sessiontree.channels import terminal
-from sessiontree.channels.callback import Approver, CallbackChannel
 from sessiontree.channels.port import HumanChannel
+from sessiontree.channels.program_channels import Approver, CallbackChannel
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
-from sessiontree.contracts.message_policy import MessagePolicy
-from sessiontree.contracts.tiers import SystemAnswer
-from sessiontree.sync.prompts import Prompts
+from sessiontree.contracts.kinds import SystemAnswer
+from sessiontree.contracts.settings import MessagePolicy
+from sessiontree.sync.bridge import Prompts
 
 T = TypeVar("T")
 Asking: TypeAlias = Callable[[ApprovalRequest], Awaitable[ApprovalAnswer | None]]
@@ -38,7 +39,7 @@ class QueueChannel:
         system_tier: SystemAnswer = "allow",
         message_policy: MessagePolicy | None = None,
     ) -> None:
-        """Begin with nothing said; the settings are those of the async class."""
+        """Begin without messages; the settings are those of the async class."""
         self.owners = owners
         self.system_tier = system_tier
         self.message_policy = message_policy
@@ -54,7 +55,7 @@ class QueueChannel:
 
 
 class Console(io.TextIOBase):
-    """Standard output as it stands now, and ``input()``, which a notebook and a debugger make their own."""
+    """The current standard output, and ``input()``, which notebooks and debuggers replace."""
 
     def write(self, text: str) -> int:
         """Print."""
@@ -73,11 +74,11 @@ class Console(io.TextIOBase):
 
 
 class TerminalChannel(terminal.TerminalChannel):
-    """Asks one request at a time on the thread that blocks; an end of input means no.
+    """Asks one request at a time on a blocked thread; the end of input means no.
 
     Args:
-        reads: Where answers come from; None = ``input()``, which works in a notebook's cell.
-        writes: Where messages and questions go; None = standard output.
+        reads: The stream of answers; None = ``input()``, which works in a notebook's cell.
+        writes: The stream for messages and questions; None = standard output.
     """
 
     def __init__(self, reads: TextIO | None = None, writes: TextIO | None = None) -> None:
@@ -88,7 +89,7 @@ class TerminalChannel(terminal.TerminalChannel):
         self._question: TerminalQuestion | None = None
 
     def put(self, question: TerminalQuestion) -> ApprovalAnswer | None:
-        """Show a request and wait for a known answer on this thread; None if it was withdrawn meanwhile."""
+        """Show a request and wait for a valid answer on this thread; None = it was withdrawn meanwhile."""
         with self._mine:
             self._question = question
             try:
@@ -97,7 +98,7 @@ class TerminalChannel(terminal.TerminalChannel):
                 return None
 
     def withdraw(self) -> None:
-        """Say that the question on the screen is void; its thread still waits for a line."""
+        """Show that the question on the screen was withdrawn; its thread still waits for a line."""
         self._writes.write("\n(the question was withdrawn; press Enter)\n")
         self._writes.flush()
 
@@ -109,7 +110,7 @@ class TerminalChannel(terminal.TerminalChannel):
 
 
 class WithdrawnError(Exception):
-    """The line was read for a question that nobody asks any more."""
+    """The question for which the line was read was withdrawn."""
 
 
 class TerminalQuestion:
@@ -126,16 +127,20 @@ class TerminalQuestion:
         return self._channel.put(self)
 
     def withdraw(self) -> None:
-        """Take it back from the screen."""
+        """Withdraw it, and show that on the screen."""
         self.is_withdrawn = True
         self._channel.withdraw()
 
 
 class CrossedChannel:
-    """A channel the program gave, whose questions are asked on threads that block."""
+    """The program's channel, with questions asked on blocked threads.
+
+    Args:
+        given: The program's channel.
+        asking: Asks a request.
+    """
 
     def __init__(self, given: HumanChannel, asking: Asking) -> None:
-        """Bind the channel, and how a request reaches its person."""
         self.given = given
         self.tools = channel_tools(given)
         self.name = getattr(given, "name", "")
@@ -150,23 +155,30 @@ class CrossedChannel:
         await self.given.send(text)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
-        """Have the request asked."""
+        """Ask the request."""
         return await self._asking(request)
 
 
 def crossed_channel(channel: HumanChannel, prompts: Prompts) -> HumanChannel:
-    """Return a channel that asks on blocked threads, if it is one of functions or a terminal; else itself."""
+    """Return a channel that asks on blocked threads, for callbacks and terminals; else the channel itself."""
     if isinstance(channel, terminal.TerminalChannel):
         return CrossedChannel(channel, _at_terminal(channel, prompts))
     if isinstance(channel, CallbackChannel):
-        approver = channel._approver  # noqa: SLF001 - its twin here: the same function, called elsewhere
+        approver = channel._approver  # noqa: SLF001 - its sync twin calls the same function elsewhere
         return CrossedChannel(channel, CallbackChannel(crossed_function(approver, prompts)).ask)
     return channel
 
 
+def chosen_channel(channel: ChannelLike, approver: ApproverLike, prompts: Prompts) -> ChannelLike:
+    """Return a tree's channel for the loop; with a callable approver, ``queue`` stays as it is."""
+    if channel == "queue":
+        return "queue" if callable(approver) else QueueChannel()
+    return channel if channel is None or isinstance(channel, str) else crossed_channel(channel, prompts)
+
+
 def _at_terminal(channel: terminal.TerminalChannel, prompts: Prompts) -> Asking:
     if not isinstance(channel, TerminalChannel):
-        channel = TerminalChannel(channel._reads, channel._writes)  # noqa: SLF001 - its twin here: the same streams
+        channel = TerminalChannel(channel._reads, channel._writes)  # noqa: SLF001 - its sync twin
     here = channel
 
     async def ask(request: ApprovalRequest) -> ApprovalAnswer | None:
@@ -178,14 +190,14 @@ def _at_terminal(channel: terminal.TerminalChannel, prompts: Prompts) -> Asking:
 
 
 def crossed_approver(approver: ApproverLike, prompts: Prompts) -> ApproverLike:
-    """Return an approver whose plain function is called on blocked threads; rules and names as they are."""
+    """Return an approver whose plain function is called on blocked threads; others stay unchanged."""
     if approver is None or isinstance(approver, str) or not callable(approver):
         return approver
     return crossed_function(approver, prompts)
 
 
 def crossed_function(approver: Approver | None, prompts: Prompts) -> Approver | None:
-    """Return a function for the loop that has another called on a blocked thread; async ones as they are."""
+    """Return a function for the loop that calls another on a blocked thread; async ones stay unchanged."""
     if approver is None or iscoroutinefunction(approver) or iscoroutinefunction(type(approver).__call__):
         return approver
     function = approver
@@ -197,11 +209,11 @@ def crossed_function(approver: Approver | None, prompts: Prompts) -> Approver | 
 
 
 def _at_once(asking: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine that waits for nothing returns, without a loop."""
+    """Return the result of a coroutine that does not wait, without a loop."""
     try:
         asking.send(None)
     except StopIteration as done:
         value: T = done.value
         return value
     asking.close()
-    raise RuntimeError("the terminal is asked two questions at a time by one thread")
+    raise RuntimeError("one thread asks two questions at a terminal at the same time")

@@ -1,16 +1,16 @@
-"""What comes bit by bit, for threads: a pump that takes it in on the loop, and the reader of progress."""
+"""Streams for threads: a pump reads an async iterator on the loop, and a reader gives progress events."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.sync.blocking_bridge import Crossing
+from sessiontree.sync.bridge import Crossing
 from sessiontree.sync.portal import not_open
 
 if TYPE_CHECKING:
@@ -20,16 +20,17 @@ T = TypeVar("T")
 
 
 class Pump(Generic[T]):
-    """Takes in what an async iterator yields, whether or not anybody reads; made on the loop.
+    """Reads an async iterator on the loop and holds its items, whether or not anybody reads them.
+
+    Make it on the loop.
 
     Args:
-        crossing: Ends the pump when its owner closes.
-        source: What to read.
-        at_most: How many are held before the source has to wait; None = any number.
+        crossing: Ends the pump when the tree closes.
+        source: The iterator.
+        at_most: How many items are held before the source has to wait; None = any number.
     """
 
     def __init__(self, crossing: Crossing, source: AsyncIterator[T], at_most: int | None = None) -> None:
-        """Begin."""
         self._held: deque[T] = deque()
         self._at_most = at_most
         self._changed = asyncio.Event()
@@ -47,7 +48,7 @@ class Pump(Generic[T]):
                 while self._at_most is not None and len(self._held) >= self._at_most:
                     await self._changed.wait()
         except asyncio.CancelledError:
-            self._failure = not_open()  # an end without an error would say that the source has ended
+            self._failure = not_open()  # an end without an error would mean that the source has ended
             raise
         except Exception as error:  # noqa: BLE001 - it is raised where it is read
             self._failure = error
@@ -58,15 +59,15 @@ class Pump(Generic[T]):
                 await source.aclose()
 
     def _change(self) -> None:
-        """Wake all who wait, each of whom looks again."""
+        """Wake all waiting tasks, which check again."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def take(self, at_most: int) -> list[T]:
-        """Return the oldest held, waiting for the first; empty once the source has ended.
+        """Return the oldest items, waiting for the first; empty once the source has ended.
 
         Raises:
-            Exception: whatever the source raised, after all that came before.
+            Exception: the exception of the source, after all items before it.
         """
         while not self._held and not self._over:
             await self._changed.wait()
@@ -78,15 +79,34 @@ class Pump(Generic[T]):
         return taken
 
     def close(self) -> None:
-        """Read no more. May be called from any thread, and does not wait."""
+        """Stop reading. May be called from any thread, and does not wait."""
         with contextlib.suppress(RuntimeError):  # the loop has ended, and the pump with it
             self._loop.call_soon_threadsafe(self._task.cancel)
 
 
-class ProgressReader:
-    """One watcher's ring: the newest events, and how many older ones were dropped.
+def drained(
+    crossing: Crossing, source: Callable[[], AsyncIterator[T]], at_most: int, at_once: int
+) -> Iterator[T]:
+    """Yield the items of an async iterator that is read on the loop.
 
-    Iterate over it for events as they come, until the tree is closed. Made by :meth:`SessionTree.progress`.
+    Args:
+        crossing: Calls the loop; this thread asks questions while it waits.
+        source: Makes the iterator, on the loop, at the first item.
+        at_most: How many items are held before the source has to wait.
+        at_once: How many items are fetched from the loop at a time.
+    """
+    pump: Pump[T] = crossing.run(lambda: Pump(crossing, source(), at_most))
+    try:
+        while items := crossing.wait(pump.take, at_once):
+            yield from items
+    finally:
+        pump.close()
+
+
+class ProgressReader:
+    """One watcher's buffer: the newest events, and how many older ones were dropped.
+
+    Iterate over it for new events until the tree is closed. :meth:`SessionTree.progress` makes it.
     """
 
     def __init__(self, crossing: Crossing, reader: progress.ProgressReader) -> None:
@@ -102,7 +122,7 @@ class ProgressReader:
         return self._reader.dropped
 
     def next(self) -> progress.Progress:
-        """Return the oldest event held, waiting for one.
+        """Return the oldest event in the buffer, waiting for one if it is empty.
 
         Raises:
             SessionTreeError: the tree is not open, or was closed meanwhile.
@@ -111,12 +131,12 @@ class ProgressReader:
         return event
 
     def drain(self) -> list[progress.Progress]:
-        """Return all events held, without waiting."""
+        """Return all events in the buffer, without waiting."""
         events: list[progress.Progress] = self._crossing.run(self._reader.drain)
         return events
 
     def catch_up(self) -> None:
-        """Wait until what has happened so far is held, where it comes from another process.
+        """Wait until the events so far are in the buffer, if they come from another process.
 
         Raises:
             SessionTreeError: the tree is not open, or was closed meanwhile.
@@ -129,7 +149,7 @@ class ProgressReader:
             self._crossing.run(self._reader.close)
 
     def __iter__(self) -> Iterator[progress.Progress]:
-        """Yield events as they come; ends when the tree is closed."""
+        """Yield new events; ends when the tree is closed."""
         while self._crossing.is_open:
             try:
                 event = self.next()

@@ -1,4 +1,4 @@
-"""Shipped fakes and contexts for tests, ours and those of people who write tools.
+"""Fakes and contexts for tests: for this project's tests, and for those of tool authors.
 
-Room: stands beside the faces; may use floors 0 to 5 except the actors. Only tests import it.
+Alongside the user interfaces; imports floors 0 to 5 except ``backends.ray``.
 """

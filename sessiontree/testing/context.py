@@ -1,56 +1,155 @@
-"""Contexts to run one tool in, and handles that write down what was asked of them.
+"""Contexts for running one tool, and handles that record their calls.
 
 ::
 
     ctx = make_context(tmp_path, SessionKind.WORKER)
     result = await call_tool(MyTool(), ctx, path="notes.md")
 
-The reader and writer are the real ones; a context holds only what its kind may hold.
+The reader and writer are the real ones; a context has only the handles that its kind may have. Its memory
+compares words, not meanings, and sees every record.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import pydantic
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import (
+from sessiontree.contracts.context import (
     CHANNEL,
     MEMORY,
     MEMORY_WRITER,
     READER,
     SESSIONS,
     SHELL,
+    SUBTREE,
     WEB,
     WRITER,
+    CallSignals,
     Capability,
+    SessionRights,
+    ToolContext,
     capabilities_of,
 )
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
-from sessiontree.contracts.errors import SpawnRefused, ValidationError
+from sessiontree.contracts.errors import SessionNotFound, SessionTreeError, ValidationError
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.memory import (
+    Hit,
+    MemoryQuery,
+    MemoryRecord,
+    MemoryScope,
+    NewRecord,
+    Selection,
+    Source,
+)
+from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.ports import (
+    AgentInfo,
     Channel,
     Memory,
     MemoryWriter,
     Reader,
+    SessionFilter,
     SessionReport,
+    SessionRow,
+    SessionRows,
     Sessions,
     Shell,
     SpawnRequest,
     Status,
+    Subtree,
+    Transcript,
     Web,
     Writer,
 )
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import RawTool, Tool, declared_by
-from sessiontree.contracts.usage import Usage
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
+
+SCOPE = MemoryScope("tree", "main", "default", "/workspace")
+
+
+@dataclass(slots=True)
+class PlainMemory:
+    """Keeps records in a list; behaves like memory, but without a store.
+
+    Args:
+        failure: An error to raise instead of answering, if given.
+    """
+
+    failure: Exception | None = None
+    records: list[MemoryRecord] = field(default_factory=list)
+    """In the order they were stored."""
+    stores: dict[str, list[str]] = field(default_factory=dict)
+    """Key to ids; a repeated key adds none."""
+
+    async def search(self, query: MemoryQuery) -> list[Hit]:
+        """Return records that hold a word of the query, by the share of its words they hold."""
+        self._check()
+        words = query.text.casefold().split()
+        hits = [
+            Hit(record, sum(word in record.text.casefold() for word in words) / len(words))
+            for record in self.records
+            if (not query.types or record.type in query.types) and _is_at(record, query.path)
+        ]
+        found = [hit for hit in hits if hit.score > 0 and hit.score >= query.min_score]
+        return sorted(found, key=lambda hit: -hit.score)[: query.limit]
+
+    async def select(self, selection: Selection, *, limit: int) -> list[MemoryRecord]:
+        """Return the records a selection names, oldest first."""
+        self._check()
+        return self._selected(selection)[:limit]
+
+    async def store(self, records: Sequence[NewRecord], *, key: str) -> list[str]:
+        """Keep records once for a key; ids count up."""
+        self._check()
+        if key not in self.stores:
+            first = len(self.records)
+            made = [
+                MemoryRecord(
+                    f"{first + at:032x}", new.type, new.text, new.source, new.trust, SCOPE, first + at
+                )
+                for at, new in enumerate(records)
+            ]
+            self.records += made
+            self.stores[key] = [record.id for record in made]
+        return list(self.stores[key])
+
+    async def forget(self, selection: Selection, *, key: str) -> list[str]:
+        """Drop the records a selection names; returns their ids."""
+        self._check()
+        gone = [record.id for record in self._selected(selection)]
+        self.records = [record for record in self.records if record.id not in gone]
+        return gone
+
+    def _selected(self, selection: Selection) -> list[MemoryRecord]:
+        first, last = selection.first or 1, selection.last or 10**9
+        return [
+            record
+            for record in self.records
+            if (not selection.ids or record.id in selection.ids)
+            and _is_at(record, selection.path)
+            and (selection.path is None or Source.of(record.source or "-").overlaps(first, last))
+        ]
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def _is_at(record: MemoryRecord, path: str | None) -> bool:
+    if path is None:
+        return True
+    if record.source is None:
+        return False
+    found = Source.of(record.source).path
+    return found == path or found.startswith(f"{path.rstrip('/')}/")
+
 
 H = TypeVar("H")
 
@@ -64,7 +163,7 @@ SESSION_IDS: Final = {
 
 @dataclass(slots=True)
 class RecordingChannel:
-    """A channel nobody reads; keeps what was sent."""
+    """A channel without a reader; it keeps the messages."""
 
     sent: list[str] = field(default_factory=list)
 
@@ -75,15 +174,21 @@ class RecordingChannel:
 
 @dataclass(slots=True)
 class RecordingSessions:
-    """Starts no session; keeps each request and answers with the id its child would have.
+    """Starts and stops no session; keeps each request and answers with the id its child would have.
 
     Args:
-        parent: Whose children are asked for.
-        refusal: Raised instead, where given.
+        parent: Path of the parent session.
+        refusal: An error to raise instead, if given.
+        rows: The sessions below it; a stop returns those it names.
     """
 
     parent: str = "main"
-    refusal: SpawnRefused | None = None
+    refusal: SessionTreeError | None = None
+    rows: Sequence[SessionRow] = ()
+    sent: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    """Key to target, text and mode, in the order they came; a repeated key adds none."""
+    stopped: dict[str, str] = field(default_factory=dict)
+    """Target to reason of what was stopped."""
     spawned: dict[str, SpawnRequest] = field(default_factory=dict)
     """Key to request, in the order they came; a repeated key adds none."""
 
@@ -99,10 +204,80 @@ class RecordingSessions:
         number = list(self.spawned).index(key) + 1
         return f"{self.parent}/{str(kept.kind)[0]}{number}"
 
+    async def send_to(self, target: str, text: str, *, mode: Literal["follow_up", "steer"], key: str) -> str:
+        """Keep the message; return the target.
+
+        Raises:
+            SessionTreeError: a refusal was given.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        return self.sent.setdefault(key, (target, text, mode))[0]
+
+    async def stop(self, target: str, *, reason: str) -> tuple[SessionRow, ...]:
+        """Keep the reason; return the given row of the target and those below it.
+
+        Raises:
+            SessionNotFound: no row is of that session.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        ended = tuple(row for row in self.rows if f"{row.session_id}/".startswith(f"{target}/"))
+        if not ended:
+            raise SessionNotFound(target, "no session below you has that id or label")
+        self.stopped[target] = reason
+        return ended
+
+
+@dataclass(slots=True)
+class RecordingSubtree:
+    """Shows the same sessions whenever it is asked.
+
+    Args:
+        rows: The sessions below, as lists show them.
+        transcripts: Transcripts of some of them.
+        known: The agents of the tree.
+    """
+
+    rows: Sequence[SessionRow] = ()
+    transcripts: Sequence[Transcript] = ()
+    known: Sequence[AgentInfo] = ()
+
+    async def history(
+        self, target: str, *, limit: int, before: int | None = None, results: bool = True
+    ) -> Transcript:
+        """Return a given transcript, with the entries that fit.
+
+        Raises:
+            SessionNotFound: no transcript is of that session.
+        """
+        for each in self.transcripts:
+            if each.session_id == target:
+                fit = [
+                    entry
+                    for entry in each.entries
+                    if (before is None or entry.number < before) and (results or entry.role != "tool")
+                ]
+                return replace(each, entries=tuple(fit[-limit:]), has_earlier=len(fit) > limit)
+        raise SessionNotFound(target, "no session below you has that id or label")
+
+    async def agents(self) -> tuple[AgentInfo, ...]:
+        """Return the given agents."""
+        return tuple(self.known)
+
+    async def sessions(self, wanted: SessionFilter) -> SessionRows:
+        """Return the given rows that fit a filter, in the given order."""
+        fit = [
+            row
+            for row in self.rows
+            if wanted.kind in {None, row.kind} and wanted.is_live in {None, not row.status.is_final}
+        ]
+        return SessionRows(tuple(fit[: wanted.limit]), max(0, len(fit) - wanted.limit))
+
 
 @dataclass(frozen=True, slots=True)
 class FixedStatus:
-    """Always tells the same."""
+    """Always reports the same status."""
 
     fixed: SessionReport
 
@@ -112,7 +287,7 @@ class FixedStatus:
 
 
 class ByKind:
-    """Stands for a handle nobody gave: the session's kind decides."""
+    """Stands for a handle that is not given: the session's kind decides."""
 
 
 BY_KIND: Final = ByKind()
@@ -126,6 +301,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
     writer: Writer | ByKind | None = BY_KIND,
     channel: Channel | ByKind | None = BY_KIND,
     sessions: Sessions | ByKind | None = BY_KIND,
+    subtree: Subtree | ByKind | None = BY_KIND,
     memory: Memory | None = None,
     memory_writer: MemoryWriter | None = None,
     web: Web | None = None,
@@ -140,21 +316,22 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
 
     Args:
         root: The workspace, an existing directory.
-        kind: Decides the session's id, and which of the first four handles it has where none is given.
-        reader: Left out, reads beneath ``root``; None takes it away.
-        writer: Left out, writes beneath ``root``; None takes it away.
-        channel: Left out, a :class:`RecordingChannel`; None takes it away.
-        sessions: Left out, a :class:`RecordingSessions`; None takes it away.
+        kind: Decides the session's id, and its default for each of the first five handles.
+        reader: By default reads beneath ``root``; None removes it.
+        writer: By default writes beneath ``root``; None removes it.
+        channel: By default a :class:`RecordingChannel`; None removes it.
+        sessions: By default a :class:`RecordingSessions`; None removes it.
+        subtree: By default a :class:`RecordingSubtree` without sessions; None removes it.
         memory: Searches memory.
         memory_writer: Adds to memory.
         web: Reads the web.
         shell: Runs commands.
-        status: Left out, a :class:`FixedStatus` of an active session that used nothing.
+        status: By default a :class:`FixedStatus` of an active session that used nothing.
         config: The agent's configuration; its id is the context's agent.
         call_id: Names the call.
         tree_id: Names the tree.
-        signals: The call's own, for a test that cancels it or watches its progress; left out, the call has
-            a minute.
+        signals: The call's signals, for a test that cancels it or watches its progress; by default the call
+            has one minute.
 
     Raises:
         ValueError: a handle was given that this kind never holds.
@@ -176,6 +353,7 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
         channel=_handle(CHANNEL, kind, channel, RecordingChannel),
         memory_writer=_handle(MEMORY_WRITER, kind, memory_writer),
         sessions=_handle(SESSIONS, kind, sessions, lambda: RecordingSessions(session_id)),
+        subtree=_handle(SUBTREE, kind, subtree, RecordingSubtree),
         tree_id=tree_id,
     )
     return ToolContext(rights, call_id, signals or CallSignals(time.monotonic() + 60))
@@ -184,12 +362,12 @@ def make_context(  # noqa: PLR0913 - one keyword per handle, as a context has th
 async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> ToolResult:
     """Validate the arguments against the tool's own model and run it.
 
-    No name is normalised, no policy asked and no result cut: this is the tool alone. It is given of the
-    context what its class declares, as in a tree.
+    Names are not normalised, no policy applies, and the result is not cut. As in a tree, the tool gets only
+    those handles of the context that its class declares.
 
     Raises:
-        ValidationError: an argument does not fit; names the first that does not.
-        ToolError: what the tool raised.
+        ValidationError: an argument is not valid; names the first such argument.
+        ToolError: raised by the tool.
     """
     rights = ctx._rights.narrowed(tool.name, declared_by(tool))  # noqa: SLF001 - what a dispatcher does
     ctx = ToolContext(rights, ctx.call_id, ctx._signals)  # noqa: SLF001 - as above
@@ -205,7 +383,7 @@ async def call_tool(tool: Tool[Any], ctx: ToolContext, /, **arguments: Any) -> T
 
 
 def fresh_report(kind: SessionKind) -> SessionReport:
-    """Return the standing of a session that has done nothing yet."""
+    """Return the status of a session that has done nothing yet."""
     return SessionReport(
         session_id=SESSION_IDS[kind],
         kind=kind,

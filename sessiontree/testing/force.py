@@ -1,6 +1,6 @@
-"""Forcing a tool on sessions that may not hold it, or through its facades: rights hold without any check.
+"""Forcing a tool on sessions that may not hold it, or past its facades: rights hold without any check.
 
-Nothing of the runtime knows of this: a tree is given another table of tools before it opens.
+The runtime has no code for this: a tree gets another table of tools before it opens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sessiontree.runtime.tree_resources import TreeSetup
 
 
 class Tree(Protocol):
-    """What is reached into of a :class:`~sessiontree.SessionTree`."""
+    """The private parts of a :class:`~sessiontree.SessionTree` that are used here."""
 
     _setup: TreeSetup
 
@@ -46,19 +46,19 @@ class ForcedTable(ToolTable):
         return super().held_by(kind, names) | self.forced.get(kind, frozenset())
 
 
-def bare(handle: object) -> Any:
-    """Return what stands behind a handle that a tool was given: what code that digs would find.
+def unwrapped(handle: object) -> Any:
+    """Return the object behind a handle that a tool got, as intrusive code would find it.
 
     Raises:
-        KeyError: nothing does, as the session was let go, or it is no facade.
+        KeyError: the session was released, or the handle is not a facade.
     """
     return _BEHIND[handle]
 
 
 def force_register(tree: Tree, tool_name: str, kind: SessionKind) -> None:
-    """Make every session of a kind hold a tool, whatever kind, agent, parent and spec say.
+    """Make every session of a kind hold a tool, regardless of kind, agent, parent and spec.
 
-    What the tool can do is left as it is: it gets the session's own context, and no handle more.
+    The tool gets no additional rights: it gets the session's own context and no other handle.
 
     Args:
         tree: A tree that is not open yet; its hosts are given their tools when it opens.

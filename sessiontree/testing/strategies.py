@@ -1,7 +1,7 @@
-"""Hypothesis strategies for the words of the contracts: JSON, messages, and anything that is journaled.
+"""Hypothesis strategies for the values of the contracts: JSON, messages, and everything that is journaled.
 
-Needs hypothesis, which comes with the ``dev`` extra. Texts hold every code point, halves of surrogate pairs
-alone included; two halves that follow each other are one character, as JSON has no other word for them.
+They need hypothesis, which is part of the ``dev`` extra. Texts contain every code point, including lone
+surrogates; two adjacent halves of a pair become one character, as JSON can't distinguish them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.codec import Recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.limits import Budget, Limits
-from sessiontree.contracts.message_policy import MessagePolicy
 from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
+    Replay,
+    StopReason,
     TextContent,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
 )
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.results import Artifact, SessionResult
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.settings import Budget, Limits, MessagePolicy
 
 JsonObject: TypeAlias = dict[str, JsonValue]
 
@@ -60,7 +62,7 @@ integers: SearchStrategy[int] = st.one_of(
 )
 """Integers of any size, those beyond a double's precision too."""
 floats: SearchStrategy[float] = st.floats(allow_nan=False, allow_infinity=False)
-"""Numbers JSON has a word for."""
+"""Finite floats, which have a JSON form."""
 json_values: SearchStrategy[JsonValue] = st.recursive(
     st.none() | st.booleans() | integers | floats | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -79,7 +81,9 @@ def tuples_of(items: SearchStrategy[Any], most: int = 3) -> SearchStrategy[tuple
 
 
 _counts = st.integers(0, 2**53 + 1)
-usages: SearchStrategy[Usage] = st.builds(Usage, _counts, _counts, floats, _counts, _counts)
+usages: SearchStrategy[Usage] = st.builds(
+    Usage, _counts, _counts, floats, _counts, _counts, _counts, _counts, _counts
+)
 """Amounts used."""
 blocks: SearchStrategy[TextContent | ImageContent] = st.one_of(
     st.builds(TextContent, texts), st.builds(ImageContent, texts, texts)
@@ -94,9 +98,12 @@ user_messages: SearchStrategy[UserMessage] = st.builds(
 assistant_messages: SearchStrategy[AssistantMessage] = st.builds(
     AssistantMessage,
     tuples_of(st.builds(TextContent, texts) | tool_calls),
-    st.sampled_from(["stop", "toolUse", "length", "error", "aborted"]),
+    st.sampled_from(get_args(StopReason)),
     usages,
     times_ms,
+    model=texts,
+    stop_detail=texts,
+    replay=st.none() | st.builds(Replay, integers, texts, texts, json_values),
 )
 """Replies."""
 tool_results: SearchStrategy[ToolResultMessage] = st.builds(
@@ -139,6 +146,18 @@ budgets: SearchStrategy[Budget] = st.builds(
     tool_calls=st.none() | _counts,
 )
 """Amounts a session may spend."""
+model_settings: SearchStrategy[ModelSettings] = st.builds(
+    ModelSettings,
+    max_output_tokens=st.none() | st.integers(1, 10**9),
+    temperature=st.none() | st.floats(0, 2),
+    thinking=st.none() | st.sampled_from(["off", "low", "medium", "high"]) | st.integers(1, 10**6),
+    tool_choice=st.none() | st.text(min_size=1, max_size=8),
+    stop=st.none() | tuples_of(st.text(min_size=1, max_size=3)),
+    seed=st.none() | st.integers(-5, 2**63),
+    deadline_s=st.none() | _amounts,
+    on_length=st.none() | st.sampled_from(["fail", "continue", "accept"]),
+)
+"""How a model is asked."""
 message_policies: SearchStrategy[MessagePolicy] = st.builds(
     MessagePolicy,
     agents=st.none() | tuples_of(st.text(min_size=1, max_size=8)),
@@ -169,6 +188,7 @@ _KNOWN: Mapping[Any, SearchStrategy[Any]] = {
     Limits: limits,
     Budget: budgets,
     MessagePolicy: message_policies,
+    ModelSettings: model_settings,
     Rule: rules,
     types.NoneType: st.none(),
 }

@@ -1,5 +1,5 @@
-"""The tree machine: who exists, who may what, who is asked next, and what is spent.
+"""The tree machine: spawning, rights, approvals, budgets, times to live and cancelling.
 
-Room: floor 2; ``decide`` holds every rule of spawning, approvals, budgets and cancelling, ``evolve`` none.
-Not here: clocks, chance, files, waiting: stimuli bring their time and their fresh ids.
+Floor 2, pure. ``decide`` holds every rule; ``evolve`` holds no rule.
+Not here: clocks, randomness, files or waiting. A stimulus brings its time and its new ids.
 """

@@ -1,55 +1,63 @@
-"""Bubbling: an approval request climbs, strictly upward, until somebody entitled answers.
+"""Approval requests: a request climbs from the asking session towards the root until a session decides it.
 
-A session is asked in three ways, in this order: its rules (data, nobody is woken), its approver function
-(run in that session; the climb rests there), its channel (a person; the climb rests there). The first
-session with a channel is the last one asked.
+Each session on the way is asked in three ways, in this order: its rules (data; no session is woken), its
+approver function (runs in that session; the request waits there), and its channel (a person; the request
+waits there). The first session with a channel is the last one asked.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
-from sessiontree.contracts.approvals import APPROVER_ERROR, Answer, Precedent, Rule, answer_by_rules
+from sessiontree.contracts.approvals import (
+    APPROVER_ERROR,
+    Answer,
+    ApprovalQuestion,
+    Decision,
+    Precedent,
+    Rule,
+    answer_by_rules,
+)
 from sessiontree.contracts.errors import ApprovalClosed, PermissionDenied
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.stimuli import ApproverAsked
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.session_facts import ApproverReplied
+from sessiontree.contracts.stimuli import ApprovalAnswered, ApprovalAsked, ApproverAsked
 from sessiontree.contracts.tree_facts import (
-    ApprovalHopped,
+    ApprovalDecided,
     ApprovalRequested,
+    ApprovalStepRecorded,
     ApprovalWaiting,
+    ClientCallEnded,
     DecisionRefused,
     DigestDenied,
     ToolAlwaysAllowed,
 )
-from sessiontree.tree.accounts import later
-from sessiontree.tree.closed_requests import close
-from sessiontree.tree.instructions import RefuseDecision, WakeTreeAt
+from sessiontree.tree.budgets import later
+from sessiontree.tree.evolve import Draft
+from sessiontree.tree.protocol import Decided, FromSession, RefuseDecision, WakeTreeAt
 from sessiontree.tree.state import Request, Session, TreeState
-from sessiontree.tree.stimuli import ApprovalAsked, ApproverReturned, Decided
-from sessiontree.tree.transaction import Draft
 
 
 def climb_from_asker(draft: Draft, request_id: str) -> None:
     """Begin the climb of a new request.
 
-    A session never answers for itself: its rules and its function are left out, and its channel counts
-    only because a person sits there. Main's rules are the owner's, so they answer for Main too.
+    A session never approves its own calls: its rules and its function are skipped. Its channel is asked,
+    because a person answers there. Main's rules come from the owner, so they also apply to Main itself.
     """
-    asker = draft.state.sessions[draft.state.requests[request_id].session]
+    asker = draft.state.sessions[draft.state.requests[request_id].question.session]
     _climb(draft, request_id, asker, skip_approver=asker.spec.kind is not SessionKind.MAIN)
 
 
 def climb_on(draft: Draft, request_id: str, session: Session) -> None:
-    """Go on after a session's function escalated: its channel is next, then its parent."""
+    """Continue after a session's function escalated: ask its channel next, then its parent."""
     _climb(draft, request_id, session, skip_approver=True)
 
 
 def settle_hop(
     draft: Draft, request_id: str, session: str, answer: Answer, by: str, reason: str, *, name: str = ""
 ) -> None:
-    """Book a session's answer, and the decision where it is one; ``name`` says who decided, if a person."""
-    draft.write(ApprovalHopped(request_id, session, answer, by, reason))
+    """Record a session's answer, and the decision if it is one; ``name`` is the person who decided."""
+    draft.write(ApprovalStepRecorded(request_id, session, answer, by, reason))
     if answer != "escalate":
         close(draft, request_id, "approved" if answer == "approve" else "denied", name or by, reason)
 
@@ -68,7 +76,8 @@ def _climb(draft: Draft, request_id: str, start: Session, *, skip_approver: bool
         skip_approver = False
         session = draft.state.parent_of(session)
     reason = (
-        f"{request.tool!r} needs an approval and nobody above {request.session!r} can give one: "
+        f"{request.question.call.tool!r} needs an approval and nobody above {request.question.session!r} can "
+        "give one: "
         "no rule or function answered, and no session on the way owns a channel"
     )
     close(draft, request_id, "denied", "nobody", reason)
@@ -80,15 +89,7 @@ def _approver_took(draft: Draft, request: Request, session: Session) -> bool:
     if session.spec.approver is None:
         return False
     _rest(draft, request, session, "consult")
-    asked = ApproverAsked(
-        draft.now_ms,
-        request.request_id,
-        request.session,
-        request.tool,
-        request.arguments,
-        PermissionTier(request.tier).label,
-        request.asked_by,
-    )
+    asked = ApproverAsked(draft.now_ms, request.question)
     draft.post(session.spec.session_id, lambda _: asked)
     return True
 
@@ -106,11 +107,13 @@ def _show(draft: Draft, request: Request, session: Session) -> None:
 def _rules_answered(
     draft: Draft, request: Request, session: Session, rules: tuple[Rule, ...], by: str
 ) -> bool:
-    answer = answer_by_rules(rules, request.tool, dict(request.arguments))
+    call = request.question.call
+    answer = answer_by_rules(rules, call.tool, dict(call.arguments))
     if answer == "escalate":
         return False
     name = session.spec.session_id
-    settle_hop(draft, request.request_id, name, answer, by, f"a rule of session {name!r} says {answer}")
+    request_id = request.question.request_id
+    settle_hop(draft, request_id, name, answer, by, f"a rule of session {name!r} says {answer}")
     return True
 
 
@@ -119,12 +122,12 @@ def _known_harmless(draft: Draft, request: Request, session: Session) -> bool:
     if precedent is None or not precedent.is_harmless:
         return False
     reason = f"the command is known to change nothing: {', '.join(precedent.shapes)}"
-    settle_hop(draft, request.request_id, session.spec.session_id, "approve", "mode", reason)
+    settle_hop(draft, request.question.request_id, session.spec.session_id, "approve", "mode", reason)
     return True
 
 
 def _rest(draft: Draft, request: Request, session: Session, how: str) -> None:
-    draft.write(ApprovalWaiting(request.request_id, session.spec.session_id, how))
+    draft.write(ApprovalWaiting(request.question.request_id, session.spec.session_id, how))
     draft.tell(WakeTreeAt(request.expires_at_ms))
 
 
@@ -133,55 +136,43 @@ OWNERS_DECIDE = "it waits for one that Main's channel lists among its owners"
 ANSWERS = ("approve", "deny", "escalate")
 
 
-def ask(draft: Draft, asked: ApprovalAsked) -> None:
-    """Take a request in and let it climb; one whose id is known changes nothing."""
+def ask(draft: Draft, stimulus: FromSession, asked: ApprovalAsked) -> None:
+    """Accept a request and start its climb; a request with a known id changes nothing."""
     state = draft.state
-    session = state.live_session(asked.session)
+    session = state.live_session(stimulus.session)
     is_known = asked.request_id in state.requests or asked.request_id in state.decisions
     if session is None or is_known:
         return
     expires_at_ms = later(draft.now_ms, state.limits.approval_expiry_s)
-    draft.write(
-        ApprovalRequested(
-            asked.request_id,
-            asked.session,
-            asked.key,
-            asked.tool,
-            asked.arguments,
-            asked.digest,
-            asked.tier,
-            expires_at_ms,
-            draft.now_ms,
-            asked.precedent,
-            asked.asked_by,
-        )
-    )
+    question = ApprovalQuestion(asked.request_id, stimulus.session, asked.call, asked.asked_by)
+    draft.write(ApprovalRequested(question, expires_at_ms, draft.now_ms, stimulus.precedent))
     if session.stop is not None:
-        close(draft, asked.request_id, "cancelled", "stop", f"{asked.session!r} is stopping")
-    elif not _standing_answer(draft, asked):
+        close(draft, asked.request_id, "cancelled", "stop", f"{question.session!r} is stopping")
+    elif not _standing_answer(draft, question, stimulus.precedent):
         climb_from_asker(draft, asked.request_id)
 
 
-def hear_function(draft: Draft, returned: ApproverReturned) -> None:
-    """Take an approver function's answer, if it is still waited for; anything but the three words is no."""
+def hear_function(draft: Draft, session: str, returned: ApproverReplied) -> None:
+    """Apply an approver function's answer if the request still waits for it.
+
+    Anything but the three known answers counts as a denial.
+    """
     request = draft.state.requests.get(returned.request_id)
-    if request is None or request.how != "consult" or request.rests_at != returned.session:
+    if request is None or request.how != "consult" or request.rests_at != session:
         return
     if returned.answer in ANSWERS:
         answer, reason = cast("Answer", returned.answer), returned.reason
     else:
         answer = "deny"
-        reason = (
-            f"the approver function of {returned.session!r} answered {returned.answer!r}, which is none of "
-        )
+        reason = f"the approver function of {session!r} answered {returned.answer!r}, which is not one of "
         reason += ", ".join(ANSWERS) + (f": {returned.reason}" if returned.reason else "")
-    settle_hop(draft, returned.request_id, returned.session, answer, "function", reason)
+    settle_hop(draft, returned.request_id, session, answer, "function", reason)
     if answer == "escalate":
-        climb_on(draft, returned.request_id, draft.state.sessions[returned.session])
+        climb_on(draft, returned.request_id, draft.state.sessions[session])
 
 
 def hear_person(draft: Draft, decided: Decided) -> None:
-    """Take a person's answer to a request that is shown; any other is refused and changes nothing."""
+    """Apply a person's answer to a request that is shown; any other answer is refused and changes nothing."""
     state = draft.state
     request = state.requests.get(decided.request_id)
     if request is None or request.how != "show" or request.rests_at is None:
@@ -202,53 +193,56 @@ def hear_person(draft: Draft, decided: Decided) -> None:
     if failed:
         return
     if not decided.approve:
-        _bind_denial(draft, request.digest, request.session, request.rests_at)
+        question = request.question
+        _bind_denial(draft, question.call.digest, question.session, request.rests_at)
     elif decided.always:
         _allow_always(draft, request, decided.by)
 
 
 def expire(draft: Draft, request_id: str) -> None:
-    """End a request nobody answered in time; it counts as denied."""
+    """End a request that was not answered in time; it counts as denied."""
     if request_id in draft.state.requests:
         waited_s = draft.state.limits.approval_expiry_s
         close(draft, request_id, "expired", "time", f"nobody answered within {waited_s:g} s")
 
 
-def _standing_answer(draft: Draft, asked: ApprovalAsked) -> bool:
-    """Whether the mode, a person's earlier no, or an owner's earlier always already answers."""
-    state = draft.state
+def _standing_answer(draft: Draft, question: ApprovalQuestion, precedent: Precedent | None) -> bool:
+    """Whether the mode, a person's earlier no, or an owner's earlier always already decides the request."""
+    state, request_id = draft.state, question.request_id
     mode = state.charter.mode
-    denied_at = _denied_at(state, asked.digest, asked.session)
+    denied_at = _denied_at(state, question.call.digest, question.session)
     if mode == "never":
-        close(draft, asked.request_id, "denied", "mode", "the tree's approval mode is 'never'")
+        close(draft, request_id, "denied", "mode", "the tree's approval mode is 'never'")
     elif denied_at is not None:
-        settle_hop(draft, asked.request_id, denied_at, "deny", "denial", SAID_NO)
+        settle_hop(draft, request_id, denied_at, "deny", "denial", SAID_NO)
     elif mode == "auto":
-        close(draft, asked.request_id, "approved", "mode", "the tree's approval mode is 'auto'")
-    elif (allowed := _always_allowed(state, asked.tool, asked.precedent)) is not None:
-        close(draft, asked.request_id, "approved", "always", f"the owner always allows {allowed}")
+        close(draft, request_id, "approved", "mode", "the tree's approval mode is 'auto'")
+    elif (allowed := _always_allowed(state, question.call.tool, precedent)) is not None:
+        close(draft, request_id, "approved", "always", f"the owner always allows {allowed}")
     else:
         return False
     return True
 
 
 def _allow_always(draft: Draft, request: Request, by: str) -> None:
-    """Book what an owner's always covers, and settle what waits and is covered.
+    """Record what an owner allows always, and settle the waiting requests that this covers.
 
-    Of a tool that runs commands it covers those of the same shape; one that can't be judged has none.
+    For a tool that runs commands, it covers commands of the same shape. A command that can't be judged has no
+    shape.
     """
     covers = None if request.precedent is None else request.precedent.shapes
     if covers == ():
         return
-    draft.write(ToolAlwaysAllowed(request.tool, covers))
-    for other in draft.state.requests_for.members(request.tool):
-        allowed = _always_allowed(draft.state, request.tool, draft.state.requests[other].precedent)
+    tool = request.question.call.tool
+    draft.write(ToolAlwaysAllowed(tool, covers))
+    for other in draft.state.requests_for.members(tool):
+        allowed = _always_allowed(draft.state, tool, draft.state.requests[other].precedent)
         if allowed is not None:
             _settle_resting(draft, other, "approve", "always", f"{by} always allows {allowed}")
 
 
 def _always_allowed(state: TreeState, tool: str, precedent: Precedent | None) -> str | None:
-    """Return what an owner always allows that covers a call, None where nothing does."""
+    """Return the owner's permanent permission that covers a call; None if none does."""
     if tool in state.always:
         return repr(tool)
     if precedent is None or not precedent.shapes:
@@ -267,7 +261,7 @@ def _bind_denial(draft: Draft, digest: str, asker: str, shown_at: str) -> None:
     draft.write(DigestDenied(digest, tuple(path)))
     for other in draft.state.requests_like.members(digest):
         request = draft.state.requests[other]
-        if _denied_at(draft.state, digest, request.session) is not None:
+        if _denied_at(draft.state, digest, request.question.session) is not None:
             _settle_resting(draft, other, "deny", "denial", SAID_NO)
 
 
@@ -278,8 +272,40 @@ def _settle_resting(draft: Draft, request_id: str, answer: Answer, by: str, reas
 
 
 def _denied_at(state: TreeState, digest: str, session: str) -> str | None:
-    """Return the lowest session, from this one up, where a person said no to this call."""
+    """Return the lowest session, from this one up, at which a person denied this call, or None."""
     for link in state.chain(session):
         if (digest, link.spec.session_id) in state.denied:
             return link.spec.session_id
     return None
+
+
+CANCELLED = "cancelled"
+"""The status of a client call whose session stopped or ended."""
+
+
+def close(
+    draft: Draft, request_id: str, decision: Decision, by: str, reason: str, *, tell_asker: bool = True
+) -> None:
+    """Decide an open request, and inform the asking session if it is live."""
+    request = draft.state.requests[request_id]
+    draft.write(ApprovalDecided(request_id, decision, by, reason))
+    if tell_asker:
+        answer = ApprovalAnswered(draft.now_ms, request_id, decision, by, reason)
+        draft.post(request.question.session, lambda _: answer)
+
+
+def cancel_requests(draft: Draft, session: str, reason: str, *, tell_asker: bool) -> None:
+    """Cancel every open request of a session that stops or ends.
+
+    Only a session that stops is informed.
+    """
+    for request_id in draft.state.requests_of.members(session):
+        close(draft, request_id, "cancelled", "stop", reason, tell_asker=tell_asker)
+
+
+def cancel_client_calls(draft: Draft, session: str) -> None:
+    """Withdraw the calls of a stopping or ending session that the creating program has not answered."""
+    if draft.state.sessions[session].delegated:
+        own = [name for name, call in draft.state.client_calls.items() if call.session_id == session]
+        for name in own:
+            draft.write(ClientCallEnded(name, CANCELLED, ""))

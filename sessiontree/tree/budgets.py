@@ -1,24 +1,109 @@
-"""Budgets: what is set aside at spawn, what is charged, and the stop at the cap."""
+"""Budgets: what a session may spend, which account pays, what is reserved at a spawn, and what remains.
+
+A session with a budget has an account; a session without one uses its parent's. A member that an account does
+not cap counts against the first account above that caps it. Amounts are integers, so reserving and returning
+them is exact: tokens, calls and sessions are counted one by one, cost is in picodollars.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+
+from pydantic import BaseModel
 
 from sessiontree.contracts.errors import LimitExceeded
-from sessiontree.contracts.tree_facts import UsageCharged
-from sessiontree.contracts.usage import NOTHING_USED, Usage
-from sessiontree.tree.accounts import amounts_of, caps_of, natural, payers_of
-from sessiontree.tree.lifecycle import stop_overdrawn
-from sessiontree.tree.state import TreeState
-from sessiontree.tree.stimuli import SpawnAsked, UsageReported
-from sessiontree.tree.transaction import Draft
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.settings import Budget
+from sessiontree.tree.protocol import SpawnAsked
+from sessiontree.tree.state import Account, Table, TreeState
+
+SCALE = {"tokens": 1, "cost_usd": 10**12, "tool_calls": 1, "sessions": 1}
+"""Account units per budget unit, for every counted member. Wall time is not counted."""
+
+
+def caps_of(budget: Budget | None) -> dict[str, int]:
+    """Return the counted members that a budget sets, in account units."""
+    if budget is None:
+        return {}
+    given = {name: getattr(budget, name) for name in SCALE}
+    return {name: round(value * SCALE[name]) for name, value in given.items() if value is not None}
+
+
+def amounts_of(usage: Usage) -> dict[str, int]:
+    """Return what a usage counts against budgets, in account units, without zeros."""
+    amounts = {
+        "tokens": usage.tokens,
+        "cost_usd": round(usage.cost_usd * SCALE["cost_usd"]),
+        "tool_calls": usage.tool_calls,
+    }
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def natural(name: str, amount: int) -> float:
+    """Return an amount in the units of a budget."""
+    scale = SCALE[name]
+    return amount if scale == 1 else amount / scale
+
+
+def open_account(session: str, budget: Budget, above: Account | None, spawned_at_ms: int) -> Account:
+    """Return the account of a session that was just spawned with a budget."""
+    caps = caps_of(budget)
+    inherited = {} if above is None else above.payers
+    wall_s = budget.wall_s
+    return Account(
+        session=session,
+        above=None if above is None else above.session,
+        caps=caps,
+        payers={**inherited, **dict.fromkeys(caps, session)},
+        used=dict.fromkeys(caps, 0),
+        wall_at_ms=None if wall_s is None else later(spawned_at_ms, wall_s),
+    )
+
+
+def later(at_ms: int, seconds: float) -> int:
+    """Return a time plus a number of seconds, in milliseconds."""
+    return at_ms + round(seconds * 1000)
+
+
+def endless(numbers: BaseModel | None) -> str | None:
+    """Return the first member of limits or a budget that is not a finite number, or None."""
+    given = {} if numbers is None else dict(numbers)
+    return next(
+        (name for name, value in given.items() if value is not None and not math.isfinite(value)), None
+    )
+
+
+def payers_of(accounts: Table[str, Account], account: str, name: str) -> Iterator[str]:
+    """Yield the accounts that an amount drawn on ``account`` counts against, lowest first.
+
+    These are the first account that caps the member and, while the session of the last one yielded has ended,
+    the next account above it.
+    """
+    drawn_on = accounts.get(account)
+    while drawn_on is not None:
+        payer = accounts.get(drawn_on.payers.get(name, ""))
+        if payer is None:
+            return
+        yield payer.session
+        if not payer.is_closed or payer.above is None:
+            return
+        drawn_on = accounts.get(payer.above)
+
+
+def count(accounts: Table[str, Account], account: str, name: str, amount: int) -> None:
+    """Count an amount against every account that pays for it; a negative amount is returned."""
+    for payer in list(payers_of(accounts, account, name)):
+        paid = accounts.open(payer)
+        if paid is not None:
+            paid.used[name] += amount
 
 
 def shortage(state: TreeState, asked: SpawnAsked) -> LimitExceeded | None:
-    """Return which member of the parent's account has too little left for the child, if one has.
+    """Return the member of the parent's account that is too low for the child, or None if none is.
 
-    The child itself counts as one session; its budget is set aside whole. Wall time is not set aside:
-    sessions run side by side, and a parent's own end ends them.
+    The child itself counts as one session, and its whole budget is reserved. Wall time is not reserved,
+    because sessions run in parallel and end when their parent ends.
     """
     account = state.sessions[asked.parent].account
     wanted = caps_of(asked.budget)
@@ -35,21 +120,11 @@ def shortage(state: TreeState, asked: SpawnAsked) -> LimitExceeded | None:
     return None
 
 
-def charge(draft: Draft, reported: UsageReported) -> None:
-    """Charge what a session used, even after its end: it is gone. At a cap those drawing on it stop."""
-    session = draft.state.sessions.get(reported.session)
-    usage = _sane(reported.usage)
-    if session is None or usage == NOTHING_USED:
-        return
-    draft.write(UsageCharged(reported.session, session.account, usage))
-    stop_overdrawn(draft, session.account, amounts_of(usage))
-
-
 def remaining(state: TreeState, session: str) -> dict[str, float]:
-    """Return what a session has left by member, in a budget's units, for every member that is capped.
+    """Return what a session has left, by member, in budget units, for every capped member.
 
-    What is set aside for children counts as gone; nothing is below 0. ``wall_s`` is seen from the latest
-    time the tree knows of. An unknown session has no entry.
+    Amounts reserved for children count as spent. No value is below 0. ``wall_s`` is measured at the latest
+    time the tree knows. An unknown session has no entry.
     """
     found = state.sessions.get(session)
     account = None if found is None else state.accounts.get(found.account)
@@ -66,15 +141,3 @@ def remaining(state: TreeState, session: str) -> dict[str, float]:
     if wall_at_ms is not None:
         left["wall_s"] = max(0, wall_at_ms - state.now_ms) / 1000
     return left
-
-
-def _sane(usage: Usage) -> Usage:
-    # A provider that reports nonsense must neither give budget back nor break the record.
-    cost_usd = usage.cost_usd
-    return Usage(
-        max(0, usage.input_tokens),
-        max(0, usage.output_tokens),
-        cost_usd if math.isfinite(cost_usd) and cost_usd > 0 else 0.0,
-        max(0, usage.turns),
-        max(0, usage.tool_calls),
-    )

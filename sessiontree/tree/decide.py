@@ -1,25 +1,34 @@
-"""What the tree machine decides on each stimulus: the facts it writes and the instructions that follow."""
+"""What the tree machine decides on each stimulus: the facts it writes, and the instructions that follow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import assert_never
 
+from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.stimuli import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ApproverAsked,
+    ApproverReturned,
+    ClientCallDelegated,
+    ClientCallWithdrawn,
+    ResultOffered,
+    TaintReported,
+    TroubleReported,
+)
 from sessiontree.contracts.tree_facts import (
     ClientCallEnded,
     ClientCallOpened,
     LeftoversEnded,
-    OutsideHookFailed,
-    SessionStirred,
+    PostsTaken,
+    SessionReactivated,
     TreeFact,
+    TreeForked,
 )
-from sessiontree.tree.approvals import ask, hear_function, hear_person
-from sessiontree.tree.budgets import charge
-from sessiontree.tree.channel import say
-from sessiontree.tree.closed_requests import CANCELLED
-from sessiontree.tree.evolve import evolve
-from sessiontree.tree.instructions import TreeInstruction, WakeTreeAt
+from sessiontree.tree.approvals import CANCELLED, ask, close, hear_function, hear_person
+from sessiontree.tree.evolve import Draft, evolve
 from sessiontree.tree.lifecycle import (
+    charge,
     interrupt,
     lose,
     offer,
@@ -31,86 +40,126 @@ from sessiontree.tree.lifecycle import (
     take,
     want_result,
 )
-from sessiontree.tree.spawn import adopt, open_tree, spawn
-from sessiontree.tree.state import TreeState
-from sessiontree.tree.stimuli import (
-    ApprovalAsked,
-    ApproverReturned,
-    ClientCallDelegated,
-    ClientCallWithdrawn,
+from sessiontree.tree.messages import say, send
+from sessiontree.tree.protocol import (
     ClockRang,
     Decided,
+    ForkAsked,
+    FromSession,
     HookFailedOutside,
     InterruptAsked,
     LeftoversFound,
     PostsConsumed,
     ResultAsked,
-    ResultOffered,
     SayAsked,
+    SendAsked,
     SessionEmbodied,
     SessionLost,
     SpawnAsked,
     Stirred,
     StopAsked,
-    TaintReported,
+    TreeInstruction,
     TreeOpened,
     TreeStimulus,
-    TroubleReported,
     UsageReported,
+    WakeTreeAt,
 )
-from sessiontree.tree.transaction import Draft
+from sessiontree.tree.spawn import adopt, open_tree, spawn
+from sessiontree.tree.state import TreeState
+
+_FORKED = "the tree was forked, and the request belongs to the other tree; it is made again"
 
 
-def delegate(draft: Draft, delegated: ClientCallDelegated) -> None:
-    """Owe a live session's call to the program; one whose id is known changes nothing."""
+def delegate(draft: Draft, asker: str, delegated: ClientCallDelegated) -> None:
+    """Hand a live session's call over to the creating program; a call with a known id changes nothing."""
     state = draft.state
-    name = delegated.client_id
-    session = state.live_session(delegated.session)
+    name, call = delegated.client_id, delegated.call
+    session = state.live_session(asker)
     if session is None or name in state.client_calls or name in state.client_ends:
         return
-    draft.write(
-        ClientCallOpened(
-            name, delegated.session, delegated.tool, delegated.arguments, delegated.expires_at_ms
-        )
-    )
+    draft.write(ClientCallOpened(ClientCall(name, asker, call.tool, call.arguments, delegated.expires_at_ms)))
     if session.stop is not None:
         draft.write(ClientCallEnded(name, CANCELLED, ""))
 
 
-def withdraw(draft: Draft, withdrawn: ClientCallWithdrawn) -> None:
-    """Owe a call no more; its session goes on, so that a last word it had given counts no more."""
+def withdraw(draft: Draft, ended: ClientCallEnded) -> None:
+    """Withdraw a call from the program; a final message that its session has offered no longer counts."""
     state = draft.state
-    call = state.client_calls.get(withdrawn.client_id)
+    call = state.client_calls.get(ended.client_id)
     if call is None:
         return
-    draft.write(ClientCallEnded(withdrawn.client_id, withdrawn.how, withdrawn.answer_id))
-    session = state.live_session(call.session)
+    draft.write(ended)
+    session = state.live_session(call.session_id)
     if session is not None and session.held is not None and session.stop is None:
-        draft.write(SessionStirred(call.session))
+        draft.write(SessionReactivated(call.session_id))
+
+
+def _judge(draft: Draft, stimulus: TreeStimulus) -> None:  # noqa: C901, PLR0912 - one case for each type
+    """Apply the rule for a stimulus."""
+    match stimulus:
+        case FromSession():
+            _from_session(draft, stimulus)
+        case SpawnAsked():
+            spawn(draft, stimulus)
+        case PostsConsumed():
+            take(draft, stimulus)
+        case UsageReported():
+            charge(draft, stimulus)
+        case SessionEmbodied():
+            adopt(draft, stimulus)
+        case TreeOpened():
+            open_tree(draft, stimulus)
+        case ForkAsked():
+            _fork(draft, stimulus)
+        case Stirred():
+            stir(draft, stimulus)
+        case ResultAsked():
+            want_result(draft, stimulus)
+        case SessionLost():
+            lose(draft, stimulus)
+        case Decided():
+            hear_person(draft, stimulus)
+        case StopAsked():
+            stop(draft, stimulus)
+        case InterruptAsked():
+            interrupt(draft, stimulus)
+        case SayAsked():
+            say(draft, stimulus)
+        case SendAsked():
+            send(draft, stimulus)
+        case HookFailedOutside():
+            _note_hook(draft, stimulus)
+        case LeftoversFound():
+            _note_leftovers(draft, stimulus)
+        case ClockRang():
+            pass  # everything due by then has already been done
+        case _:
+            assert_never(stimulus)
 
 
 def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], list[TreeInstruction]]:
-    """Return what a stimulus leads to.
+    """Return the facts and instructions that a stimulus leads to.
 
-    The tree's time is the latest of all it has seen. Whatever is due by then happens first, so that a
-    stimulus which comes too late finds it done. Stimuli may come in any order and more than once.
+    The tree's time is the latest time it has seen. Everything due by then happens first, so a stimulus that
+    comes too late finds it done. Stimuli may come in any order and more than once.
 
     Returns:
-        Facts in the order they are to be booked, and instructions in the order they are to be carried
-        out once the facts are durable. Nothing that was decided depends on an instruction succeeding.
+        Facts in the order in which to record them, and instructions in the order in which to carry them out
+        once the facts are durable. No decision depends on the success of an instruction.
 
     Raises:
         ConfigError: a tree is opened without an agent.
-        ValueError: a result or stop carries a status no session can end in.
+        ValueError: a result or stop carries a status that no session can end with.
 
-    Contract: pure; never changes the state. Costs what the facts cost, not what the tree holds.
+    Contract: pure; never changes the state. The cost depends on the facts, not on the size of the tree.
     """
     draft = Draft(state, stimulus.at_ms)
-    for alarm in state.alarms.due(draft.now_ms):
-        ring(draft, alarm)
-    _RULES[type(stimulus)](draft, stimulus)
+    if not isinstance(stimulus, ForkAsked):  # what was due before a fork is due later by the time between
+        for alarm in state.alarms.due(draft.now_ms):
+            ring(draft, alarm)
+    _judge(draft, stimulus)
     if isinstance(stimulus, ClockRang):
-        # A bell may ring early when clocks step back; the next time is asked for again at every one.
+        # A timer may fire early if the clock steps back, so every firing asks for the next time again.
         next_ms = state.alarms.next_after(draft.now_ms)
         if next_ms is not None:
             draft.tell(WakeTreeAt(next_ms))
@@ -118,19 +167,31 @@ def decide(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], li
 
 
 def react(state: TreeState, stimulus: TreeStimulus) -> tuple[list[TreeFact], list[TreeInstruction]]:
-    """Decide on a stimulus and book its facts into the state, which is changed in place."""
+    """Decide on a stimulus and apply its facts to the state, which is changed in place."""
     facts, instructions = decide(state, stimulus)
     for fact in facts:
         evolve(state, fact)
     return facts, instructions
 
 
-def _only_time(_draft: Draft, _rang: ClockRang) -> None:
-    """What a bell leads to is what is due."""
+def _fork(draft: Draft, asked: ForkAsked) -> None:
+    """Begin a tree of its own: close what the other tree waits for. Its sessions ask again."""
+    state = draft.state
+    draft.write(TreeForked(asked.config, draft.now_ms, asked.shift_ms))
+    for request_id, _ in list(state.requests.items()):
+        close(draft, request_id, "cancelled", "fork", _FORKED, tell_asker=False)
+    for client_id, _ in list(state.client_calls.items()):
+        draft.write(ClientCallEnded(client_id, CANCELLED, ""))
+    answers: dict[str, list[str]] = {}
+    for post_id, post in state.posts.items():
+        if isinstance(post.mail, ApprovalAnswered | ApproverAsked):
+            answers.setdefault(post.session, []).append(post_id)
+    for session, post_ids in answers.items():
+        draft.write(PostsTaken(session, tuple(post_ids)))
 
 
 def _note_hook(draft: Draft, failed: HookFailedOutside) -> None:
-    draft.write(OutsideHookFailed(failed.session, failed.hook, failed.point, failed.reason))
+    draft.write(failed.failed)
 
 
 def _note_leftovers(draft: Draft, found: LeftoversFound) -> None:
@@ -138,27 +199,22 @@ def _note_leftovers(draft: Draft, found: LeftoversFound) -> None:
         draft.write(LeftoversEnded(found.session, found.count))
 
 
-_RULES: Mapping[type[Any], Callable[[Draft, Any], None]] = {
-    TreeOpened: open_tree,
-    SpawnAsked: spawn,
-    SessionEmbodied: adopt,
-    Stirred: stir,
-    ResultAsked: want_result,
-    ResultOffered: offer,
-    SessionLost: lose,
-    ApprovalAsked: ask,
-    ApproverReturned: hear_function,
-    Decided: hear_person,
-    ClientCallDelegated: delegate,
-    ClientCallWithdrawn: withdraw,
-    TroubleReported: report_trouble,
-    TaintReported: taint,
-    UsageReported: charge,
-    PostsConsumed: take,
-    StopAsked: stop,
-    InterruptAsked: interrupt,
-    SayAsked: say,
-    HookFailedOutside: _note_hook,
-    LeftoversFound: _note_leftovers,
-    ClockRang: _only_time,
-}
+def _from_session(draft: Draft, sent: FromSession) -> None:
+    """Handle an event that a session sent."""
+    match sent.event:
+        case ResultOffered() as offered:
+            offer(draft, sent, offered)
+        case ApprovalAsked() as asked:
+            ask(draft, sent, asked)
+        case ApproverReturned(reply):
+            hear_function(draft, sent.session, reply)
+        case ClientCallDelegated() as delegated:
+            delegate(draft, sent.session, delegated)
+        case ClientCallWithdrawn(ended):
+            withdraw(draft, ended)
+        case TroubleReported(trouble):
+            report_trouble(draft, sent.session, trouble)
+        case TaintReported(source):
+            taint(draft, sent.session, source)
+        case _:
+            assert_never(sent.event)

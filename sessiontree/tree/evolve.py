@@ -1,6 +1,7 @@
-"""Facts into state: ``evolve`` books what was decided. It holds no rule and refuses nothing.
+"""How facts change the state: ``evolve`` applies recorded facts, a ``Draft`` those of a decision in progress.
 
-A fact about a session, request or post the state does not know is booked as far as it goes.
+Neither holds a rule or refuses anything. A fact about an unknown session, request or post is applied as far
+as possible.
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.codec import Recorded
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.message_policy import MINUTE_MS
+from sessiontree.contracts.settings import MINUTE_MS
+from sessiontree.contracts.stimuli import ApproverAsked
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
-    ApprovalHopped,
     ApprovalRequested,
+    ApprovalStepRecorded,
     ApprovalWaiting,
     BudgetSpent,
     CancelBegun,
@@ -25,6 +29,7 @@ from sessiontree.contracts.tree_facts import (
     DigestDenied,
     InterruptBegun,
     LeftoversEnded,
+    MessagePassed,
     OutsideHookFailed,
     Posted,
     PostsTaken,
@@ -32,32 +37,44 @@ from sessiontree.contracts.tree_facts import (
     ResultHeld,
     SessionAdopted,
     SessionEnded,
+    SessionReactivated,
     SessionSpawned,
-    SessionStirred,
     SessionTainted,
     SpawnDenied,
     ToolAlwaysAllowed,
     TreeCreated,
     TreeFact,
+    TreeForked,
     UsageCharged,
 )
-from sessiontree.tree.accounts import amounts_of, count, open_account
-from sessiontree.tree.state import ClosedCall, Mail, OpenCall, Post, Request, Session, Stop, TreeState
-from sessiontree.tree.timers import Alarm, AlarmKind
+from sessiontree.tree.budgets import amounts_of, count, open_account
+from sessiontree.tree.protocol import Deliver, TreeInstruction
+from sessiontree.tree.state import (
+    Alarm,
+    AlarmKind,
+    Alarms,
+    ClosedCall,
+    Mail,
+    Post,
+    Request,
+    Session,
+    Stop,
+    TreeState,
+)
 
 
 def evolve(state: TreeState, fact: TreeFact) -> TreeState:
-    """Book one fact.
+    """Apply one fact.
 
-    The state given belongs to this function: it is changed in place and returned. O(depth of the
-    session + length of the fact), amortised; never the size of the tree.
+    The function owns the given state: it changes it in place and returns it. Amortised O(depth of the
+    session + length of the fact), independent of the size of the tree.
     """
     _BOOKS[type(fact)](state, fact)
     return state
 
 
 def allowed_tools(config: TreeConfig) -> dict[tuple[str, SessionKind], frozenset[str]]:
-    """Return by agent and kind the tools its sessions may hold at most."""
+    """Return the tools that sessions may hold at most, by agent and kind."""
     by_kind = {kind: {row.name for row in config.tools if kind in row.kinds} for kind in SessionKind}
     removed = () if config.policy is None else config.policy.removed
     gone = {(each.agent, each.kind): each.tools for each in removed}
@@ -71,7 +88,7 @@ def allowed_tools(config: TreeConfig) -> dict[tuple[str, SessionKind], frozenset
 
 
 def set_session_alarms(state: TreeState, session: Session) -> None:
-    """Set every alarm of a live session anew."""
+    """Set every alarm of a live session again."""
     spec = session.spec
     account = state.accounts.get(spec.session_id)
     if session.expires_at_ms is not None:
@@ -84,31 +101,32 @@ def set_session_alarms(state: TreeState, session: Session) -> None:
 
 def set_request_alarm(state: TreeState, request: Request) -> None:
     """Set the alarm of an open request."""
-    state.alarms.set(Alarm(request.expires_at_ms, AlarmKind.APPROVAL, 0, request.request_id))
+    state.alarms.set(Alarm(request.expires_at_ms, AlarmKind.APPROVAL, 0, request.question.request_id))
 
 
 def index_request(state: TreeState, request: Request) -> None:
-    """Put an open request into the table and every index."""
-    state.requests.put(request.request_id, request)
+    """Add an open request to the table and to every index."""
+    question, call = request.question, request.question.call
+    state.requests.put(question.request_id, request)
     state.open_requests += 1
-    state.requests_of.add(request.session, request.request_id)
-    state.requests_for.add(request.tool, request.request_id)
-    state.requests_like.add(request.digest, request.request_id)
-    asker = state.sessions.open(request.session)
+    state.requests_of.add(question.session, question.request_id)
+    state.requests_for.add(call.tool, question.request_id)
+    state.requests_like.add(call.digest, question.request_id)
+    asker = state.sessions.open(question.session)
     if asker is not None:
         asker.pending += 1
 
 
-def index_client_call(state: TreeState, client_id: str, call: OpenCall) -> None:
-    """Put a call that waits for the program into the table, and count it."""
-    state.client_calls.put(client_id, call)
-    session = state.sessions.open(call.session)
+def index_client_call(state: TreeState, call: ClientCall) -> None:
+    """Add a call that waits for the program to the table, and count it."""
+    state.client_calls.put(call.call_id, call)
+    session = state.sessions.open(call.session_id)
     if session is not None:
         session.delegated += 1
 
 
 def index_live(state: TreeState, session: Session) -> None:
-    """Put a live session into every index and into its ancestors' counts."""
+    """Add a live session to every index and to its ancestors' counts."""
     spec = session.spec
     state.live += 1
     if spec.parent is None:
@@ -143,7 +161,7 @@ def _set_force(state: TreeState, session: Session, force_at_ms: int) -> None:
 
 
 def _sweep(state: TreeState) -> None:
-    # A live session has at most three alarms, an open request one.
+    # A live session has at most three alarms; an open request has one.
     state.alarms.sweep(state.still_means, 3 * state.live + state.open_requests)
 
 
@@ -151,6 +169,27 @@ def _created(state: TreeState, fact: TreeCreated) -> None:
     state.config = fact.config
     state.allowed = allowed_tools(fact.config)
     state.now_ms = max(state.now_ms, fact.config.created_at_ms)
+
+
+def _forked(state: TreeState, fact: TreeForked) -> None:
+    state.config = fact.config
+    state.now_ms = max(state.now_ms, fact.at_ms)
+    state.alarms = Alarms()
+    live = [name for name, session in state.sessions.items() if session.is_live]
+    for name in live:
+        session, account = state.sessions.open(name), state.accounts.open(name)
+        if session is None:
+            continue
+        session.spawned_at_ms += fact.shift_ms
+        if session.expires_at_ms is not None:
+            session.expires_at_ms += fact.shift_ms
+        if session.stop is not None:
+            session.stop = session.stop._replace(force_at_ms=session.stop.force_at_ms + fact.shift_ms)
+        if account is not None and account.wall_at_ms is not None:
+            account.wall_at_ms += fact.shift_ms
+        set_session_alarms(state, session)
+    for request in state.requests.values():
+        set_request_alarm(state, request)
 
 
 def _spawned(state: TreeState, fact: SessionSpawned) -> None:
@@ -194,7 +233,7 @@ def _tainted(state: TreeState, fact: SessionTainted) -> None:
         session.taint = fact.source
 
 
-def _stirred(state: TreeState, fact: SessionStirred) -> None:
+def _stirred(state: TreeState, fact: SessionReactivated) -> None:
     session = state.sessions.open(fact.session)
     if session is not None:
         session.held = None
@@ -265,18 +304,7 @@ def _close_account(state: TreeState, session: str) -> None:
 
 def _requested(state: TreeState, fact: ApprovalRequested) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
-    request = Request(
-        fact.request_id,
-        fact.session,
-        fact.key,
-        fact.tool,
-        fact.arguments,
-        fact.digest,
-        fact.tier,
-        fact.expires_at_ms,
-        precedent=fact.precedent,
-        asked_by=fact.asked_by,
-    )
+    request = Request(fact.question, fact.expires_at_ms, precedent=fact.precedent)
     index_request(state, request)
     set_request_alarm(state, request)
 
@@ -295,10 +323,11 @@ def _decided(state: TreeState, fact: ApprovalDecided) -> None:
         return
     state.requests.drop(fact.request_id)
     state.open_requests -= 1
-    state.requests_of.discard(request.session, fact.request_id)
-    state.requests_for.discard(request.tool, fact.request_id)
-    state.requests_like.discard(request.digest, fact.request_id)
-    asker = state.sessions.open(request.session)
+    question, call = request.question, request.question.call
+    state.requests_of.discard(question.session, fact.request_id)
+    state.requests_for.discard(call.tool, fact.request_id)
+    state.requests_like.discard(call.digest, fact.request_id)
+    asker = state.sessions.open(question.session)
     if asker is not None:
         asker.pending -= 1
     _sweep(state)
@@ -318,8 +347,7 @@ def _always_allowed(state: TreeState, fact: ToolAlwaysAllowed) -> None:
 
 
 def _client_call_opened(state: TreeState, fact: ClientCallOpened) -> None:
-    call = OpenCall(fact.session, fact.tool, fact.arguments, fact.expires_at_ms)
-    index_client_call(state, fact.client_id, call)
+    index_client_call(state, fact.call)
 
 
 def _client_call_closed(state: TreeState, fact: ClientCallEnded) -> None:
@@ -328,7 +356,7 @@ def _client_call_closed(state: TreeState, fact: ClientCallEnded) -> None:
     if call is None:
         return
     state.client_calls.drop(fact.client_id)
-    session = state.sessions.open(call.session)
+    session = state.sessions.open(call.session_id)
     if session is not None:
         session.delegated -= 1
 
@@ -374,7 +402,12 @@ def _cancelling(state: TreeState, fact: CancelBegun) -> None:
             _set_force(state, session, fact.force_at_ms)
 
 
-def _said(state: TreeState, fact: ChannelSaid) -> None:
+def _passed(state: TreeState, fact: MessagePassed) -> None:
+    state.sent.put((fact.session, fact.key), fact.to)
+    _said(state, fact)
+
+
+def _said(state: TreeState, fact: ChannelSaid | MessagePassed) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     session = state.sessions.open(fact.session)
     if session is None or all(policy.per_minute is None for policy in state.charter.messages):
@@ -384,22 +417,23 @@ def _said(state: TreeState, fact: ChannelSaid) -> None:
 
 
 def _only_told(_state: TreeState, _fact: TreeFact) -> None:
-    """Nothing in the state depends on it; it is there for who reads the journal."""
+    """Change nothing: no rule depends on the fact. It is there for readers of the journal."""
 
 
 _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     TreeCreated: _created,
+    TreeForked: _forked,
     SessionSpawned: _spawned,
     SessionAdopted: _adopted,
     SpawnDenied: _only_told,
-    SessionStirred: _stirred,
+    SessionReactivated: _stirred,
     SessionTainted: _tainted,
     ResultHeld: _held,
     ResultAwaited: _awaited,
     SessionEnded: _ended,
     LeftoversEnded: _ended_leftovers,
     ApprovalRequested: _requested,
-    ApprovalHopped: _only_told,
+    ApprovalStepRecorded: _only_told,
     ApprovalWaiting: _waiting,
     ApprovalDecided: _decided,
     DigestDenied: _digest_denied,
@@ -412,7 +446,66 @@ _BOOKS: Mapping[type[Any], Callable[[TreeState, Any], None]] = {
     UsageCharged: _charged,
     BudgetSpent: _only_told,
     ChannelSaid: _said,
+    MessagePassed: _passed,
     OutsideHookFailed: _only_told,
     CancelBegun: _cancelling,
     InterruptBegun: _only_told,
 }
+
+
+class Draft:
+    """The facts and instructions of one stimulus.
+
+    Rules read ``state``, which includes every fact written here.
+
+    Args:
+        state: The state before the stimulus; it is read, never changed.
+        at_ms: The stimulus's time.
+    """
+
+    __slots__ = ("_instructions", "facts", "now_ms", "state")
+
+    def __init__(self, state: TreeState, at_ms: int) -> None:
+        """Start a layer over the state. Clocks may step back; the tree's time does not."""
+        self.state = state.layer()
+        self.now_ms = max(state.now_ms, at_ms)
+        self.facts: list[TreeFact] = []
+        self._instructions: list[TreeInstruction] = []
+
+    def write(self, fact: TreeFact) -> None:
+        """Add a fact; the state includes it at once."""
+        self.facts.append(fact)
+        evolve(self.state, fact)
+
+    def tell(self, instruction: TreeInstruction) -> None:
+        """Add an instruction, to be carried out after those before it."""
+        self._instructions.append(instruction)
+
+    def post(self, session: str, mail_of: Callable[[str], Mail]) -> None:
+        """Post something to a session if it is live.
+
+        Posted input withdraws the result that the session had offered. There are two exceptions: an approval
+        question, which a session answers in addition to its own work, and any post to a stopping session.
+
+        Args:
+            session: The session.
+            mail_of: Makes the stimulus from the id of its post.
+        """
+        owed = self.state.live_session(session)
+        if owed is None:
+            return
+        post_id = f"{session}#{owed.posted + 1}"
+        mail = mail_of(post_id)
+        if owed.held is not None and owed.stop is None and not isinstance(mail, ApproverAsked):
+            self.write(SessionReactivated(session))
+        self.write(Posted(post_id, session, cast("Recorded", mail)))
+        self.tell(Deliver(session, post_id, mail))
+
+    def instructions(self) -> list[TreeInstruction]:
+        """Return the instructions, without deliveries to sessions that have ended since."""
+        posts = self.state.posts
+        return [
+            instruction
+            for instruction in self._instructions
+            if not isinstance(instruction, Deliver) or instruction.post_id in posts
+        ]

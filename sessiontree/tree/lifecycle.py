@@ -1,15 +1,18 @@
-"""How sessions end: by a final message, a stop or their time to live; and what their ends bring about."""
+"""How sessions end: by a final message, a stop or their time to live; and the consequences of each end."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from sessiontree.contracts.jsonable import JsonValue, dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import NOTHING_USED, Usage
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.stimuli import CancelAsked, ChildTroubled, Incoming, WorkInterrupted
+from sessiontree.contracts.session_facts import ToolGivenUp
+from sessiontree.contracts.stimuli import CancelAsked, ChildTroubled, Incoming, ResultOffered, WorkInterrupted
 from sessiontree.contracts.tree_facts import (
     BudgetSpent,
     CancelBegun,
@@ -19,27 +22,29 @@ from sessiontree.contracts.tree_facts import (
     ResultAwaited,
     ResultHeld,
     SessionEnded,
-    SessionStirred,
+    SessionReactivated,
     SessionTainted,
+    UsageCharged,
 )
-from sessiontree.tree.accounts import later, natural, payers_of
-from sessiontree.tree.approvals import expire
-from sessiontree.tree.closed_requests import cancel_client_calls, cancel_requests
-from sessiontree.tree.instructions import ReleaseSession, WakeTreeAt
-from sessiontree.tree.state import Session, TreeState
-from sessiontree.tree.stimuli import (
+from sessiontree.schema.result import text_around_value
+from sessiontree.tree.approvals import cancel_client_calls, cancel_requests, expire
+from sessiontree.tree.budgets import amounts_of, later, natural, payers_of
+from sessiontree.tree.evolve import Draft
+from sessiontree.tree.protocol import (
+    FromSession,
     InterruptAsked,
     PostsConsumed,
+    RefuseStop,
+    ReleaseSession,
     ResultAsked,
-    ResultOffered,
     SessionLost,
     Stirred,
     StopAsked,
-    TaintReported,
-    TroubleReported,
+    UsageReported,
+    WakeTreeAt,
 )
-from sessiontree.tree.timers import Alarm, AlarmKind
-from sessiontree.tree.transaction import Draft
+from sessiontree.tree.reach import not_below, session_below
+from sessiontree.tree.state import Alarm, AlarmKind, Session, TreeState
 
 STOP_WORDS: dict[SessionStatus, Literal["completed", "cancelled", "expired", "failed"]] = {
     SessionStatus.COMPLETED: "completed",
@@ -47,11 +52,13 @@ STOP_WORDS: dict[SessionStatus, Literal["completed", "cancelled", "expired", "fa
     SessionStatus.EXPIRED: "expired",
     SessionStatus.FAILED: "failed",
 }
-"""How a session that was stopped will have ended, and the word it is told."""
+"""The word for each status that a stopped session can end with."""
+_UNREPORTED = ("it ended before it could report; its last calls may have run",)
+"""What a session gave up that was ended by force or lost."""
 
 
 def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: bool) -> None:
-    """End a live session now, tell its parent, and stop what still lives below it."""
+    """End a live session now, inform its parent, and stop the live sessions below it."""
     spec = session.spec
     name = spec.session_id
     cancel_requests(draft, name, f"{name!r} has ended", tell_asker=False)
@@ -65,7 +72,7 @@ def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: b
         begin_stop(draft, orphans, SessionStatus.CANCELLED, f"its parent {name!r} has ended")
     account = draft.state.accounts.get(name)
     if account is not None and account.above is not None:
-        # What it spent beyond its budget is its parent's from now on, and may be too much there.
+        # Its parent now pays for what it spent beyond its budget, which may exceed the parent's budget.
         over = [member for member, cap in account.caps.items() if account.used[member] > cap]
         stop_overdrawn(draft, account.above, over)
     if spec.parent is not None:
@@ -73,7 +80,7 @@ def end(draft: Draft, session: Session, result: SessionResult[Any], *, forced: b
 
 
 def settle(draft: Draft, session: str) -> None:
-    """End a session, or the first living one above it, if what it waited for has come to its end."""
+    """End a session, or the first live one above it, if everything it waited for has ended."""
     for link in draft.state.chain(session):
         if link.is_live:
             if link.held is not None and may_end_with(draft.state, link, link.held.status, link.is_quiet):
@@ -82,7 +89,7 @@ def settle(draft: Draft, session: str) -> None:
 
 
 def may_end_with(state: TreeState, session: Session, status: SessionStatus, is_quiet: bool) -> bool:
-    """Whether a session that says its last word ends by it at once."""
+    """Whether a session's final message ends it at once."""
     if session.spec.kind is SessionKind.MAIN and session.stop is None:
         return status is not SessionStatus.COMPLETED
     is_kept = status is SessionStatus.COMPLETED and session.stop is None and state.is_kept_open(session)
@@ -99,7 +106,7 @@ def _may_end(session: Session, *, is_quiet: bool) -> bool:
 
 
 def final_result(session: Session, result: SessionResult[Any]) -> SessionResult[Any]:
-    """Return the result a session ends with: one that was stopped ends as it was told to."""
+    """Return the result a session ends with; a stopped session ends with the status it was asked for."""
     stop = session.stop
     if stop is None:
         return result
@@ -108,10 +115,10 @@ def final_result(session: Session, result: SessionResult[Any]) -> SessionResult[
 
 
 def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason: str) -> None:
-    """Tell sessions and everything below them to stop; those that are stopping already go on doing so.
+    """Stop sessions and everything below them; a session that is already stopping continues to stop.
 
-    Sessions that have said their last word are not asked for another: they end as soon as nothing lives
-    below them. Those that only stayed open for the program end as completed.
+    A session that has already given its final message is not asked for another. It ends as soon as no live
+    session remains below it. A session that only stayed open for the program ends as completed.
     """
     heads = list(heads)
     _complete_kept(draft, heads)
@@ -121,7 +128,7 @@ def begin_stop(draft: Draft, heads: Iterable[str], status: SessionStatus, reason
 
 
 def finish(draft: Draft, head: str, last_word: str) -> None:
-    """End a session as completed on its owner's behalf; what lives below it is cancelled first."""
+    """End a session as completed on behalf of its owner; the live sessions below it are cancelled first."""
     _complete_kept(draft, draft.state.children.members(head))
     told = _not_stopping(draft, [head])
     _tell(draft, told[:1], SessionStatus.COMPLETED, last_word)
@@ -130,7 +137,7 @@ def finish(draft: Draft, head: str, last_word: str) -> None:
 
 
 def await_result(draft: Draft, head: str) -> None:
-    """Let a session complete, and what stayed open below it: the program waits for its result."""
+    """Let a session complete, and the open sessions below it too: the program waits for its result."""
     draft.write(ResultAwaited(head))
     for name in reversed(_not_stopping(draft, [head])):
         settle(draft, name)
@@ -145,8 +152,18 @@ def _complete_kept(draft: Draft, heads: Iterable[str]) -> None:
             end(draft, session, session.held, forced=False)
 
 
+def charge(draft: Draft, reported: UsageReported) -> None:
+    """Charge a session's usage, even after its end. If a cap is reached, stop the sessions that use it."""
+    session = draft.state.sessions.get(reported.session)
+    usage = _sane(reported.usage)
+    if session is None or usage == NOTHING_USED:
+        return
+    draft.write(UsageCharged(reported.session, session.account, usage))
+    stop_overdrawn(draft, session.account, amounts_of(usage))
+
+
 def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
-    """Stop the sessions of every account above or at ``account`` that reached its cap in these members."""
+    """Stop the sessions of ``account`` and of the accounts above it that reached a cap in these members."""
     accounts = draft.state.accounts
     for member in members:
         for payer in payers_of(accounts, account, member):
@@ -155,6 +172,22 @@ def stop_overdrawn(draft: Draft, account: str, members: Iterable[str]) -> None:
             owner = draft.state.live_session(payer)
             if used >= cap and owner is not None and owner.stop is None:
                 stop_spent(draft, payer, member, natural(member, used), natural(member, cap))
+
+
+def _sane(usage: Usage) -> Usage:
+    # A provider that reports nonsense must neither return budget nor corrupt the record.
+    cost_usd = usage.cost_usd
+    return Usage(
+        max(0, usage.input_tokens),
+        max(0, usage.output_tokens),
+        cost_usd if math.isfinite(cost_usd) and cost_usd > 0 else 0.0,
+        max(0, usage.turns),
+        max(0, usage.tool_calls),
+        max(0, usage.cache_read_tokens),
+        max(0, usage.cache_write_tokens),
+        max(0, usage.reasoning_tokens),
+        max(0, usage.unpriced_tokens),
+    )
 
 
 def stop_spent(draft: Draft, account: str, member: str, used: float, allowed: float) -> None:
@@ -180,13 +213,13 @@ def _tell(draft: Draft, told: Sequence[str], status: SessionStatus, reason: str)
 
 
 def _wrap_up(draft: Draft, told: Sequence[str]) -> None:
-    # Leaves first: one that has said its last word already ends now, and so may those above it.
+    # Leaves first: one that has already given its final message ends now, and so may those above it.
     for name in reversed(told):
         settle(draft, name)
 
 
 def _not_stopping(draft: Draft, heads: Iterable[str]) -> list[str]:
-    # Below a session that is stopping or has ended, everything is stopping already.
+    # Everything below a stopping or ended session is already stopping.
     found: list[str] = []
     level: Sequence[str] = list(heads)
     while level:
@@ -209,13 +242,18 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
         "session": spec.session_id,
         "label": spec.label,
         "status": result.status.value,
-        "summary": result.summary,
     }
-    if result.output is not None:
-        told["output"] = to_json_value(result.output)
+    output = None if result.output is None else to_json_value(result.output)
+    words = result.summary if output is None else text_around_value(result.summary, output)
+    if words or output is None:
+        told["summary"] = words
+    if output is not None:
+        told["output"] = output
     paths: list[JsonValue] = [artifact.path for artifact in result.artifacts if artifact.path is not None]
     if paths:
         told["artifacts"] = paths
+    if result.given_up:
+        told["given_up"] = list(result.given_up)
     text = dump_readable(told)
     draft.post(
         parent.spec.session_id,
@@ -232,53 +270,56 @@ def _report(draft: Draft, child: Session, result: SessionResult[Any]) -> None:
 
 
 def source_of(child: Session) -> str:
-    """Return what a parent takes in with a child's words, where that has taken in untrusted text."""
+    """Return the taint source that a parent takes over with a child's message; empty for a clean child."""
     return f"session {child.spec.session_id}" if child.taint else ""
 
 
-def offer(draft: Draft, offered: ResultOffered) -> None:
-    """End the session by its last word, or keep that word until nothing of its own is pending.
+def offer(draft: Draft, stimulus: FromSession, offered: ResultOffered) -> None:
+    """End the session with its final message, or keep the message until nothing of its own is pending.
 
     Raises:
         ValueError: the result's status is not a final one.
     """
-    result = offered.result
+    name, result = stimulus.session, offered.result
+    quiet = stimulus.quiet and not offered.stays
     if not result.status.is_final:
-        raise ValueError(f"can't end session {offered.session!r} as {result.status}: that is no final state")
-    session = draft.state.live_session(offered.session)
+        raise ValueError(f"can't end session {name!r} as {result.status}: that is not a final state")
+    session = draft.state.live_session(name)
     if session is None:
         return
-    if may_end_with(draft.state, session, result.status, offered.quiet):
+    if may_end_with(draft.state, session, result.status, quiet):
         end(draft, session, final_result(session, result), forced=False)
-    elif (session.held, session.is_quiet) != (result, offered.quiet):
-        draft.write(ResultHeld(offered.session, result, offered.quiet))
+    elif (session.held, session.is_quiet) != (result, quiet):
+        draft.write(ResultHeld(name, result, quiet))
 
 
 def want_result(draft: Draft, asked: ResultAsked) -> None:
-    """Let a session that stayed open for the program complete: its result is asked for."""
+    """Let a session that stayed open for the program complete: its result is requested."""
     session = draft.state.live_session(asked.session)
     if session is not None and session.spec.stays_open and not session.is_awaited:
         await_result(draft, asked.session)
 
 
 def stir(draft: Draft, stirred: Stirred) -> None:
-    """Withdraw the word a session had given, for it was given something new; a stop stands."""
+    """Withdraw the final message a session offered, because it has new input; a stop stays in force."""
     session = draft.state.live_session(stirred.session)
     if session is not None and session.held is not None and session.stop is None:
-        draft.write(SessionStirred(stirred.session))
+        draft.write(SessionReactivated(stirred.session))
 
 
 def lose(draft: Draft, lost: SessionLost) -> None:
-    """End a session that cannot go on."""
+    """End a session that cannot continue."""
     session = draft.state.live_session(lost.session)
     if session is not None:
         summary = f"session {lost.session!r} crashed: {lost.reason}"
-        result: SessionResult[Any] = SessionResult(SessionStatus.FAILED, summary, usage=session.usage)
+        result: SessionResult[Any] = SessionResult(
+            SessionStatus.FAILED, summary, usage=session.usage, given_up=_UNREPORTED
+        )
         end(draft, session, result, forced=True)
 
 
 def take(draft: Draft, consumed: PostsConsumed) -> None:
-    """Strike out what a session took; ids that are not owed to it are passed over."""
+    """Remove the posts that a session took; ids that are not posted to it are ignored."""
     posts = draft.state.posts
     taken = []
     for post_id in dict.fromkeys(consumed.post_ids):
@@ -290,65 +331,66 @@ def take(draft: Draft, consumed: PostsConsumed) -> None:
         settle(draft, consumed.session)
 
 
-def taint(draft: Draft, reported: TaintReported) -> None:
-    """Note that a session has taken in untrusted text; the first that is said of it stands."""
-    session = draft.state.live_session(reported.session)
+def taint(draft: Draft, name: str, source: str) -> None:
+    """Record that a session has taken in untrusted text; the first reported source is kept."""
+    session = draft.state.live_session(name)
     if session is not None and not session.taint:
-        draft.write(SessionTainted(reported.session, reported.source))
+        draft.write(SessionTainted(name, source))
 
 
-def report_trouble(draft: Draft, reported: TroubleReported) -> None:
-    """Tell a session's parent that the session's model gave a tool up; for Main, its channel."""
-    session = draft.state.live_session(reported.session)
+def report_trouble(draft: Draft, name: str, trouble: ToolGivenUp) -> None:
+    """Tell a session's parent that the session's model gave up a tool; for Main, tell its channel."""
+    session = draft.state.live_session(name)
     if session is None:
         return
     if session.spec.parent is None:
         if session.spec.owns_channel:
-            draft.write(ChannelSaid(reported.session, reported.session, _words(reported), draft.now_ms))
+            draft.write(ChannelSaid(name, name, _words(trouble), draft.now_ms))
         return
     draft.post(
         session.spec.parent,
-        lambda post_id: ChildTroubled(
-            draft.now_ms,
-            post_id,
-            reported.session,
-            reported.tool,
-            reported.attempts,
-            reported.field,
-            reported.message,
-            source_of(session),
-        ),
+        lambda post_id: ChildTroubled(draft.now_ms, post_id, name, trouble, source_of(session)),
     )
 
 
-def _words(reported: TroubleReported) -> str:
-    where = f" at {reported.field}" if reported.field else ""
+def _words(trouble: ToolGivenUp) -> str:
+    where = f" at {trouble.field}" if trouble.field else ""
     return (
-        f"The model could not call {reported.tool} in {reported.attempts} attempts{where}: "
-        f"{reported.message}. It goes on without that tool until the next message."
+        f"The model could not call {trouble.tool} in {trouble.attempts} attempts{where}: "
+        f"{trouble.reason}. It continues without that tool until the next message."
     )
 
 
 def stop(draft: Draft, asked: StopAsked) -> None:
-    """Tell a session and everything below it to stop; one that has ended, or is stopping, is left alone.
+    """Stop a session and everything below it; a session that has ended or is stopping does not change.
+
+    A session that asks reaches only the sessions below it.
 
     Raises:
         ValueError: the status is not a final one.
     """
     if asked.status not in STOP_WORDS:
-        raise ValueError(f"can't stop session {asked.session!r} as {asked.status}: that is no final state")
+        raise ValueError(f"can't stop session {asked.session!r} as {asked.status}: that is not a final state")
+    name = asked.session
+    if asked.by is not None:
+        found = session_below(draft.state, asked.by, name)
+        if found is None:
+            draft.tell(RefuseStop(not_below(name)))
+            return
+        name = found.spec.session_id
     if asked.status is SessionStatus.COMPLETED:
-        finish(draft, asked.session, asked.reason)
+        finish(draft, name, asked.reason)
     else:
-        begin_stop(draft, [asked.session], asked.status, asked.reason)
+        begin_stop(draft, [name], asked.status, asked.reason)
 
 
 def interrupt(draft: Draft, asked: InterruptAsked) -> None:
-    """Tell a session to drop what it does and to live on, and reach everything below it.
+    """Interrupt a session and everything below it: it drops its current work and stays alive.
 
-    What the creating program spawned below is told the same. What a model spawned works for a run that is
-    over now, and nobody else speaks with it: it is told to stop. One that stops already goes on stopping, and
-    one that has said its last word and waits for nothing has nothing to drop.
+    Sessions below that the creating program spawned are interrupted in the same way. Sessions that a model
+    spawned are stopped: their run is over, and no other caller talks to them. A session that is already
+    stopping continues to stop. A session that has given its final message and waits for nothing has no work
+    to drop.
     """
     kept: list[str] = []
     over: list[str] = []
@@ -369,7 +411,7 @@ def interrupt(draft: Draft, asked: InterruptAsked) -> None:
         return
     draft.write(InterruptBegun(tuple(kept), asked.reason))
     for name in kept:
-        # First, so that no request's end begins another turn.
+        # First, so that the end of a request does not begin another turn.
         draft.post(name, lambda post_id: WorkInterrupted(draft.now_ms, post_id, asked.reason))
         cancel_requests(draft, name, f"{name!r} was interrupted: {asked.reason}", tell_asker=True)
         cancel_client_calls(draft, name)
@@ -377,13 +419,13 @@ def interrupt(draft: Draft, asked: InterruptAsked) -> None:
 
 
 def _rests(session: Session) -> bool:
-    # Main's word may stand while it already hears the next message.
+    # Main may hold a final message while it already processes the next message.
     waits = session.live_below + session.owed + session.pending + session.delegated > 0
     return session.held is not None and not waits and session.spec.kind is not SessionKind.MAIN
 
 
 def ring(draft: Draft, alarm: Alarm) -> None:
-    """Do what an alarm was set for, if it still means something."""
+    """Carry out an alarm if it is still valid."""
     if not draft.state.still_means(alarm):
         return
     if alarm.kind is AlarmKind.APPROVAL:
@@ -407,10 +449,12 @@ def _stop_at_wall(draft: Draft, name: str) -> None:
 
 
 def _force(draft: Draft, name: str) -> None:
-    # Alarms of one time ring from the leaves up, and nobody below was told later than who is above.
+    # Alarms of one time ring from the leaves up; a session is never asked to stop later than those above it.
     session = draft.state.sessions[name]
     if session.stop is not None:
         grace_s = draft.state.limits.cancel_grace_s
         summary = f"ended after {grace_s:g} s without wrapping up: {session.stop.reason}"
-        result: SessionResult[Any] = SessionResult(session.stop.status, summary, usage=session.usage)
+        result: SessionResult[Any] = SessionResult(
+            session.stop.status, summary, usage=session.usage, given_up=_UNREPORTED
+        )
         end(draft, session, final_result(session, result), forced=True)

@@ -1,36 +1,31 @@
-"""Spawning: every check before anything starts, then the child with the rights it will have for life."""
+"""Spawning: every check before anything starts, then the child with the rights it keeps for life."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import ExecSecurity, SessionKind, SystemAnswer, WorkspaceAccess
 from sessiontree.contracts.senders import joined
 from sessiontree.contracts.session_ids import MAIN
-from sessiontree.contracts.spec import SessionSpec
-from sessiontree.contracts.tree_config import AgentRow, TreeConfig
+from sessiontree.contracts.tree_config import AgentRow, SessionSpec, TreeConfig
 from sessiontree.contracts.tree_facts import SessionAdopted, SessionSpawned, SpawnDenied, TreeCreated
-from sessiontree.tree.accounts import endless, later
-from sessiontree.tree.budgets import shortage
-from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeTreeAt
-from sessiontree.tree.rights import (
-    deepest_level,
-    most_secure,
-    narrowest,
-    strictest,
-    time_to_live_s,
-    tools_of_child,
-    tools_of_main,
+from sessiontree.tree.budgets import endless, later, shortage
+from sessiontree.tree.evolve import Draft
+from sessiontree.tree.protocol import (
+    AcceptSpawn,
+    RefuseSpawn,
+    SessionEmbodied,
+    SpawnAsked,
+    TreeOpened,
+    WakeTreeAt,
 )
 from sessiontree.tree.state import Session, TreeState
-from sessiontree.tree.stimuli import SessionEmbodied, SpawnAsked, TreeOpened
-from sessiontree.tree.transaction import Draft
 
 
 def open_tree(draft: Draft, asked: TreeOpened) -> None:
-    """Create the tree and its Main; a tree that exists stays as it is.
+    """Create the tree and its Main; an existing tree does not change.
 
     Raises:
         ConfigError: the configuration names no agent, or a limit or budget is not finite.
@@ -69,12 +64,13 @@ def open_tree(draft: Draft, asked: TreeOpened) -> None:
         dedicated=config.dedicated,
         exec_security=config.agents[0].exec_security,
         workspace_access=config.agents[0].workspace_access,
+        skills=config.agents[0].skills,
     )
     _start(draft, spec, MAIN, 1)
 
 
 def spawn(draft: Draft, asked: SpawnAsked) -> None:
-    """Start a child, or say why not; a key asked before names the child it named then."""
+    """Start a child, or refuse with a reason; a key used before returns the child it named then."""
     state = draft.state
     known = None if asked.key is None else state.keys.get((asked.parent, asked.key))
     if known is not None:
@@ -100,7 +96,7 @@ def _start(draft: Draft, spec: SessionSpec, account: str, number: int) -> None:
 
 
 def adopt(draft: Draft, embodied: SessionEmbodied) -> None:
-    """Begin a session's time to live with its first host; waiting for one costs it none of its life."""
+    """Start a session's time to live with its first host; waiting for a host does not count."""
     session = draft.state.live_session(embodied.session)
     if session is None or session.spec.ttl_s is None or session.expires_at_ms is not None:
         return
@@ -112,7 +108,7 @@ def adopt(draft: Draft, embodied: SessionEmbodied) -> None:
 def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> SessionSpec:
     limits = draft.state.limits
     is_branch = asked.kind is SessionKind.BRANCH
-    # What decides about approvals comes from the creating program alone, whatever a model asked for.
+    # Only the creating program sets how approvals are decided, whatever a model asks for.
     from_program = asked.via == "handle"
     agent = asked.agent or parent.spec.agent
     ttl_s = time_to_live_s(
@@ -144,6 +140,12 @@ def _spec_of(draft: Draft, asked: SpawnAsked, parent: Session, number: int) -> S
         stays_open=asked.stays_open and from_program,
         ttl_s=ttl_s,
         taint=f"session {parent.spec.session_id}" if parent.taint else "",
+        settings=asked.settings,
+        skills=tuple(
+            [name for name in row.skills if name in parent.spec.skills]
+            if asked.skills is None
+            else dict.fromkeys(asked.skills)
+        ),
     )
 
 
@@ -170,7 +172,7 @@ def _standing(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
     elif not parent.is_live:
         why = f"it has ended ({parent.status}); spawn from a session that lives"
     elif parent.stop is not None:
-        why = f"it is stopping ({parent.stop.reason}); spawn from a session that goes on"
+        why = f"it is stopping ({parent.stop.reason}); spawn from a session that continues"
     else:
         return None
     return _refusal(asked, why)
@@ -216,6 +218,11 @@ def _names(state: TreeState, asked: SpawnAsked) -> SpawnRefused | None:
             return _refusal(
                 asked, f"label {asked.label!r} belongs to {holder!r}; choose another, or wait until it ends"
             )
+    held = state.sessions[asked.parent].spec.skills
+    for skill in asked.skills or ():
+        if skill not in held:
+            known = ", ".join(held) or "none"
+            return _refusal(asked, f"{asked.parent} holds no skill {skill!r} to pass on; it holds: {known}")
     if asked.ttl_s is not None and not 0 < asked.ttl_s < math.inf:
         return _refusal(asked, f"ttl_s is {asked.ttl_s!r}; give seconds above 0, or None for the default")
     name = endless(asked.budget)
@@ -238,3 +245,80 @@ _CHECKS: tuple[Callable[[TreeState, SpawnAsked], SpawnRefused | None], ...] = (
     shortage,
 )
 """In this order; the first refusal is the answer."""
+
+
+_SECURITIES: tuple[ExecSecurity, ...] = ("full", "safe-bin", "paranoid")
+_STRICTNESS: tuple[SystemAnswer, ...] = ("allow", "ask", "deny")
+
+
+def tools_of_main(state: TreeState, agent: str) -> tuple[str, ...]:
+    """Return the names of the tools that Main may hold at most, sorted."""
+    return tuple(sorted(state.allowed[agent, SessionKind.MAIN]))
+
+
+def tools_of_child(state: TreeState, parent: SessionSpec, kind: SessionKind, agent: str) -> tuple[str, ...]:
+    """Return the names of the tools that a child may hold at most, sorted."""
+    allowed = state.allowed[agent, kind]
+    return tuple([name for name in parent.tools if name in allowed])
+
+
+def strictest(*tiers: SystemAnswer) -> SystemAnswer:
+    """Return the strictest of several answers to System calls."""
+    return max(tiers, key=_STRICTNESS.index)
+
+
+def most_secure(*securities: ExecSecurity) -> ExecSecurity:
+    """Return the strictest of several security levels for commands."""
+    return max(securities, key=_SECURITIES.index)
+
+
+def narrowest(*accesses: WorkspaceAccess) -> WorkspaceAccess:
+    """Return the strictest of several kinds of access to the workspace."""
+    return "ro" if "ro" in accesses else "rw"
+
+
+def deepest_level(kind: SessionKind, max_depth: int) -> int:
+    """Return the deepest level of a kind; a Branch leaves room for one level below it."""
+    return max_depth if kind is SessionKind.WORKER else max_depth - 1
+
+
+def time_to_live_s(default_s: float | None, asked_s: float | None, *, may_lengthen: bool) -> float | None:
+    """Return a child's time to live in seconds, or None if it lives as long as its parent."""
+    if asked_s is None:
+        return default_s
+    if may_lengthen or default_s is None:
+        return asked_s
+    return min(default_s, asked_s)
+
+
+def end_of_life_ms(state: TreeState, session: str) -> int | None:
+    """Return when the time to live of a session, or of one above it, ends; None = no time is set."""
+    ends_ms = (link.expires_at_ms for link in state.chain(session))
+    return min((end_ms for end_ms in ends_ms if end_ms is not None), default=None)
+
+
+def has_channel(state: TreeState, session: str) -> bool:
+    """Return whether a session can ever send a message to people.
+
+    The session or one above it must have a channel and be live, and no message policy may exclude its agent.
+    """
+    return any(channels_of(state, session)) and left_out(state, state.sessions[session]) is None
+
+
+def channels_of(state: TreeState, session: str) -> Iterator[Session]:
+    """Yield the sessions with a channel from this one upwards, nearest first."""
+    return (link for link in state.chain(session) if link.is_live and link.spec.owns_channel)
+
+
+def left_out(state: TreeState, session: Session) -> str | None:
+    """Return why a session's agent may not send messages, or None if it may."""
+    if session.spec.kind is SessionKind.MAIN:
+        return None
+    for policy in state.charter.messages:
+        if policy.agents is not None and session.spec.agent not in policy.agents:
+            may = ", ".join(policy.agents) or "none"
+            return (
+                f"the message policy lets no Branch of agent {session.spec.agent!r} send messages "
+                f"(agents that may: {may}); put it into the result"
+            )
+    return None

@@ -1,23 +1,25 @@
-"""The state of a tree: sessions, accounts and open approvals, and indexes over them. It holds no rules.
+"""The state of a tree: sessions, accounts, open approvals and alarms, and indexes over them.
 
-Everything here is derived from facts by ``evolve``, which alone changes it. Reading is open to everyone
-on the floors above; what ``get`` returns must not be changed.
+It holds no rules. Everything here is derived from facts by ``evolve``, and only ``evolve`` changes it. Code
+on higher floors may read it but must not change what ``get`` returns. A decision is made on a layer over the
+state: the layer includes the decision's own facts, and the state below does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
+from operator import attrgetter, itemgetter
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from sessiontree.contracts.approvals import Precedent
-from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
+from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
-from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
-from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.spec import SessionSpec
+from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import (
     ApprovalAnswered,
     ApproverAsked,
@@ -26,27 +28,237 @@ from sessiontree.contracts.stimuli import (
     Incoming,
     WorkInterrupted,
 )
-from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.contracts.usage import Usage
-from sessiontree.tree.accounts import Account
-from sessiontree.tree.table import Groups, Table
-from sessiontree.tree.timers import Alarm, AlarmKind, Alarms
+from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R", bound="TableRecord")
+
+
+class TableRecord(Protocol):
+    """A mutable value that can return an independent copy of itself."""
+
+    def copy(self: R) -> R:
+        """Return a copy; changing the copy does not change the original, and vice versa."""
+        ...
+
+
+class Table(Generic[K, V]):
+    """Values by key, in the order in which they were first added.
+
+    Args:
+        below: The table this one covers; it is read, never changed.
+    """
+
+    __slots__ = ("_below", "_here")
+
+    def __init__(self, below: Table[K, V] | None = None) -> None:
+        self._below = below
+        self._here: dict[K, V | None] = {}
+
+    def get(self, key: K) -> V | None:
+        """Return the value for reading only, or None."""
+        if key in self._here:
+            return self._here[key]
+        return None if self._below is None else self._below.get(key)
+
+    def __getitem__(self, key: K) -> V:
+        """Return the value for reading only.
+
+        Raises:
+            KeyError: the key has no value.
+        """
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: K) -> bool:
+        """Whether there is a value for the key."""
+        return self.get(key) is not None
+
+    def put(self, key: K, value: V) -> None:
+        """Set a value."""
+        self._here[key] = value
+
+    def drop(self, key: K) -> None:
+        """Remove a value, if there is one."""
+        if self._below is None:
+            self._here.pop(key, None)
+        else:
+            self._here[key] = None
+
+    def open(self: Table[K, R], key: K) -> R | None:
+        """Return a record to be changed, or None; a layer makes its own copy first."""
+        value = self._here.get(key)
+        if value is not None or self._below is None or key in self._here:
+            return value
+        value = self._below.get(key)
+        if value is not None:
+            value = self._here[key] = value.copy()
+        return value
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Yield keys and values: those of the table below first, then those added here."""
+        if self._below is not None:
+            for key, value in self._below.items():
+                if key not in self._here:
+                    yield key, value
+        for key, own in self._here.items():
+            if own is not None:
+                yield key, own
+
+    def values(self) -> Iterator[V]:
+        """Yield the values in the order of :meth:`items`."""
+        return map(itemgetter(1), self.items())
+
+
+class Groups:
+    """Ordered sets of ids by key; empty sets take no room.
+
+    Args:
+        below: The groups these cover; they are read, never changed.
+    """
+
+    __slots__ = ("_below", "_gone", "_here")
+
+    def __init__(self, below: Groups | None = None) -> None:
+        self._below = below
+        self._here: dict[str, dict[str, None]] = {}
+        self._gone: dict[str, set[str]] = {}
+
+    def add(self, key: str, member: str) -> None:
+        """Append a member to a group unless it is already in it."""
+        self._here.setdefault(key, {})[member] = None
+
+    def discard(self, key: str, member: str) -> None:
+        """Remove a member, if it is in the group."""
+        own = self._here.get(key)
+        if own is not None and member in own:
+            del own[member]
+            if not own:
+                del self._here[key]
+        elif self._below is not None:
+            self._gone.setdefault(key, set()).add(member)
+
+    def members(self, key: str) -> list[str]:
+        """Return a group's members in the order in which they were added, as a new list."""
+        own = self._here.get(key, {})
+        if self._below is None:
+            return list(own)
+        gone = self._gone.get(key, ())
+        return [*(member for member in self._below.members(key) if member not in gone), *own]
+
+
+SLACK = 64
+"""Fewer alarms than this are not swept."""
+
+
+class AlarmKind(IntEnum):
+    """What becomes due; alarms of the same time ring in this order."""
+
+    APPROVAL = 0
+    """A request expires."""
+    LIFE = 1
+    """A session's time to live ends."""
+    WALL = 2
+    """A budget's wall time is used up."""
+    FORCE = 3
+    """A stopping session's grace ends."""
+
+
+class Alarm(NamedTuple):
+    """One alarm; alarms sort by time, then kind, then rank, then id."""
+
+    at_ms: int
+    kind: AlarmKind
+    rank: int
+    """Depth of the session for alarms that stop top-down; minus depth for those that force bottom-up."""
+    ident: str
+    """Id of the request or session."""
+
+
+class Alarms:
+    """A heap of alarms."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[Alarm] = []
+
+    def __len__(self) -> int:
+        """Return the number of alarms, including those that are no longer valid."""
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[Alarm]:
+        """Yield all alarms in no particular order."""
+        return iter(self._heap)
+
+    def set(self, alarm: Alarm) -> None:
+        """Add an alarm. O(log n)."""
+        heappush(self._heap, alarm)
+
+    def due(self, now_ms: int) -> list[Alarm]:
+        """Return the alarms at or before a time, sorted, without removing them. O(number returned)."""
+        if not self._heap or self._heap[0].at_ms > now_ms:
+            return []
+        found, _ = self._split(now_ms)
+        found.sort()
+        return found
+
+    def next_after(self, now_ms: int) -> int | None:
+        """Return the earliest time set after a time, or None. O(number due)."""
+        _, later = self._split(now_ms)
+        return min(later, default=None)
+
+    def sweep(self, is_set: Callable[[Alarm], bool], at_most: int) -> None:
+        """Drop invalid alarms from the top of the heap, or all invalid alarms if there are many.
+
+        Args:
+            is_set: Whether an alarm is still valid.
+            at_most: How many alarms can be valid now.
+        """
+        heap = self._heap
+        while heap and not is_set(heap[0]):
+            heappop(heap)
+        if len(heap) > SLACK + 2 * at_most:
+            self._heap = [alarm for alarm in heap if is_set(alarm)]
+            heapify(self._heap)
+
+    def _split(self, now_ms: int) -> tuple[list[Alarm], list[int]]:
+        # The due alarms form a connected piece at the top of the heap; beyond it, only its edge is visited.
+        heap = self._heap
+        found: list[Alarm] = []
+        later: list[int] = []
+        places = [0]
+        while places:
+            place = places.pop()
+            if place >= len(heap):
+                continue
+            alarm = heap[place]
+            if alarm.at_ms <= now_ms:
+                found.append(alarm)
+                places += (2 * place + 1, 2 * place + 2)
+            else:
+                later.append(alarm.at_ms)
+        return found, later
+
 
 Mail: TypeAlias = Incoming | ApprovalAnswered | ApproverAsked | CancelAsked | ChildTroubled | WorkInterrupted
-"""The stimuli this machine posts to sessions."""
+"""The stimuli that this machine posts to sessions."""
 
 
 class Stop(NamedTuple):
-    """How a session was told to stop."""
+    """How a session was asked to stop."""
 
     status: SessionStatus
-    """How it will have ended."""
+    """The status it will end with."""
     reason: str
     force_at_ms: int
 
 
 class Post(NamedTuple):
-    """Something owed to a session."""
+    """Something posted to a session that it has not taken."""
 
     session: str
     mail: Mail
@@ -54,31 +266,31 @@ class Post(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """One session, living or ended."""
+    """One session, live or ended."""
 
     spec: SessionSpec
     account: str
-    """The session whose budget it draws on."""
+    """The session whose budget it uses."""
     spawned_at_ms: int
     status: SessionStatus = SessionStatus.ACTIVE
     live_children: int = 0
     live_below: int = 0
     """Live sessions anywhere below it."""
     branches: int = 0
-    """Branches it ever had; the next one's number is one more."""
+    """Number of Branches it ever had; the next one's number is one more."""
     workers: int = 0
     posted: int = 0
-    """Posts it was ever sent."""
+    """Number of posts it was ever sent."""
     owed: int = 0
-    """Posts it has not taken yet."""
+    """Number of posts it has not taken yet."""
     pending: int = 0
-    """Its own approval requests without a decision."""
+    """Number of its own undecided approval requests."""
     delegated: int = 0
-    """Its own calls that the creating program has not answered."""
+    """Number of its own calls that the creating program has not answered."""
     held: SessionResult[Any] | None = None
-    """Its last word, kept until nothing of its own is pending."""
+    """Its final message, kept until nothing of its own is pending."""
     is_quiet: bool = False
-    """Whether no input was on its way when it gave its last word."""
+    """Whether no input was on its way when it gave its final message."""
     is_awaited: bool = False
     """Whether the creating program waits for its result."""
     stop: Stop | None = None
@@ -86,16 +298,16 @@ class Session:
     """How it ended."""
     was_forced: bool = False
     leftovers: int = 0
-    """Processes that its tools left running and that were ended."""
+    """Number of processes its tools left running, which were ended."""
     expires_at_ms: int | None = None
     """When its time to live ends; None = it has none, or waits for its first host."""
     ended_at_ms: int | None = None
     usage: Usage = Usage()
     """What it was charged for."""
     taint: str = ""
-    """Where untrusted text came from that it has taken in; empty = it has taken in none."""
+    """Source of the first untrusted text that it has taken in; empty = it took in none."""
     said_at_ms: tuple[int, ...] = ()
-    """When it sent its messages of the last minute, oldest first; kept where their number is bounded."""
+    """When it sent its messages of the last minute, oldest first; kept only if their number is limited."""
 
     @property
     def is_live(self) -> bool:
@@ -111,25 +323,46 @@ _SESSION_VALUES = attrgetter(*(member.name for member in fields(Session)))
 
 
 @dataclass(slots=True)
-class Request:
-    """One approval request without a decision."""
+class Account:
+    """What one session, and those that use its account, may spend."""
 
-    request_id: str
     session: str
-    key: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    digest: str
-    tier: int
+    """The session that owns the account."""
+    above: str | None
+    """The account of its parent; None for Main's."""
+    caps: Mapping[str, int]
+    """The members that it caps itself."""
+    payers: Mapping[str, str]
+    """Every member that is capped here or above, with the account that caps it."""
+    used: dict[str, int]
+    """Spent amounts, and amounts reserved for a live account below, by the members it caps."""
+    wall_at_ms: int | None
+    """When its wall time is used up."""
+    is_closed: bool = False
+    """Whether its session has ended: what is charged later counts above as well."""
+
+    def copy(self) -> Account:
+        """Return a copy with its own counts."""
+        copy = Account(*_ACCOUNT_VALUES(self))
+        copy.used = dict(self.used)
+        return copy
+
+
+_ACCOUNT_VALUES = attrgetter(*(field.name for field in fields(Account)))
+
+
+@dataclass(slots=True)
+class Request:
+    """One undecided approval request."""
+
+    question: ApprovalQuestion
     expires_at_ms: int
     rests_at: str | None = None
-    """The session it waits at."""
+    """The session at which it waits."""
     how: str | None = None
-    """``consult``: that session's function is asked; ``show``: a person is."""
+    """``consult``: that session's function is asked; ``show``: a person is asked."""
     precedent: Precedent | None = None
-    """What is known of the command it runs."""
-    asked_by: tuple[Principal, ...] = ()
-    """Whom the call is for; empty = the creating program."""
+    """What is known about the command it runs."""
 
     def copy(self) -> Request:
         """Return a copy."""
@@ -139,21 +372,12 @@ class Request:
 _REQUEST_VALUES = attrgetter(*(member.name for member in fields(Request)))
 
 
-class OpenCall(NamedTuple):
-    """A call that waits for the creating program."""
-
-    session: str
-    tool: str
-    arguments: Mapping[str, JsonValue]
-    expires_at_ms: int
-
-
 class ClosedCall(NamedTuple):
-    """How such a call ended."""
+    """How a client call ended."""
 
     how: str
     answer_id: str
-    """Of the answer that was taken; empty where none was."""
+    """Id of the accepted answer; empty if none was accepted."""
 
 
 @dataclass(slots=True)
@@ -163,40 +387,42 @@ class TreeState:
     config: TreeConfig | None = None
     """None until the tree is created."""
     allowed: Mapping[tuple[str, SessionKind], frozenset[str]] = field(default_factory=dict)
-    """Tools that sessions of an agent and kind may hold at most; made from the configuration."""
+    """Tools that sessions may hold at most, by agent and kind; derived from the configuration."""
     now_ms: int = 0
     """The latest time any fact carried."""
     live: int = 0
     total: int = 0
     open_requests: int = 0
     sessions: Table[str, Session] = field(default_factory=Table)
-    """In spawn order, parents before their children; ended ones stay."""
+    """In spawn order, parents before their children; ended sessions stay."""
     accounts: Table[str, Account] = field(default_factory=Table)
-    """By the session that has one."""
+    """By the session that owns the account."""
     requests: Table[str, Request] = field(default_factory=Table)
-    """Those without a decision, in the order they were asked."""
+    """Undecided requests, in the order in which they were made."""
     decisions: Table[str, str] = field(default_factory=Table)
     """How every other request ended."""
-    client_calls: Table[str, OpenCall] = field(default_factory=Table)
-    """Calls the creating program has not answered, in the order they were handed over."""
+    client_calls: Table[str, ClientCall] = field(default_factory=Table)
+    """Calls that the creating program has not answered, in the order in which they were handed over."""
     client_ends: Table[str, ClosedCall] = field(default_factory=Table)
     """How every other such call ended."""
     posts: Table[str, Post] = field(default_factory=Table)
     """What live sessions have not taken yet."""
     labels: Table[tuple[str, str], str] = field(default_factory=Table)
-    """Parent and label to the live child of that label."""
+    """The live child, by parent and label."""
     keys: Table[tuple[str, str], str] = field(default_factory=Table)
-    """Parent and spawn key to the child, living or ended."""
+    """The child, live or ended, by parent and spawn key."""
+    sent: Table[tuple[str, str], str] = field(default_factory=Table)
+    """The receiver of each message between sessions, by sender and key."""
     denied: Table[tuple[str, str], bool] = field(default_factory=Table)
-    """Digest and session where a person said no to that call for good."""
+    """Calls that a person denied permanently, by digest and session."""
     always: Table[str, bool] = field(default_factory=Table)
-    """What the owner allowed for good: names of tools, and ``tool: shape`` of commands."""
+    """What the owner allowed permanently: names of tools, and ``tool: shape`` for commands."""
     children: Groups = field(default_factory=Groups)
     """Live children by parent, in spawn order."""
     owed_to: Groups = field(default_factory=Groups)
-    """Ids of posts by session, in the order they were posted."""
+    """Ids of posts by session, in the order in which they were posted."""
     requests_of: Groups = field(default_factory=Groups)
-    """Open requests by the session that asked."""
+    """Open requests by the asking session."""
     requests_for: Groups = field(default_factory=Groups)
     """Open requests by tool."""
     requests_like: Groups = field(default_factory=Groups)
@@ -204,7 +430,7 @@ class TreeState:
     alarms: Alarms = field(default_factory=Alarms)
 
     def layer(self) -> TreeState:
-        """Return a state that starts out equal and leaves this one alone; its alarms are its own."""
+        """Return a layer that starts equal to this state and never changes it; it has its own alarms."""
         return TreeState(
             self.config,
             self.allowed,
@@ -221,6 +447,7 @@ class TreeState:
             Table(self.posts),
             Table(self.labels),
             Table(self.keys),
+            Table(self.sent),
             Table(self.denied),
             Table(self.always),
             Groups(self.children),
@@ -235,7 +462,7 @@ class TreeState:
         """The tree's configuration.
 
         Raises:
-            LookupError: the tree was not created yet.
+            LookupError: the tree has not been created yet.
         """
         if self.config is None:
             raise LookupError("no tree was created yet")
@@ -243,7 +470,7 @@ class TreeState:
 
     @property
     def limits(self) -> Limits:
-        """The tree's bounds; raises as :attr:`charter` does."""
+        """The tree's limits; raises as :attr:`charter` does."""
         return self.charter.limits
 
     def live_session(self, session: str) -> Session | None:
@@ -252,14 +479,14 @@ class TreeState:
         return found if found is not None and found.is_live else None
 
     def parent_of(self, session: Session) -> Session | None:
-        """Return a session's parent, None for Main."""
+        """Return a session's parent, or None for Main."""
         parent = session.spec.parent
         return None if parent is None else self.sessions.get(parent)
 
     def is_kept_open(self, session: Session) -> bool:
-        """Whether a session stays open for the creating program, which has not asked for its result yet.
+        """Whether a session stays open for the creating program, which has not requested its result yet.
 
-        That holds below Main, and below sessions that are kept open themselves.
+        This applies to sessions below Main, and below sessions that are kept open themselves.
         """
         link = session
         while link.spec.stays_open and not link.is_awaited:
@@ -277,7 +504,7 @@ class TreeState:
             link = self.parent_of(link)
 
     def still_means(self, alarm: Alarm) -> bool:
-        """Whether what an alarm was set for can still happen."""
+        """Whether an alarm is still valid."""
         if alarm.kind is AlarmKind.APPROVAL:
             return alarm.ident in self.requests
         session = self.live_session(alarm.ident)

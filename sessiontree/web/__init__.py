@@ -1,7 +1,6 @@
-"""The web, read under the address rules of this house.
+"""Reading the web under the project's address rules.
 
-Room: floor 3. An address is normalised once, its host's addresses are judged where the connection is made,
-and the connection goes to the address that was judged; so nothing can change in between. Bodies are bounded
-after decompression.
-Not here: what a page means (tools), who may ask (kernel), and any request but GET.
+Floor 3. A URL is normalised once. The addresses of its host are judged when the connection is made, and the
+connection goes to a judged address, so nothing can change in between. Bodies are bounded after decompression.
+Not here: what a page means (tools), who may ask (``runtime``), or any request except GET.
 """

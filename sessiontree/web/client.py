@@ -1,38 +1,285 @@
-"""One page: connecting, following redirects by hand, and taking in a bounded body.
+"""One GET request: connections to judged addresses, redirects, limits, and decompression of the body.
 
-Every hop is a new connection to a newly judged address, and carries the same few headers and nothing else: no
-cookie, credential, referrer or body exists here that could reach another origin. The environment's proxies
-are not looked at.
+A name is resolved when the connection is made. Every address of it is judged, and the connection goes to one
+of these addresses: the name server is not asked a second time, so it cannot give a different answer.
+
+Every redirect is a new connection to a newly judged address. It carries the same few headers and nothing
+else: no cookie, credential, referrer or request body can reach another origin. The
+environment's proxies are ignored. A body is never read past its limit, compressed or not.
+Sources: RFC 9110, content codings; RFC 1952, gzip members.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
-from collections.abc import AsyncIterable, Callable, Iterable
+import zlib
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final, TypeAlias
 
 import httpcore
 
-from sessiontree.contracts.errors import ExecutionError, ValidationError
+from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError, ValidationError
 from sessiontree.contracts.ports import Page
 from sessiontree.version import VERSION
-from sessiontree.web.address import WebAddress, denied, join_address
-from sessiontree.web.body import ACCEPTED, Body
-from sessiontree.web.network import JudgingBackend
-from sessiontree.web.rules import AddressRules
+from sessiontree.web.address import Ip, Range, WebAddress, denied, join_address, normal_host, not_public
+from sessiontree.web.settings import allowed_network, allowed_place
+
+
+class AddressRules:
+    """Judges addresses before anything is sent to them.
+
+    Args:
+        ports: The allowed ports of public hosts.
+        allow_private: ``host:port`` or networks, as in ``WebSettings``.
+
+    Raises:
+        ConfigError: an entry is not valid.
+    """
+
+    def __init__(self, *, ports: Iterable[int], allow_private: Iterable[str]) -> None:
+        self._ports = frozenset(ports)
+        entries = tuple(allow_private)
+        try:
+            self._networks = tuple(allowed_network(entry) for entry in entries if "/" in entry)
+            places = [allowed_place(entry) for entry in entries if "/" not in entry]
+            self._places = frozenset((normal_host(host), port) for host, port in places)
+        except (ValueError, ToolError) as error:
+            raise ConfigError(f"allow_private: {error}") from error
+
+    def check_place(self, address: WebAddress) -> None:
+        """Refuse a forbidden port or IP address; the addresses of a name are judged later.
+
+        Raises:
+            PermissionDenied: the port or the address is forbidden.
+        """
+        if address.port not in self._ports and (address.host, address.port) not in self._places:
+            ports = ", ".join(str(port) for port in sorted(self._ports))
+            raise denied(f"{address.authority}: port {address.port} is not allowed; ports are {ports}")
+        if address.ip is not None:
+            self.check_address(address.host, address.port, address.ip)
+
+    def vetted(self, host: str, port: int, found: Sequence[str]) -> list[str]:
+        """Return a host's addresses in normal form, each once, in order, if all of them are allowed.
+
+        Raises:
+            PermissionDenied: one of them is not allowed; then none is used.
+        """
+        addresses = [_parsed(text) for text in found]
+        for address in addresses:
+            self.check_address(host, port, address)
+        return list(dict.fromkeys(str(address) for address in addresses))
+
+    def check_address(self, host: str, port: int, address: Ip) -> None:
+        """Refuse an address that is not public, unless the owner allowed this host or its network.
+
+        Raises:
+            PermissionDenied: the address is not allowed; the text names the rule.
+        """
+        found = not_public(address)
+        if found is None or self._is_allowed(host, port, address, found):
+            return
+        shown = str(address) if host == str(address) else f"{host} ({address})"
+        raise denied(f"{shown} is not a public address: {found.reason} ({found.network})")
+
+    def _is_allowed(self, host: str, port: int, address: Ip, found: Range) -> bool:
+        if any(address in network for network in self._networks):
+            return True
+        return found.sort == "local" and (host, port) in self._places
+
+
+def _parsed(text: str) -> Ip:
+    """Return an address of a resolver, without its zone, which only local addresses have."""
+    bare = text.partition("%")[0]
+    try:
+        return IPv6Address(bare) if ":" in bare else IPv4Address(bare)
+    except AddressValueError as error:
+        raise denied(f"the resolver returned {text!r}, which is not an address") from error
+
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the addresses of a name, best first; raises OSError if it has none."""
+MAX_TRIED = 4
+"""How many addresses of one host are tried."""
+
+
+async def system_addresses(host: str, port: int) -> list[str]:
+    """Return a name's addresses from the system's resolver, in its order.
+
+    Raises:
+        OSError: the name has none, or no name server answers.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in found]
+
+
+class JudgingBackend(httpcore.AsyncNetworkBackend):
+    """Connects only to judged addresses, through another backend that gets the address itself.
+
+    Certificate and ``Host`` header still use the name; only the connection uses the address.
+
+    Args:
+        rules: The rules for every address.
+        resolve: Returns a name's addresses.
+        connector: Makes the connections; by default the asyncio backend of httpcore.
+    """
+
+    def __init__(
+        self, rules: AddressRules, resolve: Resolve, connector: httpcore.AsyncNetworkBackend | None = None
+    ) -> None:
+        self._rules = rules
+        self._resolve = resolve
+        self._connector = httpcore.AnyIOBackend() if connector is None else connector
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore's
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first judged address that answers.
+
+        Raises:
+            PermissionDenied: the host has an address that is not allowed.
+            ExecutionError: the host has no address.
+            httpcore.ConnectError, httpcore.ConnectTimeout: no address answers.
+        """
+        addresses = self._rules.vetted(host, port, await self._addresses_of(host, port))[:MAX_TRIED]
+        share_s = None if timeout is None else timeout / len(addresses)
+        failure: Exception | None = None
+        for address in addresses:
+            try:
+                return await self._connector.connect_tcp(
+                    address, port, share_s, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure or ExecutionError(f"{host} has no address")
+
+    async def _addresses_of(self, host: str, port: int) -> Sequence[str]:
+        if ":" in host or host.replace(".", "").isdigit():
+            return [host]  # already in normal form; a resolver might parse it differently
+        try:
+            found = await self._resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise ExecutionError(f"the name {host!r} can't be resolved: {error}") from error
+        if not found:
+            raise ExecutionError(f"the name {host!r} has no address")
+        return found
+
+
+ACCEPTED: Final = "gzip"
+"""The Accept-Encoding header; an uncompressed body is always accepted."""
+STEP_BYTES: Final = 64 * 1024
+"""How many bytes are decompressed at a time at most."""
+SPARE_WIRE_BYTES: Final = 2**20
+"""How many bytes may arrive beyond the limit of the body, such as those of empty blocks."""
+FREE_PIECES: Final = 4096
+"""How many pieces of any size a body may have."""
+LEAST_PIECE_BYTES: Final = 16
+"""The minimum mean size of a body's pieces beyond that number."""
+MAX_MEMBERS: Final = 64
+"""The limit of gzip members in one body."""
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class Body:
+    """Decodes a body piece by piece and keeps at most ``max_bytes`` of it.
+
+    Args:
+        coding: The Content-Encoding header.
+        max_bytes: The limit of the decoded body; the rest is never decompressed.
+
+    Raises:
+        ExecutionError: the coding was not requested.
+    """
+
+    def __init__(self, coding: str, *, max_bytes: int) -> None:
+        codings = [
+            name for part in coding.split(",") if (name := part.strip().lower()) not in {"", "identity"}
+        ]
+        if codings not in ([], ["gzip"], ["x-gzip"]):
+            raise ExecutionError("the answer has a coding that was not requested; only gzip was requested")
+        self.truncated = False
+        """Whether there was more than ``max_bytes``."""
+        self._is_gzip = bool(codings)
+        self._inflating = zlib.decompressobj(_GZIP)
+        self._max_bytes = max_bytes
+        self._kept = bytearray()
+        self._wire_bytes = 0
+        self._pieces = 0
+        self._in_member = False
+        self._members = 0
+
+    def take(self, piece: bytes) -> bool:
+        """Take the next piece; return whether more are wanted.
+
+        Raises:
+            ExecutionError: the data is not gzip, or the pieces are too small.
+        """
+        self._wire_bytes += len(piece)
+        self._pieces += 1
+        if self._pieces > FREE_PIECES and self._wire_bytes < self._pieces * LEAST_PIECE_BYTES:
+            raise ExecutionError(f"stopped reading an answer that came in {self._pieces} tiny pieces")
+        if self._wire_bytes > self._max_bytes + SPARE_WIRE_BYTES:
+            self.truncated = True
+        elif not self._is_gzip:
+            self._keep(piece)
+        else:
+            try:
+                self._inflate(piece)
+            except zlib.error as error:
+                raise ExecutionError(f"the answer claims to be gzip and is not: {error}") from error
+        return not self.truncated
+
+    def whole(self) -> bytes:
+        """Return the decoded body, once it has ended or no more is wanted.
+
+        Raises:
+            ExecutionError: the gzip data is incomplete.
+        """
+        if self._in_member and not self.truncated:
+            raise ExecutionError("the answer ended in the middle of its gzip data")
+        return bytes(self._kept)
+
+    def _keep(self, data: bytes) -> None:
+        room = self._max_bytes - len(self._kept)
+        self._kept += data[:room]
+        self.truncated = len(data) > room
+
+    def _inflate(self, data: bytes) -> None:
+        while data and not self.truncated:
+            if self._inflating.eof:
+                # Servers pad with zeros; anything else is the next member (RFC 1952, section 2.2).
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
+                self._members += 1
+                if self._members >= MAX_MEMBERS:
+                    raise ExecutionError(
+                        f"stopped reading an answer with more than {MAX_MEMBERS} gzip members"
+                    )
+                self._inflating = zlib.decompressobj(_GZIP)
+            self._keep(self._inflating.decompress(data, STEP_BYTES))
+            self._in_member = not self._inflating.eof
+            data = self._inflating.unconsumed_tail or self._inflating.unused_data
+
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}")
 MAX_HEADER_VALUE_CHARS: Final = 8192
-"""Longest value of a header that is looked at."""
+"""Longer header values count as empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """How long one page may take, and how far it may lead."""
+    """The time limits of one page, and how many redirects it may have."""
 
     max_redirects: int
     connect_timeout_s: float
@@ -44,11 +291,11 @@ class WebClient:
     """Gets pages.
 
     Args:
-        rules: Judge every place and address.
-        network: Connects.
-        bounds: Of every page.
-        turns: Bounds how many are fetched at a time; a page's total time includes its wait.
-        secured: Makes the certificates' context, once, with the first https address.
+        rules: The rules for every URL and address.
+        network: Makes the connections.
+        bounds: The limits of every page.
+        turns: Limits how many pages are fetched at a time; a page's total time includes its wait.
+        secured: Returns the TLS context; called at the first https address.
     """
 
     def __init__(
@@ -66,11 +313,12 @@ class WebClient:
         self._secured = secured
 
     async def get(self, address: WebAddress, *, max_bytes: int, accept: str) -> Page:
-        """Return the page an address leads to, whatever its status.
+        """Return the page at an address, redirects followed, with any status.
 
         Raises:
-            PermissionDenied: a place on the way may not be reached, or leaves https.
-            ExecutionError: it can't be reached, takes too long, leads on too often, or is no valid answer.
+            PermissionDenied: an address on the way is not allowed, or a redirect leaves https.
+            ExecutionError: the page cannot be reached, takes too long, has too many redirects, or is not a
+                valid answer.
         """
         limit_s = self._bounds.total_timeout_s
         try:
@@ -78,7 +326,7 @@ class WebClient:
                 return await self._follow(address, max_bytes, accept)
         except TimeoutError as error:
             raise ExecutionError(
-                f"{address.shown} took longer than {limit_s:g} s; it was given up"
+                f"stopped fetching {address.shown}: it took longer than {limit_s:g} s"
             ) from error
 
     async def _follow(self, address: WebAddress, max_bytes: int, accept: str) -> Page:
@@ -89,17 +337,17 @@ class WebClient:
                 return answer
             if len(passed) >= self._bounds.max_redirects:
                 raise ExecutionError(
-                    f"{address.shown} leads on to {answer.shown}: more than {len(passed)} redirects"
+                    f"{address.shown} redirects to {answer.shown}: more than {len(passed)} redirects"
                 )
             if address.scheme == "https" and answer.scheme == "http":
-                raise denied(f"{address.shown} leads on to {answer.shown}, which is not encrypted")
+                raise denied(f"{address.shown} redirects to {answer.shown}, which is not encrypted")
             passed.append(str(address))
             address = answer
 
     async def _ask(
         self, address: WebAddress, max_bytes: int, accept: str, passed: tuple[str, ...]
     ) -> Page | WebAddress:
-        """Return the page at one address, or where it leads on to."""
+        """Return the page at one address, or the target of its redirect."""
         self._rules.check_place(address)
         context = await asyncio.to_thread(self._secured) if address.scheme == "https" else None
         connection = httpcore.AsyncHTTPConnection(
@@ -112,7 +360,7 @@ class WebClient:
             headers = _headers(response.headers)
             location = headers.get("location")
             if response.status in REDIRECTS and location is not None:
-                return _led_on(address, location)
+                return _redirected(address, location)
             body = Body(headers.get("content-encoding", ""), max_bytes=max_bytes)
             async for piece in _pieces(response):
                 if not body.take(piece):
@@ -153,22 +401,22 @@ class WebClient:
         )
 
 
-def _led_on(address: WebAddress, location: str) -> WebAddress:
+def _redirected(address: WebAddress, location: str) -> WebAddress:
     try:
         return join_address(address, location)
     except ValidationError as error:
-        # The server's fault and not the caller's, and not to be told in the server's words.
-        raise ExecutionError(f"{address.shown} leads on to something that is no web address") from error
+        # This is the server's fault, not the caller's; the server's text is not quoted.
+        raise ExecutionError(f"{address.shown} redirects to something that is not a web address") from error
 
 
 def _pieces(response: httpcore.Response) -> AsyncIterable[bytes]:
     stream = response.stream
-    assert isinstance(stream, AsyncIterable)  # noqa: S101 - an asynchronous connection's answer has no other
+    assert isinstance(stream, AsyncIterable)  # noqa: S101 - always true for an asynchronous connection
     return stream
 
 
 def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the first value of each header, by its name in small letters."""
+    """Return the first value of each header, by its lower-case name."""
     found: dict[str, str] = {}
     for name, value in pairs:
         key = name.decode("latin-1").lower()
@@ -180,7 +428,7 @@ def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _content_type(header: str) -> tuple[str, str | None]:
-    """Return media type and charset, both in small letters; nothing for what is no media type."""
+    """Return media type and charset, both lower-case; an empty type if the header holds none."""
     media, *parameters = (part.strip() for part in header.lower().split(";"))
     if not _MEDIA_TYPE.fullmatch(media):
         media = ""
@@ -192,14 +440,14 @@ def _content_type(header: str) -> tuple[str, str | None]:
 
 
 def _words_of(error: Exception) -> str:
-    """Return what went wrong in words of this house: those of the protocol quote what the server sent."""
+    """Return what went wrong; texts of the protocol would quote the server."""
     if isinstance(error, httpcore.ProtocolError):
-        return "its answer breaks off, or is no valid HTTP"
+        return "its answer is incomplete, or not valid HTTP"
     words: dict[type[Exception], str] = {
-        httpcore.ConnectTimeout: "it did not take the connection in time",
+        httpcore.ConnectTimeout: "it did not accept the connection in time",
         httpcore.ReadTimeout: "it did not answer in time",
-        httpcore.WriteTimeout: "it did not take the request in time",
-        httpcore.ReadError: "it broke the connection off before its answer was whole",
-        httpcore.WriteError: "it broke the connection off before it had the request",
+        httpcore.WriteTimeout: "it did not accept the request in time",
+        httpcore.ReadError: "it closed the connection before the end of its answer",
+        httpcore.WriteError: "it closed the connection before it had the request",
     }
     return words.get(type(error)) or str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""What the owner of a tree lets it read of the web."""
+"""The owner's settings for what a tree may read of the web."""
 
 from __future__ import annotations
 
@@ -13,70 +13,48 @@ from sessiontree.contracts.settings import StrictSettings
 MAX_BODY_BYTES: Final = 16 * 2**20
 WEB_PORTS: Final = (80, 443)
 FOREIGN_PORTS: Final = frozenset(
-    {1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104}
-    | {
-        109,
-        110,
-        111,
-        113,
-        115,
-        117,
-        119,
-        123,
-        135,
-        137,
-        138,
-        139,
-        143,
-        161,
-        179,
-        389,
-        427,
-        445,
-        465,
-        512,
-        513,
-    }
-    | {514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 873, 989, 990, 993, 995, 1433}
-    | {1521, 1719, 1720, 1723, 2049, 2375, 2376, 2379, 2380, 3306, 3389, 3659, 4045, 4190, 5060, 5061, 5432}
-    | {5900, 6000, 6379, 6443, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 8265, 9042, 9092, 9200, 10001}
-    | {10080, 10250, 11211, 27017}
+    {1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102}
+    | {103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 138, 139, 143, 161, 179, 389, 427}
+    | {445, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 873}
+    | {989, 990, 993, 995, 1433, 1521, 1719, 1720, 1723, 2049, 2375, 2376, 2379, 2380, 3306, 3389, 3659}
+    | {4045, 4190, 5060, 5061, 5432, 5900, 6000, 6379, 6443, 6566, 6665, 6666, 6667, 6668, 6669, 6679}
+    | {6697, 8265, 9042, 9092, 9200, 10001, 10080, 10250, 11211, 27017}
 )
-"""Ports of other protocols, of databases and of cluster controls, this house's own engine among them.
+"""Ports of other protocols, of databases and of cluster managers, such as Ray's.
 
 Source: the WHATWG Fetch Standard's bad ports, and the IANA port registry for the others.
 """
 
 
 class WebSettings(StrictSettings):
-    """Bounds of what a tree's sessions may read of the web. Nothing a model says changes them."""
+    """Limits of what a tree's sessions may read of the web. A model cannot change them."""
 
     allow_private: tuple[str, ...] = ()
-    """Places of the owner's own that may be read although not public: ``host:port`` (that host at that port,
-    whatever private or loopback address it has) or a network such as ``10.1.0.0/16``."""
+    """The owner's places that may be read although they are not public: ``host:port`` (this host at this
+    port, with any private or loopback address) or a network such as ``10.1.0.0/16``."""
     ports: tuple[int, ...] = WEB_PORTS
-    """Ports of public hosts; those of other protocols can only be allowed host by host."""
+    """Allowed ports of public hosts; ports of other protocols can only be allowed host by host."""
     max_bytes: int = Field(default=2 * 2**20, ge=1024, le=MAX_BODY_BYTES)
-    """Longest body, after decompression; what is longer is cut."""
+    """The longest body, after decompression; longer ones are cut."""
     max_redirects: int = Field(default=5, ge=0, le=10)
     connect_timeout_s: float = Field(default=10.0, gt=0, le=60)
     read_timeout_s: float = Field(default=15.0, gt=0, le=60)
-    """Longest wait for the next bytes."""
+    """The longest wait for the next bytes."""
     total_timeout_s: float = Field(default=30.0, gt=0, le=110)
-    """Longest time for one page, redirects and the wait for a turn included."""
+    """The time limit for one page, including redirects and the wait for other pages."""
     max_at_once: int = Field(default=4, ge=1, le=64)
-    """Pages fetched at a time by one process; others wait."""
+    """How many pages one process fetches at a time; others wait."""
     ca_file: Path | None = None
-    """Certificates of further authorities, PEM; besides the system's and certifi's."""
+    """Certificates of further authorities, PEM; added to the system's and certifi's."""
     search_url: str | None = None
-    """Where a SearXNG answers, such as ``http://127.0.0.1:8888``; None = there is no web search."""
+    """The address of a SearXNG, such as ``http://127.0.0.1:8888``; None = the web can't be searched."""
 
     @field_validator("ports")
     @classmethod
     def _check_ports(cls, ports: tuple[int, ...]) -> tuple[int, ...]:
         for port in ports:
             if not 0 < port < 2**16:
-                raise ValueError(f"{port} is no port")
+                raise ValueError(f"{port} is not a port; ports are 1 to 65535")
             if port in FOREIGN_PORTS:
                 raise ValueError(
                     f"port {port} belongs to another protocol; if a web server of yours listens there, "
@@ -93,20 +71,20 @@ class WebSettings(StrictSettings):
 
 
 PUBLIC_WEB: Final = WebSettings()
-"""Public pages, and no search provider."""
+"""Public pages only, and no search provider."""
 
 
 def allowed_network(entry: str) -> IPv4Network | IPv6Network:
-    """Return the network an entry names.
+    """Return the network that an entry names.
 
     Raises:
-        ValueError: it is none, or has bits beside its prefix.
+        ValueError: it is not a network, or has bits beyond its prefix.
     """
     return ip_network(entry)
 
 
 def allowed_place(entry: str) -> tuple[str, int]:
-    """Return host and port of an entry; an IPv6 address stands in brackets.
+    """Return host and port of an entry; an IPv6 address is in brackets.
 
     Raises:
         ValueError: it is not ``host:port``.

@@ -1,25 +1,157 @@
-"""The web as one process of a tree reads it."""
+"""The web for one process of a tree: pages, and search through SearXNG with a cache.
+
+Source: SearXNG's documentation of its search API; ``format=json`` must be enabled there.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import urlencode
 
 import httpcore
 
 from sessiontree.contracts.errors import ConfigError, ExecutionError, ToolError
 from sessiontree.contracts.ports import Page, SearchHit, SearchQuery
 from sessiontree.web.address import WebAddress, parse_address
-from sessiontree.web.client import FetchLimits, WebClient
-from sessiontree.web.network import JudgingBackend, Resolve, system_addresses
-from sessiontree.web.rules import AddressRules
-from sessiontree.web.search_cache import SearchCache
-from sessiontree.web.searxng import Searxng
+from sessiontree.web.client import (
+    AddressRules,
+    FetchLimits,
+    JudgingBackend,
+    Resolve,
+    WebClient,
+    system_addresses,
+)
 from sessiontree.web.settings import WebSettings
+
+MAX_ANSWER_BYTES: Final = 2 * 2**20
+MAX_TITLE_CHARS: Final = 300
+MAX_SNIPPET_CHARS: Final = 1000
+MAX_URL_CHARS: Final = 2000
+
+
+class SearchProvider(Protocol):
+    """Finds pages."""
+
+    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+        """Return hits, best first, at most as many as the query wants.
+
+        Raises:
+            ToolError: the provider cannot be reached, or its answer is not valid.
+        """
+        ...
+
+
+class Getter(Protocol):
+    """Fetches a provider's answers."""
+
+    async def get(self, address: WebAddress, *, max_bytes: int, accept: str) -> Page:
+        """Return the page at an address."""
+        ...
+
+
+class Searxng:
+    """The owner's SearXNG.
+
+    Args:
+        url: Its address, without ``/search``.
+        client: Fetches its answers; the client's rules allow the address.
+    """
+
+    def __init__(self, url: str, client: Getter) -> None:
+        self._url = url.rstrip("/")
+        self._client = client
+
+    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+        """Return hits, best first; the country is used only together with a language.
+
+        Raises:
+            ExecutionError: the provider refuses, fails, or sends an invalid answer.
+        """
+        address = parse_address(f"{self._url}/search?{urlencode(_parameters(query))}")
+        page = await self._client.get(address, max_bytes=MAX_ANSWER_BYTES, accept="application/json")
+        if page.status == 403:
+            raise ExecutionError(
+                "the search provider refuses to answer in JSON; its owner must add json to search.formats in "
+                "its settings.yml"
+            )
+        if page.status != 200:
+            raise ExecutionError(f"the search provider answered with status {page.status}", page.may_pass)
+        try:
+            answer = json.loads(page.body)
+        except (ValueError, RecursionError):
+            answer = None
+        rows = answer.get("results") if isinstance(answer, dict) else None
+        if not isinstance(rows, list):
+            raise ExecutionError("the search provider's answer is not a list of results")
+        return tuple(islice(_hits(rows), query.count))
+
+
+def _parameters(query: SearchQuery) -> dict[str, str]:
+    language = query.language
+    if language is not None and query.country is not None:
+        language = f"{language}-{query.country.upper()}"
+    asked = {"q": query.text, "format": "json", "language": language, "time_range": query.freshness}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def _hits(rows: list[Any]) -> Iterator[SearchHit]:
+    seen: set[str] = set()
+    for row in rows:
+        if not isinstance(row, dict):
+            continue
+        url = _line(row.get("url"), MAX_URL_CHARS)
+        if url.startswith(("http://", "https://")) and url not in seen:
+            seen.add(url)
+            yield SearchHit(
+                _line(row.get("title"), MAX_TITLE_CHARS), url, _line(row.get("content"), MAX_SNIPPET_CHARS)
+            )
+
+
+def _line(value: object, max_chars: int) -> str:
+    """Return a text as one line."""
+    text = " ".join(value.split()) if isinstance(value, str) else ""
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
+KEPT_S: Final = 15 * 60.0
+KEPT_QUERIES: Final = 100
+
+
+class SearchCache:
+    """A provider with a cache.
+
+    Args:
+        provider: Answers queries that are not in the cache; its errors are not cached.
+        now_s: A clock that never steps back, in seconds.
+    """
+
+    def __init__(self, provider: SearchProvider, now_s: Callable[[], float]) -> None:
+        self._provider = provider
+        self._now_s = now_s
+        self._kept: OrderedDict[SearchQuery, tuple[float, tuple[SearchHit, ...]]] = OrderedDict()
+
+    async def search(self, query: SearchQuery) -> tuple[SearchHit, ...]:
+        """Return the provider's hits, not older than 15 minutes."""
+        kept = self._kept.get(query)
+        if kept is not None and self._now_s() - kept[0] < KEPT_S:
+            self._kept.move_to_end(query)
+            return kept[1]
+        hits = await self._provider.search(query)
+        self._kept[query] = (self._now_s(), hits)
+        self._kept.move_to_end(query)
+        while len(self._kept) > KEPT_QUERIES:
+            self._kept.popitem(last=False)
+        return hits
+
 
 NO_PROVIDER = (
     "no search provider is configured; the owner of this tree can name a SearXNG: "
@@ -30,16 +162,16 @@ NO_PROVIDER = (
 class OutboundWeb:
     """Reads pages and asks the search provider; the :class:`~sessiontree.contracts.ports.Web` of a process.
 
-    Used from one event loop. Nothing is kept open between pages.
+    Use it from one event loop. No connection stays open between pages.
 
     Args:
-        settings: The owner's.
-        resolve: Gives a name's addresses; by default the system.
-        connector: Makes connections to judged addresses; by default the system.
+        settings: The owner's settings.
+        resolve: Returns a name's addresses; by default the system's resolver.
+        connector: Makes connections to judged addresses; by default httpcore's.
         now_s: A clock that never steps back, in seconds.
 
     Raises:
-        ConfigError: a place or the search provider's address is none.
+        ConfigError: an allowed place or the search provider's address is not valid.
     """
 
     def __init__(
@@ -54,13 +186,18 @@ class OutboundWeb:
         self._resolve = resolve
         self._connector = connector
         self._turns = asyncio.Semaphore(settings.max_at_once)
-        # Reading the authorities' certificates takes some 30 ms, so it is done once, and only where needed.
+        # Reading the authorities' certificates takes some 30 ms, so it happens once, at the first need.
         self._secured = cache(partial(_certificates, settings.ca_file))
         self._pages = self._client(settings.ports, settings.allow_private, settings.max_redirects)
         self._search = None if settings.search_url is None else self._provider(settings.search_url, now_s)
 
+    @property
+    def has_search(self) -> bool:
+        """Whether the owner named a search provider."""
+        return self._search is not None
+
     async def get(self, url: str, *, max_bytes: int | None = None, accept: str = "*/*") -> Page:
-        """Return what a GET of an address leads to, whatever its status."""
+        """Return the page at an address, redirects followed, with any status."""
         most = self._settings.max_bytes
         wanted = most if max_bytes is None else min(max_bytes, most)
         return await self._pages.get(parse_address(url), max_bytes=wanted, accept=accept)
@@ -69,7 +206,7 @@ class OutboundWeb:
         """Return hits of the owner's search provider, best first.
 
         Raises:
-            ExecutionError: none is configured; or it can't be reached, refuses or fails.
+            ExecutionError: no provider is configured; or it cannot be reached, refuses or fails.
         """
         if self._search is None:
             raise ExecutionError(NO_PROVIDER)
@@ -92,7 +229,7 @@ class OutboundWeb:
         )
 
     def _provider(self, url: str, now_s: Callable[[], float]) -> SearchCache:
-        """Return the provider, with a client whose rules allow that one place and no redirect."""
+        """Return the provider, with a client that may reach only its address, without redirects."""
         try:
             address = parse_address(url)
         except ToolError as error:

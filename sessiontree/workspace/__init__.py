@@ -1,11 +1,13 @@
-"""The files beneath one root: reading and changing them, and the only code that opens a user's files.
+"""The files below one root: reading and changing them. Only this package opens a user's files.
 
-Room: floor 3. A path is resolved beneath the root's directory descriptor, by the kernel where it can; what
-was checked is the descriptor that is used, so a link swapped in between leads nowhere.
-Not here: deciding who may write (policy), confining commands (sandbox), or what a file means (tools).
+Floor 3. A path is resolved below the root's directory descriptor, by the kernel if it can. The descriptor
+that was checked is also used, so a link that is swapped in between has no effect.
+Not here: deciding who may write (``policy``), confining commands (``sandbox``), or what a file means
+(tools).
 """
 
 from sessiontree.workspace.reader import WorkspaceReader
+from sessiontree.workspace.skill_reader import SkillReader
 from sessiontree.workspace.writer import WorkspaceWriter
 
-__all__ = ["WorkspaceReader", "WorkspaceWriter"]
+__all__ = ["SkillReader", "WorkspaceReader", "WorkspaceWriter"]

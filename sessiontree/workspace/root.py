@@ -1,25 +1,178 @@
-"""The entry point of every access: from a caller's path to a place beneath the root, or a typed refusal.
+"""The entry point of every access: from a caller's path to a place below the root, or a refusal.
 
-Room: what a path may look like, and which places are out of bounds whatever is done with them.
+This module holds the rules for paths, the places that are hidden from all tools, and the texts of refusals:
+``can't <verb> '<path>': <reason>``. A hidden place is known by its name, because it may be created later, and
+by its inode, so that another spelling, a bind mount or a rename does not reveal it. Errors show paths escaped
+and shortened, because a path may hold control characters, undecodable bytes or a megabyte.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from sessiontree.workspace.failures import failed, reason_of, refused, system_errors
-from sessiontree.workspace.hidden_paths import HiddenPlaces
-from sessiontree.workspace.kernel_calls import pseudo_file_system
-from sessiontree.workspace.openat2_resolver import Resolver, best_resolver
-from sessiontree.workspace.place import WorkspacePath, components, identity_of
-from sessiontree.workspace.root_fd import Anchor
+from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.workspace.resolver import (
+    Identity,
+    Resolver,
+    RootDirectory,
+    WorkspacePath,
+    best_resolver,
+    components,
+    file_identity,
+    pseudo_file_system,
+)
+
+TEMPORARY_PREFIX: Final = ".sessiontree-unfinished-"
+"""The prefix of every temporary file's name; a file that a crash left may be deleted by hand."""
+_MAX_SHOWN: Final = 300
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFLNK: "a link",
+}
+
+
+def failed(verb: str, path: str, reason: str) -> ExecutionError:
+    """Return the error of an access that failed."""
+    return ExecutionError(f"can't {verb} {_shown(path)}: {reason}")
+
+
+def refused(
+    verb: str, path: str, reason: str, tier: PermissionTier = PermissionTier.ELEVATED
+) -> PermissionDenied:
+    """Return the error of an access that is not allowed."""
+    return PermissionDenied(tier, f"can't {verb} {_shown(path)}: {reason}")
+
+
+@contextmanager
+def system_errors(verb: str, path: str) -> Iterator[None]:
+    """Turn every OSError of the block into an :class:`ExecutionError`."""
+    try:
+        yield
+    except OSError as error:
+        raise failed(verb, path, error_reason(error)) from error
+
+
+def error_reason(error: OSError) -> str:
+    """Return a system error's text, with a small first letter."""
+    text = error.strerror or os.strerror(error.errno or 0)
+    return text[:1].lower() + text[1:]
+
+
+def check_regular(verb: str, path: str, status: os.stat_result) -> None:
+    """Refuse anything but a regular file.
+
+    Raises:
+        ExecutionError: it is a directory, FIFO, socket, device or link.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "of an unknown type")
+        raise failed(verb, path, f"it is {kind}, not a regular file")
+
+
+def _shown(path: str) -> str:
+    if len(path) > _MAX_SHOWN:
+        half = _MAX_SHOWN // 2
+        path = f"{path[:half]}…{path[-half:]}"
+    return repr(path)
+
+
+_STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class HiddenPlaces:
+    """Files and directories below one root that tools do not see.
+
+    Args:
+        anchor: The root.
+        paths: Absolute paths; they need not exist. Those outside the root have no effect.
+
+    Raises:
+        ConfigError: a path is relative, or hides the whole root.
+    """
+
+    __slots__ = ("_anchor", "_beneath", "_paths")
+
+    def __init__(self, anchor: RootDirectory, paths: Sequence[Path]) -> None:
+        """Find each path's names below the root."""
+        self._anchor = anchor
+        self._paths = tuple(paths)
+        beneath = set()
+        for path in self._paths:
+            if not path.is_absolute():
+                raise ConfigError(f"can't hide {str(path)!r}: the path is relative; give an absolute one")
+            for spelling in (os.path.normpath(path), os.path.realpath(path)):
+                names = anchor.relative(spelling)
+                if names == ["."] or anchor.real_path.is_relative_to(spelling):
+                    raise ConfigError(
+                        f"can't hide {str(path)!r}: it holds the whole workspace; give another place"
+                    )
+                if names is not None:
+                    beneath.add("/".join(names))
+        self._beneath = frozenset(beneath)
+
+    def identities(self) -> frozenset[Identity]:
+        """Return the current identities of the hidden places that exist."""
+        found = set()
+        for path in self._paths:
+            try:
+                found.add(file_identity(path.stat()))
+            except OSError:  # it does not exist: only its name is guarded
+                continue
+        return frozenset(found)
+
+    def covers(self, path: str) -> bool:
+        """Whether a path below the root, links resolved, is hidden by its name."""
+        return any(path == hidden or path.startswith(f"{hidden}/") for hidden in self._beneath)
+
+    def hide(self, place: WorkspacePath) -> bool:
+        """Whether a place is hidden by its name or is in a directory that is hidden.
+
+        The caller compares the object at the place with :meth:`identities`, from its descriptor.
+
+        Raises:
+            OSError: a directory on the way back to the root cannot be opened; ``EXDEV`` if the way does not
+                end at the root.
+        """
+        if not self._paths:
+            return False
+        if self.covers(place.path):
+            return True
+        identities = self.identities()
+        return bool(identities) and self._is_in(place.directory_fd, identities)
+
+    def _is_in(self, directory_fd: int, identities: frozenset[Identity]) -> bool:
+        top = file_identity(os.fstat(self._anchor.fd))
+        fd = os.dup(directory_fd)
+        try:
+            here = file_identity(os.fstat(fd))
+            while here != top:
+                if here in identities:
+                    return True
+                parent = os.open("..", _STEP, dir_fd=fd)
+                os.close(fd)
+                fd = parent
+                above = file_identity(os.fstat(fd))
+                if above == here:  # the machine's root: the directory was moved out meanwhile
+                    raise OSError(errno.EXDEV, "it leads outside the root")
+                here = above
+        finally:
+            os.close(fd)
+        return False
+
 
 MAX_PATH_BYTES: Final = 65_536
-"""Longer paths are refused; below it even a tree deeper than the kernel's own limit can be reached."""
+"""Longer paths are refused. The limit allows trees that are deeper than the kernel's own limit."""
 
 
 class WorkspaceRoot:
@@ -28,30 +181,35 @@ class WorkspaceRoot:
     Args:
         root: An existing directory.
         hidden: Absolute paths of files or directories that are refused.
-        resolver: How paths are resolved; None = the best this kernel offers.
+        resolver: How paths are resolved; None = the best way that this kernel offers.
 
     Raises:
-        ConfigError: the root is missing or no directory, or a hidden path is relative or holds the root.
+        ConfigError: the root is missing or not a directory, or a hidden path is relative or holds the root.
     """
 
     __slots__ = ("_anchor", "_resolve", "hidden")
 
     def __init__(self, root: Path, hidden: Sequence[Path], resolver: Resolver | None) -> None:
-        self._anchor = Anchor(root)
+        self._anchor = RootDirectory(root)
         self.hidden = HiddenPlaces(self._anchor, hidden)
         self._resolve = resolver or best_resolver()
 
+    @property
+    def path(self) -> str:
+        """The root's path with links resolved, as it was when the root was opened."""
+        return str(self._anchor.real_path)
+
     def place(self, verb: str, path: str, *, follow_last: bool = True) -> WorkspacePath:
-        """Return the place a caller's path leads to; close it.
+        """Return the place to which a caller's path leads; the caller closes it.
 
         Args:
-            verb: What is being done, for the error.
-            path: Relative to the root, or absolute beneath it.
-            follow_last: Whether a link in the last place is followed.
+            verb: What the caller does, for the error.
+            path: Relative to the root, or absolute below it.
+            follow_last: Whether to follow a link in the last place.
 
         Raises:
             PermissionDenied: it leads outside the root, into a hidden place or into a kernel file system.
-            ExecutionError: it is no path, or the system refused on the way.
+            ExecutionError: it is not a valid path, or the system refused.
         """
         names = self._names(verb, path)
         with system_errors(verb, path):
@@ -69,10 +227,10 @@ class WorkspaceRoot:
         return place
 
     def check_descriptor(self, verb: str, path: str, fd: int, status: os.stat_result) -> None:
-        """Refuse an opened object that is hidden under another name or belongs to the kernel.
+        """Refuse an open object that is hidden under another name or is on a kernel file system.
 
         Raises:
-            PermissionDenied: it does.
+            PermissionDenied: it is hidden, or on a kernel file system.
         """
         self.check_status(verb, path, status)
         _check_file_system(verb, path, fd)
@@ -81,9 +239,9 @@ class WorkspaceRoot:
         """Refuse an object that is hidden under another name.
 
         Raises:
-            PermissionDenied: it is.
+            PermissionDenied: it is hidden.
         """
-        if identity_of(status) in self.hidden.identities():
+        if file_identity(status) in self.hidden.identities():
             raise _hidden(verb, path)
 
     def _names(self, verb: str, path: str) -> list[str]:
@@ -94,9 +252,11 @@ class WorkspaceRoot:
         try:
             length = len(os.fsencode(path))
         except UnicodeEncodeError as error:
-            raise failed(verb, path, "the path holds a character no file name can hold") from error
+            raise failed(verb, path, "the path holds a character that no file name can hold") from error
         if length > MAX_PATH_BYTES:
-            raise failed(verb, path, f"the path is {length} bytes long; at most {MAX_PATH_BYTES} are taken")
+            raise failed(
+                verb, path, f"the path is {length} bytes long; at most {MAX_PATH_BYTES} are accepted"
+            )
         names = self._anchor.relative(path) if path.startswith("/") else components(path)
         if names is None:
             raise _outside(verb, path)
@@ -108,7 +268,7 @@ class WorkspaceRoot:
         except OSError as error:
             if error.errno == errno.EXDEV:
                 raise _outside(verb, path) from error
-            raise failed(verb, path, reason_of(error)) from error
+            raise failed(verb, path, error_reason(error)) from error
         if hidden:
             raise _hidden(verb, path)
         with system_errors(verb, path):
@@ -120,10 +280,10 @@ def _outside(verb: str, path: str) -> Exception:
 
 
 def _hidden(verb: str, path: str) -> Exception:
-    return refused(verb, path, "it is kept for the runtime and closed to tools")
+    return refused(verb, path, "it is reserved for the runtime and closed to tools")
 
 
 def _check_file_system(verb: str, path: str, fd: int) -> None:
     kind = pseudo_file_system(fd)
     if kind is not None:
-        raise refused(verb, path, f"it lies on {kind}, where files are the kernel's own state")
+        raise refused(verb, path, f"it is on {kind}, where files are the kernel's own state")

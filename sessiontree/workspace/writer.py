@@ -1,6 +1,9 @@
-"""Changing files beneath one root.
+"""Changing files below one root.
 
-Room: :class:`WorkspaceWriter`, the implementation of :class:`~sessiontree.contracts.ports.Writer`.
+:class:`WorkspaceWriter` implements :class:`~sessiontree.contracts.ports.Writer`.
+
+A file is replaced in one step: a temporary file next to it is written, synced and renamed over it. Whoever
+opens the name sees the old content or the new content, whatever fails.
 """
 
 from __future__ import annotations
@@ -8,40 +11,133 @@ from __future__ import annotations
 import copy
 import errno
 import os
+import secrets
 import stat
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Written
-from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.protected import OwnPlaces, protected_places
-from sessiontree.workspace.failures import check_regular, failed, refused, system_errors
-from sessiontree.workspace.openat2_resolver import Resolver
-from sessiontree.workspace.place import WorkspacePath
-from sessiontree.workspace.replacement import FileReplacement
-from sessiontree.workspace.root import WorkspaceRoot
+from sessiontree.workspace.reader import WorkspaceReader
+from sessiontree.workspace.resolver import Resolver, WorkspacePath
+from sessiontree.workspace.root import (
+    TEMPORARY_PREFIX,
+    WorkspaceRoot,
+    check_regular,
+    failed,
+    refused,
+    system_errors,
+)
+
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FileReplacement:
+    """A temporary file that will replace a file in its directory. Use it in a ``with``.
+
+    Leaving the block without :meth:`commit` removes it.
+
+    Args:
+        directory_fd: The directory.
+        replaced: The file that will be replaced, or None. Its permission bits are kept, and owner and group
+            if the system allows it.
+
+    Raises (every method):
+        OSError: the system refused: no space, no permission, a size limit.
+    """
+
+    __slots__ = ("_committed", "_directory_fd", "_fd", "_name", "_replaced")
+
+    def __init__(self, directory_fd: int, replaced: os.stat_result | None) -> None:
+        """Choose a name; no file is created yet."""
+        self._directory_fd = directory_fd
+        self._replaced = replaced
+        self._name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        self._committed = False
+        self._fd = -1
+
+    def __enter__(self) -> FileReplacement:
+        """Create the temporary file."""
+        # Until it has the old file's mode, nobody else may read it.
+        mode = 0o666 if self._replaced is None else 0o600
+        self._fd = os.open(self._name, _CREATE, mode, dir_fd=self._directory_fd)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file, and remove it unless it was committed."""
+        os.close(self._fd)
+        if not self._committed:
+            with suppress(OSError):  # the original failure is reported instead
+                os.unlink(self._name, dir_fd=self._directory_fd)
+
+    def fill(self, content: bytes) -> None:
+        """Write the whole content, and wait until it is on the disk."""
+        left = memoryview(content)
+        while left:
+            left = left[os.write(self._fd, left) :]
+        if self._replaced is not None:
+            self._copy_attributes(self._replaced)
+        os.fsync(self._fd)
+
+    def commit(self, name: str) -> None:
+        """Rename the file to its final name."""
+        os.rename(self._name, name, src_dir_fd=self._directory_fd, dst_dir_fd=self._directory_fd)
+        self._committed = True
+        # The file has its new content already. Syncing the directory only lets the name survive a power
+        # failure, and a directory that may be written but not read cannot be synced.
+        with suppress(OSError):
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._directory_fd)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def _copy_attributes(self, replaced: os.stat_result) -> None:
+        """Copy owner, group and mode, and make sure that the modification time differs."""
+        fresh = os.fstat(self._fd)
+        owner = replaced.st_uid, replaced.st_gid
+        if owner != (fresh.st_uid, fresh.st_gid) and not self._change_owner(*owner):
+            self._change_owner(-1, replaced.st_gid)
+        # Set-user-ID bits belong to the old content; the kernel also drops them on an ordinary write.
+        os.fchmod(self._fd, stat.S_IMODE(replaced.st_mode) & 0o1777)
+        # Two writes may follow within one tick of the clock; readers distinguish versions by this time.
+        if fresh.st_mtime_ns == replaced.st_mtime_ns:
+            os.utime(self._fd, ns=(fresh.st_atime_ns, fresh.st_mtime_ns + 1_000))
+
+    def _change_owner(self, user: int, group: int) -> bool:
+        try:
+            os.fchown(self._fd, user, group)
+        except OSError:
+            return False
+        return True
+
 
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkspaceWriter:
-    """Changes files beneath one root; see :class:`~sessiontree.contracts.ports.Writer` for what is promised.
+    """Changes files below one root; see :class:`~sessiontree.contracts.ports.Writer` for its promises.
 
-    A link beneath the root is written through: its target is replaced, the link stays. Paths in results are
-    relative to the root with links resolved. Safe to use from many threads.
+    Writing to a link below the root replaces the link's target and keeps the link. Paths in results are
+    relative to the root with links resolved. Safe to use from several threads.
 
     Args:
         root: An existing directory; held open, so that renaming it changes nothing.
         hidden: Absolute paths of files or directories that are refused.
-        resolver: How paths are resolved; None = the best this kernel offers.
-        own: What processes of ours import from: protected, as what tells git which programs to run.
+        resolver: How paths are resolved; None = the best way that this kernel offers.
+        own: Places from which processes of the runtime import. They are protected, and so are the settings
+            that tell git which programs to run.
 
     Raises:
-        ConfigError: the root is missing or no directory, or a hidden path is relative or holds the root.
+        ConfigError: the root is missing or not a directory, or a hidden path is relative or holds the root.
     """
 
     __slots__ = ("_allowed", "_last_look", "_protected", "_root")
@@ -56,23 +152,33 @@ class WorkspaceWriter:
     ) -> None:
         self._root = WorkspaceRoot(root, hidden, resolver)
         self._last_look = threading.Lock()
-        self._protected = protected_places(os.path.realpath(root), own or OwnPlaces())
+        self._protected = protected_places(self._root.path, own or OwnPlaces())
         self._allowed: frozenset[str] | None = frozenset()
 
-    def allowing(self, standings: frozenset[str] | None) -> WorkspaceWriter:
-        """Return a writer of the same root for one call that was asked about.
+    @property
+    def root(self) -> str:
+        """Path of the root with links resolved, as it was when the root was opened."""
+        return self._root.path
+
+    def reader(self) -> WorkspaceReader:
+        """Return a reader of the same root, which refuses the same hidden places."""
+        return WorkspaceReader.at(self._root)
+
+    def allowing(self, places: frozenset[str] | None) -> WorkspaceWriter:
+        """Return a writer of the same root for one approved call.
 
         Args:
-            standings: The protected places it may change, as :meth:`standings` names them; None = all.
+            places: The protected places that it may change, as named by :meth:`places_at`; None = all.
         """
         other = copy.copy(self)
-        other._allowed = standings  # noqa: SLF001 - of its own class
+        other._allowed = places  # noqa: SLF001 - of its own class
         return other
 
-    def standings(self, path: str) -> frozenset[str]:
-        """Return the protected places that a path stands for right now, as what it names and as a link.
+    def places_at(self, path: str) -> frozenset[str]:
+        """Return the protected places that a path names now, both with a last link followed and without.
 
-        A place is named by its path and its directory's identity. Empty: it is none, or leads to no place.
+        A place is named by its path and its directory's identity. Empty = the path is not valid, or names no
+        protected place.
         """
         found = set()
         for follows in (True, False):
@@ -83,24 +189,23 @@ class WorkspaceWriter:
         return frozenset(found)
 
     def write(self, path: str, data: bytes, *, expect_mtime_ns: int | None = None) -> Written:
-        """Write a whole file in one step: readers see the old content or the new, never a part.
+        """Write a whole file in one step: readers see the old content or the new content, never a part.
 
-        Missing parents are made, and taken away again if the write fails. A replaced file keeps its
-        permission bits, and owner and group where the system allows it; its modification time always
-        changes.
+        Missing parent directories are made, and removed again if the write fails. A replaced file keeps its
+        permission bits, and owner and group if the system allows it; its modification time always changes.
 
         Args:
             path: The file.
             data: Its whole content.
-            expect_mtime_ns: Refuse when the file's ``mtime_ns`` is another one by now, or the file is gone.
-                Two writes of one writer are told apart for certain; another program may still come between
-                the last look and the rename.
+            expect_mtime_ns: Refuse if the file has another ``mtime_ns``, or was removed. Two writes of one
+                writer are always distinguished; another program may write between the last check and the
+                rename.
 
         Raises:
             PermissionDenied: it is outside the root, hidden, on a kernel file system or protected, or has
-                further names.
-            ExecutionError: it changed, is no regular file, is write-protected, or the system refused; what
-                stood there stands there still.
+                several names.
+            ExecutionError: it changed, is not a regular file, is write-protected, or the system refused; the
+                old file is unchanged.
         """
         with self._root.place("write", path) as place, system_errors("write", path):
             if not place.names:
@@ -132,13 +237,13 @@ class WorkspaceWriter:
             os.unlink(place.name, dir_fd=place.directory_fd)
 
     def _standing(self, place: WorkspacePath) -> tuple[str, str]:
-        """Return what names a place, and why it is protected; empty where it is not."""
+        """Return the name of a place, and why it is protected; an empty reason = it is not."""
         why = self._protected.why(place.directory_fd, place.directory, place.names)
         status = os.fstat(place.directory_fd)
         return f"{place.path}\0{status.st_dev}:{status.st_ino}", why
 
     def _check_protected(self, verb: str, path: str, place: WorkspacePath) -> None:
-        """Refuse what changes a protected place, unless the call was asked about and allowed to."""
+        """Refuse a change of a protected place, unless the call was approved."""
         if self._allowed is None:
             return
         standing, why = self._standing(place)
@@ -146,12 +251,12 @@ class WorkspaceWriter:
             raise refused(verb, path, f"it is protected ({why}); a call that changes it needs an approval")
 
     def _look(self, path: str, directory_fd: int, name: str, expected: int | None) -> os.stat_result | None:
-        """Return what a write would replace, or None; raises where it may not be replaced."""
+        """Return the file that a write would replace, or None; raise if it may not be replaced."""
         try:
             standing = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
         except FileNotFoundError:
             if expected is not None:
-                raise failed("write", path, "it changed since it was read: it is gone") from None
+                raise failed("write", path, "it was removed since it was read") from None
             return None
         self._root.check_status("write", path, standing)
         check_regular("write", path, standing)
@@ -159,12 +264,12 @@ class WorkspaceWriter:
             raise refused(
                 "write",
                 path,
-                f"it has {standing.st_nlink} names (hard links), and others may lie outside the workspace",
+                f"it has {standing.st_nlink} names (hard links), and others may be outside the workspace",
                 PermissionTier.WORKSPACE,
             )
         if expected is not None and standing.st_mtime_ns != expected:
             raise failed("write", path, "it changed since it was read; read it again first")
-        # Renaming over a file asks nothing of the file itself: its protection is honoured here.
+        # A rename ignores the permissions of the file that it replaces, so they are checked here.
         if not os.access(name, os.W_OK, dir_fd=directory_fd, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return standing
@@ -172,7 +277,7 @@ class WorkspaceWriter:
 
 @contextmanager
 def _directory_for(place: WorkspacePath) -> Iterator[int]:
-    """Make a place's missing directories; they go again if the block fails."""
+    """Make a place's missing directories; remove them again if the block fails."""
     made: list[tuple[int, str]] = []
     with ExitStack() as opened:
         try:
@@ -186,6 +291,6 @@ def _directory_for(place: WorkspacePath) -> Iterator[int]:
             yield fd
         except BaseException:
             for parent_fd, name in reversed(made):
-                with suppress(OSError):  # by now it holds someone else's file
+                with suppress(OSError):  # another program has put a file into it
                     os.rmdir(name, dir_fd=parent_fd)
             raise

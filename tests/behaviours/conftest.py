@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree import Runtime
-from tests.behaviours.opening import BACKENDS, TRAVELLED, Opener
-from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.replay_fixtures import replays_of
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import BACKENDS, TRAVELLED, Opener
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,6 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def board() -> Iterator[Switchboard]:
     """The switchboard of the run; begun before any test, so that no test seems to have left it behind."""
     switchboard = Switchboard()
+    assert switchboard.is_quiet(5.0), "its thread has opened what it needs, and answers"
     yield switchboard
     switchboard.close()
 
@@ -47,6 +49,8 @@ async def open_tree(request: pytest.FixtureRequest, variant: str, tmp_path: Path
     opener = Opener("local", workspace, tmp_path / "state", travels=variant == TRAVELLED)
     if variant != TRAVELLED or request.node.get_closest_marker("own_runtime") is not None:
         yield opener
-        return
-    async with Runtime(tmp_path / "shared", backend="local") as runtime:
-        yield Opener("local", workspace, tmp_path / "state", travels=True, shared=runtime)
+    else:
+        async with Runtime(tmp_path / "shared", backend="local") as runtime:
+            yield Opener("local", workspace, tmp_path / "state", travels=True, shared=runtime)
+    for report in replays_of(tmp_path):
+        assert report.difference is None, report

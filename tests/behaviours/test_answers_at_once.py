@@ -10,9 +10,9 @@ from sessiontree import ApprovalClosed, Limits, ScriptedModel, call
 from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.tree_facts import ApprovalDecided
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, results
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import asked, facts_of, results
+from tests.behaviours.tree_fixtures import Opener
 
 SEEN = "what only the first call saw"
 PATIENT = Limits(approval_patience_s=None)
@@ -28,6 +28,8 @@ async def decide(request: PendingApproval, yes: bool) -> bool | None:
     return yes
 
 
+@pytest.mark.covers("REL-L15", "REL-L19")
+@pytest.mark.slow
 async def test_of_a_hundred_answers_one_counts_for_its_own_call(open_tree: Opener) -> None:
     """REL-L15, REL-L16, REL-L19: yes and no at once, fifty each, to both of two requests that wait."""
     calls: Answer = [call("look", text=SEEN), call("launch", text="moon"), call("launch", text="mars")]
@@ -59,6 +61,7 @@ async def test_of_a_hundred_answers_one_counts_for_its_own_call(open_tree: Opene
         assert SEEN not in message.text
 
 
+@pytest.mark.covers("REL-L16")
 @pytest.mark.parametrize("first", ["moon", "mars"])
 async def test_a_no_holds_nothing_of_what_ran(open_tree: Opener, first: str) -> None:
     """REL-L16: the result of a denied call is its own reason, whichever of two was answered before."""

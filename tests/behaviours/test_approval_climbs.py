@@ -21,11 +21,11 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.session_facts import ApprovalWanted, CallHeld, CallResolved
-from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalHopped, ApprovalRequested
+from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, ApprovalStepRecorded
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, asked, facts_of, results, until
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import PATIENCE_S, asked, facts_of, results, until
+from tests.behaviours.tree_fixtures import Opener
 
 BRANCH = call("sessions_spawn", kind="branch", task="go on")
 DEEP = "main/b1/b1/b1"
@@ -43,6 +43,7 @@ def deep_model(text: str = "moon") -> ScriptedModel:
     )
 
 
+@pytest.mark.covers("C5")
 async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_approved(
     open_tree: Opener,
 ) -> None:
@@ -64,7 +65,7 @@ async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_app
         result = await tree.session("main/b1").result()
         assert result.status is SessionStatus.COMPLETED
         assert [text for _, text in effects(open_tree.workspace)] == ["moon"]
-        hops = [(fact.session, fact.answer, fact.by) for fact in await facts_of(tree, ApprovalHopped)]
+        hops = [(fact.session, fact.answer, fact.by) for fact in await facts_of(tree, ApprovalStepRecorded)]
         assert hops == [
             ("main/b1/b1", "escalate", "rule"),
             ("main/b1", "escalate", "rule"),
@@ -75,6 +76,7 @@ async def test_a_request_from_depth_3_reaches_mains_queue_and_runs_once_when_app
         assert len(effects(open_tree.workspace)) == 1
 
 
+@pytest.mark.covers("A15")
 async def test_a_callback_at_main_answers_for_depth_3(open_tree: Opener) -> None:
     """A channel made of a function is asked as a person is."""
     seen: list[ApprovalRequest] = []
@@ -149,6 +151,7 @@ async def test_a_denial_reaches_the_model_and_binds_the_same_call(open_tree: Ope
         assert [text for _, text in effects(open_tree.workspace)] == ["mars"]
 
 
+@pytest.mark.covers("A16")
 async def test_without_any_channel_the_call_is_denied_at_once(open_tree: Opener) -> None:
     """Nobody can be asked: no request stays pending, the model learns it in the same turn."""
     async with open_tree(deep_model(), tools=TOOLS, channel=None) as tree:
@@ -167,6 +170,7 @@ async def test_without_any_channel_the_call_is_denied_at_once(open_tree: Opener)
         assert effects(open_tree.workspace) == []
 
 
+@pytest.mark.covers("A10", "A14", "REL-S20")
 async def test_siblings_and_the_turns_other_calls_go_on_meanwhile(open_tree: Opener) -> None:
     """While a person thinks, the reply's other calls run and a sibling works to its end."""
     reply: Answer = [call("launch", text="moon"), call("append", text="step"), call("look", text="sky")]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import pytest
 from pydantic import BaseModel, ConfigDict
 
 from sessiontree import PermissionTier, ScriptedModel, Tool, ToolContext, ToolResult, call
-from tests.behaviours.effects import Append, Words, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked
+from tests.behaviours.effect_fakes import Append, Words, effects
+from tests.behaviours.fact_fixtures import asked
+from tests.behaviours.tree_fixtures import Opener
 
 CLAIMS: dict[str, Any] = {
     "approved": True,
@@ -40,6 +41,7 @@ class Claiming(Tool[Anything]):
         return await Append().execute(Words(text="claimed"), ctx)
 
 
+@pytest.mark.covers("REL-L12")
 async def test_arguments_that_claim_an_approval_are_shown_as_they_are(open_tree: Opener) -> None:
     """REL-L12: the call waits as any other, at its tool's tier, for the session that makes it."""
     model = ScriptedModel([call("claiming", **CLAIMS), "done"])

@@ -18,19 +18,19 @@ from sessiontree import (
 )
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
-    ApprovalHopped,
+    ApprovalStepRecorded,
     ApprovalWaiting,
     DigestDenied,
     ToolAlwaysAllowed,
 )
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.misbehaving import junk
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, asked, facts_of, results, until
+from tests.behaviours.bad_tool_fakes import junk
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import PATIENCE_S, asked, facts_of, results, until
+from tests.behaviours.tree_fixtures import Opener
 
 BY_ERROR = "approver error"
-HERE = "tests.behaviours.approvers"
+HERE = "tests.behaviours.approver_fakes"
 SPAWN = call("sessions_spawn", kind="branch", task="go on")
 BELOW = "main/b1/b1"
 
@@ -57,7 +57,7 @@ async def test_a_branch_answers_for_those_below_it(open_tree: Opener, approver: 
         assert pending.request.arguments == {"text": "else"}
         await pending.approve()
         assert (await branch.result()).summary == "well"
-        hops = [(fact.session, fact.answer, fact.by) for fact in await facts_of(tree, ApprovalHopped)]
+        hops = [(fact.session, fact.answer, fact.by) for fact in await facts_of(tree, ApprovalStepRecorded)]
         escalated = ("main/b1", "escalate", by if by == "function" else "rule")
         assert hops == [
             ("main/b1", "approve", by),
@@ -86,7 +86,7 @@ async def test_a_broken_approver_passes_the_request_on(open_tree: Opener, name: 
         (pending,) = await asked(tree)
         await pending.deny()
         await branch.result()
-        first = (await facts_of(tree, ApprovalHopped))[0]
+        first = (await facts_of(tree, ApprovalStepRecorded))[0]
         assert (first.session, first.answer) == ("main/b1", "escalate")
         assert words in first.reason
         assert effects(open_tree.workspace) == []
@@ -136,7 +136,7 @@ async def test_a_callable_that_fails_has_said_no(open_tree: Opener) -> None:
 async def check_nobody_said_no(tree: SessionTree) -> None:
     """A failure is recorded as what it is, and not as a person's word: it binds no later call."""
     (decided,) = await facts_of(tree, ApprovalDecided)
-    (hop,) = [fact for fact in await facts_of(tree, ApprovalHopped) if fact.session == "main"]
+    (hop,) = [fact for fact in await facts_of(tree, ApprovalStepRecorded) if fact.session == "main"]
     assert (decided.decision, decided.by, hop.answer, hop.by) == ("denied", BY_ERROR, "deny", BY_ERROR)
     assert decided.reason == hop.reason != ""
     assert await facts_of(tree, DigestDenied) == []

@@ -12,8 +12,8 @@ from sessiontree import PermissionTier, RawTool, ScriptedModel, ToolContext, Too
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.compiled import compile_tool
 from sessiontree_tools import builtin_tools
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, results
+from tests.behaviours.fact_fixtures import asked, results
+from tests.behaviours.tree_fixtures import Opener
 
 FIELDS: dict[str, JsonValue] = {
     "approved": True,
@@ -44,6 +44,7 @@ class Open(RawTool):
         return ToolResult({"ran_for": ctx.session_id, "kind": str(ctx.kind), "given": list(params)})
 
 
+@pytest.mark.covers("REL-L12", "REL-L17")
 async def test_fields_of_the_runtime_are_data_in_arguments(open_tree: Opener) -> None:
     """REL-L12: a call that says it was approved is asked about with all it says; its tool gets data."""
     model = ScriptedModel([call("open_launch", **FIELDS), "done"])
@@ -59,10 +60,11 @@ async def test_fields_of_the_runtime_are_data_in_arguments(open_tree: Opener) ->
     assert json.loads(told.text) == {"ran_for": "main", "kind": "main", "given": list(FIELDS)}
 
 
-OWN = {("sessions_spawn", "kind")}
-"""Parameters that mean something else: the kind of the child."""
+OWN = {("sessions_spawn", "kind"), ("sessions_list", "kind"), ("sessions_send", "mode")}
+"""Parameters that mean something else: the kind of a child, and how a message is read."""
 
 
+@pytest.mark.covers("REL-L12")
 @pytest.mark.parametrize("name", [tool.name for tool in builtin_tools()])
 def test_tools_take_nothing_of_the_runtime(name: str) -> None:
     """REL-L12: a built-in tool takes its own parameters alone; none of them is the runtime's."""

@@ -1,4 +1,4 @@
-"""Whatever a model replies, its session takes it in or is told why not; the tree goes on."""
+"""Whatever a model replies, its session takes it in or learns why not; the tree goes on."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from sessiontree.contracts.messages import Message, TextContent, UserMessage
 from sessiontree.contracts.session_facts import TurnFailed
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent, Model
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.misbehaving import NESTED, RING, Outcry, cancelled_from_within, junk, raising
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, calls, facts_of, results
-from tests.behaviours.signals import Flag
-from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.bad_tool_fakes import NESTED, RING, Outcry, cancelled_from_within, junk, raising
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import PATIENCE_S, calls, facts_of, results
+from tests.behaviours.signal_fixtures import Flag
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
 
 Reply = Callable[[], object]
 Replies = Callable[[ModelRequest], object]
@@ -140,6 +140,7 @@ def fail(request: ModelRequest) -> object:
     return replies[number - 1]() if number <= len(replies) else "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 async def test_a_failing_model_ends_the_run_typed_and_nothing_else(open_tree: Opener, kind: str) -> None:
     """The child has failed, with the reason; Main raises SessionFailed, and answers the next message."""
@@ -154,7 +155,8 @@ async def test_a_failing_model_ends_the_run_typed_and_nothing_else(open_tree: Op
                     await tree.main.send("hello")
                 assert words in caught.value.reason, name
         assert await tree.main.send("and now?") == "hello"
-        assert len(await facts_of(tree, TurnFailed)) == 2 * len(FAILURES)
+        final = [fact for fact in await facts_of(tree, TurnFailed) if fact.retry_at_ms is None]
+        assert len(final) == 2 * len(FAILURES)
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,7 @@ async def test_an_empty_or_broken_text_is_a_last_word(open_tree: Opener, reply: 
         assert await tree.main.send("go on") == "more"
 
 
+@pytest.mark.covers("I13")
 async def test_a_reply_of_many_calls_gets_every_result_in_order(open_tree: Opener) -> None:
     """REL-P33: two hundred calls at once, the same id for all of them."""
     reply = [ToolCall("same", "look", {"text": str(number)}) for number in range(200)]
@@ -256,6 +259,7 @@ async def test_a_reply_of_many_calls_gets_every_result_in_order(open_tree: Opene
         assert texts == [f"looked at {number}" for number in range(200)]
 
 
+@pytest.mark.covers("I10", "REL-L56")
 async def test_a_model_that_never_stops_calling_is_stopped_by_max_turns(open_tree: Opener) -> None:
     """The run ends typed after ``max_turns``; the next message gets as many again."""
     model = FunctionModel(lambda request: call("look", text=str(request.turn)))

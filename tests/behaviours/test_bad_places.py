@@ -28,8 +28,8 @@ from sessiontree import (
 )
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.journal.claim import JournalClaim
-from tests.behaviours.effects import TOOLS, Append, Look
-from tests.behaviours.opening import Opener
+from tests.behaviours.effect_fakes import TOOLS, Append, Look
+from tests.behaviours.tree_fixtures import Opener
 
 
 @tool(name="READ")
@@ -82,7 +82,7 @@ class Sly(Look):
 
 
 class Crooked(RawTool):
-    """Its schema is none."""
+    """Its schema is not valid."""
 
     name = "crooked"
     description = "Take anything."
@@ -100,10 +100,11 @@ WRONG_TOOLS: dict[str, tuple[list[Tool[Any]], str]] = {
     "no description": ([Mute()], "no description"),
     "a body that is not async": ([Blocking()], "async def"),
     "a writer for Workers": ([Sly()], "Worker only observes"),
-    "a schema that is none": ([Crooked()], "crooked"),
+    "a schema that is not valid": ([Crooked()], "crooked"),
 }
 
 
+@pytest.mark.covers("A2", "U1")
 @pytest.mark.own_runtime
 @pytest.mark.parametrize("name", WRONG_TOOLS)
 async def test_a_badly_declared_tool_is_refused_before_any_session(open_tree: Opener, name: str) -> None:
@@ -128,7 +129,7 @@ async def test_a_workspace_must_be_a_directory(open_tree: Opener, tmp_path: Path
 
 
 @pytest.mark.own_runtime
-@pytest.mark.parametrize("place", [None, b"/", 5, "/a\0b", "/" + "a" * 5000, "~nobody-of-this-name/x"])
+@pytest.mark.parametrize("place", [None, b"/", 5, "", "/a\0b", "/" + "a" * 5000, "~nobody-of-this-name/x"])
 async def test_what_can_be_no_path_is_refused(open_tree: Opener, place: Any) -> None:
     """A workspace or a state directory that no system could have is a ConfigError that names the setting."""
     with pytest.raises(ConfigError, match="workspace"):
@@ -152,7 +153,7 @@ async def test_a_workspace_in_the_state_directory_is_refused_before_anything_is_
     workspace.mkdir(parents=True)
     before = sorted(place.rglob("*"))
     tree = open_tree(ScriptedModel(["done"]), workspace=workspace, state_dir=place)
-    with pytest.raises(ConfigError, match=r"lies in state_dir .* give a place outside"):
+    with pytest.raises(ConfigError, match=r"is in state_dir .* give a place outside"):
         await tree.start()
     assert sorted(place.rglob("*")) == before
 
@@ -245,6 +246,7 @@ async def test_a_damaged_journal_is_said_so_and_left_as_it_is(open_tree: Opener,
         assert database.read_bytes() == before
 
 
+@pytest.mark.slow
 async def test_resuming_without_the_trees_agents_or_tools_is_told(open_tree: Opener) -> None:
     """Agents must be given again; a tool that is not given is gone, and its calls say so."""
     model = ScriptedModel([call("append"), "done"])
@@ -252,8 +254,8 @@ async def test_resuming_without_the_trees_agents_or_tools_is_told(open_tree: Ope
         pass
     async with await open_tree.resume(tree.tree_id, model) as again:
         assert await again.main.send("go") == "done"
-        assert "no tool 'append'" in again.main.history()[2].to_wire()["content"][0]["text"]
-    with pytest.raises(ConfigError, match="no model"):
+        assert "no tool is named 'append'" in again.main.history()[2].to_wire()["content"][0]["text"]
+    with pytest.raises(ConfigError, match="provider:model"):
         await open_tree.resume(tree.tree_id, "gpt")  # type: ignore[arg-type]
 
 

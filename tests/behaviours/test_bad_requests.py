@@ -27,9 +27,9 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.tree_facts import SpawnDenied
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import facts_of
+from tests.behaviours.tree_fixtures import Opener
 
 CYCLIC: dict[str, Any] = {}
 CYCLIC["again"] = CYCLIC
@@ -122,7 +122,7 @@ MISTAKES = {
     "an empty message": Mistake(lambda main: send(main, ""), ConfigError, "text"),
     "a message of no text": Mistake(lambda main: send(main, None), ConfigError, "text"),
     "an unknown mode": Mistake(lambda main: send(main, "x", "shout"), ConfigError, "'shout'"),
-    "no such tool": Mistake(lambda main: main.call("dance"), ExecutionError, "no tool 'dance'"),
+    "no such tool": Mistake(lambda main: main.call("dance"), ExecutionError, "no tool is named 'dance'"),
     "a tool of no text": Mistake(lambda main: main.call(5), ConfigError, "tool"),  # type: ignore[arg-type]
     "arguments of no mapping": Mistake(
         lambda main: main.call("look", ["x"]),  # type: ignore[arg-type]
@@ -181,6 +181,7 @@ async def test_a_worker_spawns_nothing_for_its_program_either(open_tree: Opener)
             await child.spawn("branch", "z")
 
 
+@pytest.mark.slow
 async def test_an_ended_session_takes_nothing_more(open_tree: Opener) -> None:
     """Sending, calling and spawning at an ended session is SessionClosed; its result stays readable."""
     async with open_tree(ScriptedModel(["done"]), tools=TOOLS) as tree:
@@ -198,6 +199,7 @@ async def test_an_ended_session_takes_nothing_more(open_tree: Opener) -> None:
         assert [line.status for line in await worker.cancel()] == ["completed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["main/b7", "nobody", "", "main/"])
 async def test_a_path_nobody_has_is_not_found(open_tree: Opener, path: str) -> None:
     """Every use of a handle of no session says so, and makes none."""
@@ -226,7 +228,7 @@ WRONG_TREES: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown mode": ({"approvals": "sometimes"}, "'sometimes'"),
     "no channel": ({"channel": "radio"}, "'radio'"),
     "two approvers": ({"channel": None, "approver": lambda request: True}, "not both"),
-    "a function for Main": ({"approver": "tests.behaviours.approvers:breaks"}, "Main's approver"),
+    "a function for Main": ({"approver": "tests.behaviours.approver_fakes:breaks"}, "Main's approver"),
     "rules of another sort": ({"approver": ["launch"]}, "approver"),
     "an endless limit": ({"limits": Limits(cancel_grace_s=math.inf)}, "cancel_grace_s"),
     "an endless budget": ({"budget": Budget(cost_usd=math.inf)}, "cost_usd"),
@@ -281,5 +283,5 @@ async def test_a_tree_that_was_closed_is_resumed_and_not_started_again(open_tree
 
 async def test_an_object_that_is_no_model_is_refused(open_tree: Opener) -> None:
     """A model has ``reply`` or ``complete``."""
-    with pytest.raises(ConfigError, match="no model"):
-        SessionTree(open_tree.workspace, model="gpt")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="is not a model"):
+        SessionTree(open_tree.workspace, model=object())  # type: ignore[arg-type]

@@ -21,17 +21,19 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.misbehaving import MISDEEDS, Misbehave
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, results
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Deaf, InThread, Sleeper
+from tests.behaviours.bad_tool_fakes import MISDEEDS, Misbehave
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, results
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Deaf, InThread, Sleeper
 
 LOOK = call("look")
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["alone", "beside others"])
+@pytest.mark.covers("Z1")
+@pytest.mark.slow
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "alongside others"])
 async def test_a_misbehaving_tool_gets_one_result_and_its_session_goes_on(
     open_tree: Opener, together: bool
 ) -> None:
@@ -86,7 +88,8 @@ async def test_a_plain_function_that_raises_keyboard_interrupt_has_failed_alone(
             await tree.main.call("interrupt")
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["alone", "beside others"])
+@pytest.mark.covers("I21")
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "alongside others"])
 @pytest.mark.parametrize("whose", ["the tool's limit", "the tree's limit", "the agent's limit"])
 async def test_a_tool_that_never_returns_times_out(
     open_tree: Opener, board: Switchboard, whose: str, together: bool
@@ -145,6 +148,7 @@ async def test_a_deaf_tool_does_not_keep_its_session_from_being_cancelled(
         assert (await worker.result()).status is SessionStatus.CANCELLED
 
 
+@pytest.mark.covers("I19")
 async def test_a_blocked_thread_is_told_and_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """After its time-out a thread sees ``ctx.cancelled``; the session does not wait for it."""
     blocked = InThread(board, 0.03)
@@ -157,6 +161,7 @@ async def test_a_blocked_thread_is_told_and_left_behind(open_tree: Opener, board
             await blocked.saw_cancel.wait()
 
 
+@pytest.mark.covers("A6")
 async def test_the_programs_calls_end_as_the_tools_did(open_tree: Opener) -> None:
     """``handle.call`` raises what a model would read, as a typed error."""
     names = ("refuses", "gives up", "raises SystemExit")
@@ -171,6 +176,7 @@ async def test_the_programs_calls_end_as_the_tools_did(open_tree: Opener) -> Non
         assert await tree.main.send("still there?") == "done"
 
 
+@pytest.mark.covers("I39", "I40")
 async def test_output_of_any_length_is_cut_for_the_model(open_tree: Opener) -> None:
     """A result of megabytes is cut to the agent's limit and says so."""
 

@@ -25,12 +25,12 @@ from sessiontree import (
 from sessiontree.contracts.messages import TextContent
 from sessiontree.contracts.tree_facts import BudgetSpent, SessionSpawned, SpawnDenied
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of
-from tests.behaviours.signals import Log
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Late
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import facts_of
+from tests.behaviours.signal_fixtures import Log
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Late
 
 WORKER = call("sessions_spawn", kind="worker", task="look")
 BRANCH = call("sessions_spawn", kind="branch", task="go on")
@@ -111,6 +111,7 @@ async def test_sessions_are_counted_and_the_model_is_told(open_tree: Opener) -> 
         assert len(await facts_of(tree, SessionSpawned)) == 3
 
 
+@pytest.mark.slow
 async def test_wall_time_ends_a_session_that_only_waits(open_tree: Opener) -> None:
     """Time is spent without doing anything."""
 
@@ -126,6 +127,7 @@ async def test_wall_time_ends_a_session_that_only_waits(open_tree: Opener) -> No
         assert "wall_s" in result.summary
 
 
+@pytest.mark.slow
 async def test_what_was_used_is_counted_per_session_and_in_its_result(open_tree: Opener) -> None:
     """A session's usage is its own; its children's is theirs."""
 
@@ -146,6 +148,8 @@ async def test_what_was_used_is_counted_per_session_and_in_its_result(open_tree:
         assert tree.main.status().usage == Usage()
 
 
+@pytest.mark.covers("REL-L55")
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["max_total", "max_live", "budget"])
 async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str) -> None:
     """REL-L55: children that spawn children come to an end by number, and every one of them ends typed."""
@@ -177,6 +181,7 @@ async def test_a_runaway_spawner_stops_at_the_caps(open_tree: Opener, limit: str
         assert {str(line.status) for line in tree.receipt()[1:]} == {"completed"}
 
 
+@pytest.mark.slow
 async def test_the_use_of_a_tree_is_that_of_all_its_sessions(open_tree: Opener) -> None:
     """Each line of the receipt tells its own; the tree's is their sum, also of those that have ended."""
 
@@ -200,6 +205,7 @@ async def test_the_use_of_a_tree_is_that_of_all_its_sessions(open_tree: Opener) 
         assert tree.usage() == Usage(106, 14, 0.75, turns=2)
 
 
+@pytest.mark.slow
 async def test_running_out_of_turns_is_a_failure_of_the_run_alone(open_tree: Opener) -> None:
     """``max_turns`` is for one incoming message; the tree and its budget live on."""
     limits = Limits(max_turns=3)

@@ -17,8 +17,8 @@ from sessiontree import Runtime, ScriptedModel, SessionTree, SessionTreeError
 from sessiontree.contracts.messages import ToolCall, ToolResultMessage
 from sessiontree.contracts.session_facts import CallOpened, CallResolved, TurnReplied
 from sessiontree.models.answers import Answer
-from tests.behaviours.living import RUNS, Diarist, Diary, Step, judge
-from tests.behaviours.reading import PATIENCE_S, facts_of, until
+from tests.behaviours.call_life_oracle import RUNS, Diarist, Diary, Step, judge
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, until
 
 KINDS = [*RUNS, "invalid", "unknown", "denied", "blocked", "answered"]
 Play = tuple[list[list[str]], str, bool, bool]
@@ -87,7 +87,7 @@ async def act(runtime: Runtime, place: Path, play: Play) -> None:
             with contextlib.suppress(SessionTreeError):
                 await each
         await told(tree, diary, hooked=hooked)
-    assert not diary.met, "something ran beside a call that runs alone"
+    assert not diary.met, "something ran alongside a call that runs alone"
 
 
 async def stuck_before(sent: asyncio.Future[str], diary: Diary) -> bool:
@@ -121,6 +121,7 @@ async def told(tree: SessionTree, diary: Diary, *, hooked: bool) -> None:
     assert [each.tool_call_id for each in shown] == order[: len(shown)]
 
 
+@pytest.mark.covers("I2")
 @pytest.mark.slow
 def test_every_call_takes_the_whole_way_once(tmp_path: Path) -> None:
     """Ok, failed, blocked, answered by a hook, denied, invalid, timed out and tried again, cut short."""

@@ -35,8 +35,8 @@ from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved
 from sessiontree.contracts.tree_facts import ClientCallEnded as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened, ResultHeld
-from tests.behaviours.opening import BACKENDS, Opener
-from tests.behaviours.reading import asked, facts_of, records, results, until
+from tests.behaviours.fact_fixtures import asked, facts_of, records, results, until
+from tests.behaviours.tree_fixtures import BACKENDS, Opener
 
 NO_PATIENCE = Limits(approval_patience_s=0)
 ENDLESS = Limits(approval_patience_s=None)
@@ -73,7 +73,7 @@ async def called(tree: SessionTree, count: int = 1) -> list[WaitingCall]:
 async def test_a_call_waits_for_the_program_and_its_answer_is_the_result(
     open_tree: Opener, tier: PermissionTier
 ) -> None:
-    """The call is owed with its final arguments; the host is free; the answer stands in the transcript."""
+    """The call is owed with its final arguments; the host is free; the answer is in the transcript."""
     model = ScriptedModel([call("Ask_User", text="well?"), "done"])
     async with open_tree(model, tools=[ask_user(tier)], limits=ENDLESS) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -112,6 +112,7 @@ async def test_parameters_of_a_schema_are_kept_to(open_tree: Opener) -> None:
         assert answered.text == "tidy"
 
 
+@pytest.mark.covers("I32")
 @ONE_PROCESS
 async def test_the_model_goes_on_and_hears_the_answer_later(open_tree: Opener) -> None:
     """The pending envelope is the call's result; the answer comes as a notice and wakes the session."""
@@ -148,7 +149,7 @@ async def test_a_failed_call_is_told_as_an_error(open_tree: Opener) -> None:
 
 
 async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
-    """Whoever is late is told so by type; what the winner said is the result."""
+    """Whoever is late is informed by type; what the winner said is the result."""
     async with open_tree(
         ScriptedModel([call("ask_user"), "done"]), tools=[ask_user()], limits=ENDLESS
     ) as tree:
@@ -175,6 +176,7 @@ async def test_of_a_hundred_answers_exactly_one_wins(open_tree: Opener) -> None:
             await waiting.answer("too late")
 
 
+@pytest.mark.slow
 async def test_an_answer_that_does_not_fit_leaves_the_call_open(open_tree: Opener) -> None:
     """Wrong type, no JSON, parts nobody can keep: refused by type, and the call waits for one that fits."""
     tool = ask_user(result_type=Reply)
@@ -257,7 +259,7 @@ async def test_a_call_nobody_answers_times_out(open_tree: Opener) -> None:
 
 @ONE_PROCESS
 async def test_an_approval_comes_before_the_program_hears_of_the_call(open_tree: Opener) -> None:
-    """Every gate stands before the hand-over; a no means that the program never hears of it."""
+    """Every gate is before the hand-over; a no means that the program never hears of it."""
     tool = ask_user(PermissionTier.ELEVATED)
     model = ScriptedModel([call("ask_user", text="a"), call("ask_user", text="b"), "done"])
     async with open_tree(model, tools=[tool], limits=ENDLESS) as tree:
@@ -297,6 +299,7 @@ async def _overdue(open_tree: Opener) -> None:
         await tree.main.call("ask_user")
 
 
+@pytest.mark.slow
 @pytest.mark.own_runtime
 async def test_a_call_is_owed_after_the_tree_is_taken_up_again(open_tree: Opener) -> None:
     """It waits with the same id, tomorrow and in another process; the answer goes on where it stopped."""
@@ -366,6 +369,7 @@ async def test_hooks_are_told_of_an_answer_once_and_how_long_it_took(open_tree: 
     assert 0 < ended.duration_ms < 60_000
 
 
+@pytest.mark.slow
 async def test_an_answer_is_redacted_cut_and_its_details_kept_from_the_model(open_tree: Opener) -> None:
     """As any other result: nothing of a secret reaches the journal, the text is cut, images must be some."""
     secret = "sk-ant-api03-" + "A1b2C3d4" * 12

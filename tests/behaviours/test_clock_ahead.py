@@ -9,17 +9,17 @@ from itertools import pairwise
 from sessiontree import ScriptedModel, SessionStatus, call
 from sessiontree.contracts.tree_facts import SessionAdopted
 from sessiontree.runtime.clock import machine_ms
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, asked, facts_of
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Sleeper
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import PATIENCE_S, asked, facts_of
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Sleeper
 
 DAY_MS = 24 * 3600 * 1000
 
 
 async def test_a_tree_that_was_made_a_day_ahead_goes_on(open_tree: Opener, board: Switchboard) -> None:
-    """Its time goes on from there, as fast as any; the tree beside it keeps its own."""
+    """Its time goes on from there, as fast as any; the tree alongside it keeps its own."""
     model = ScriptedModel({"*": [call("sleeper")], "main": ["hello"]})
     ahead = open_tree(model, tools=[Sleeper(board)])
     ahead._config = replace(ahead._config, created_at_ms=machine_ms() + DAY_MS)

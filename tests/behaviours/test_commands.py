@@ -12,16 +12,17 @@ from typing import TextIO
 
 import pytest
 
-from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree, call
+from sessiontree import FunctionModel, Limits, ModelRequest, ScriptedModel, SessionKind, SessionTree, call
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, results
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, results
+from tests.behaviours.tree_fixtures import Opener
 
 HOLDING = "exec 3>pipe; echo begun >&3; setsid sleep 1000 & (sleep 1000 &) ; sleep 1000"
 """Tells that it has begun; whatever it starts holds the other end of the pipe while it lives."""
+STUBBORN = "trap '' TERM; exec 3>pipe; for n in $(seq 60); do sleep 1000 & done; echo begun >&3; sleep 1000"
 SLEEPING = "while :; do sleep 0.1; done"
 """A shell that is asked right before it begins to wait hears of it when that wait is over."""
 
@@ -53,7 +54,8 @@ def runs_a_command(request: ModelRequest) -> Answer:
     return call("exec", command=request.messages[0].text)
 
 
-@pytest.mark.covers("S6")
+@pytest.mark.covers("S6", "S54")
+@pytest.mark.slow
 async def test_main_and_branches_run_commands_in_the_workspace(open_tree: Opener) -> None:
     """The model reads the output, the journal keeps how it ended, the file stays."""
     script: list[Answer] = [call("exec", command="echo hello | tee -a said; exit 3"), "done"]
@@ -82,6 +84,7 @@ async def test_other_names_lead_to_it(open_tree: Opener, name: str) -> None:
         assert [message.text for message in results(tree, "main")] == ["42\n"]
 
 
+@pytest.mark.covers("A34")
 @pytest.mark.parametrize(("forced", "words"), [(False, "does not hold exec"), (True, "holds no shell")])
 async def test_a_worker_runs_none(open_tree: Opener, forced: bool, words: str) -> None:
     """It does not hold the tool; forced to hold it, it has no shell; nothing ran."""
@@ -108,9 +111,21 @@ async def test_cancelling_a_session_ends_its_command_and_all_it_started(
             assert await in_time(file.read) == ""
 
 
+async def test_when_a_stop_is_over_a_stubborn_command_is_gone(open_tree: Opener, pipe: Path) -> None:
+    """EXE8, STP5: its session is ended by force; not one of its processes is there when `cancel` returns."""
+    tree = open_tree(FunctionModel(runs_a_command), limits=Limits(cancel_grace_s=0.05))
+    async with tree:
+        branch = await tree.main.spawn("branch", STUBBORN)
+        with await begun(pipe) as file:
+            os.set_blocking(file.fileno(), False)
+            (line,) = await branch.cancel("enough")
+            assert os.read(file.fileno(), 1) == b"", "or BlockingIOError, where somebody holds it still"
+        assert line.forced
+
+
 @pytest.mark.covers("I23")
 async def test_a_command_that_is_cut_short_has_its_last_words_told(open_tree: Opener, pipe: Path) -> None:
-    """A message stops it; what it says when it is asked to end stands in the result."""
+    """A message stops it; what it says when it is asked to end is in the result."""
     command = f"trap 'echo saved; exit' TERM; echo half; exec 3>pipe; echo begun >&3; {SLEEPING}"
     tree = open_tree(ScriptedModel([call("exec", command=command), "went on"]))
     async with tree, asyncio.timeout(PATIENCE_S):
@@ -136,6 +151,7 @@ async def test_closing_a_tree_ends_its_commands(open_tree: Opener, pipe: Path) -
 
 
 @pytest.mark.covers("I22")
+@pytest.mark.slow
 async def test_time_out_of_the_call_ends_the_command(open_tree: Opener, pipe: Path) -> None:
     """The model reads what it said so far."""
     for timeout in (1, 4, 16, 64):
@@ -154,6 +170,8 @@ async def test_time_out_of_the_call_ends_the_command(open_tree: Opener, pipe: Pa
     pytest.fail("the command never began")
 
 
+@pytest.mark.covers("REL-L18")
+@pytest.mark.slow
 async def test_the_runtimes_own_is_out_of_sight(open_tree: Opener) -> None:
     """Neither its environment nor its processes, sockets and files are there for a command."""
     command = "env | grep -ci '^ray_\\|^pytest'; ls -d /proc/[0-9]* | wc -l; ls -A ~ | wc -l; ls /tmp"
@@ -170,6 +188,7 @@ async def test_the_runtimes_own_is_out_of_sight(open_tree: Opener) -> None:
         }
 
 
+@pytest.mark.covers("REL-L18")
 async def test_a_state_directory_in_the_workspace_is_hidden(tmp_path: Path) -> None:
     """A command finds nothing there, and can't move it away."""
     state = tmp_path / "runtime" / "state"

@@ -25,11 +25,11 @@ from sessiontree import (
 )
 from sessiontree.contracts.messages import AssistantMessage, ToolCall, ToolResultMessage
 from sessiontree.models.answers import Answer
-from tests.behaviours.opening import Opener
+from tests.behaviours.tree_fixtures import Opener
 
 
 class Canvas(RawTool):
-    """A tool whose schema most providers refuse as it stands."""
+    """A tool whose schema most providers refuse as it is."""
 
     name = "canvas"
     description = "Shows something."
@@ -65,7 +65,7 @@ class Plain(RawTool):
 
 
 def parameters(request: ModelRequest) -> str:
-    """Return the schema of the canvas as the session's last word."""
+    """Return the schema of the canvas as the session's final message."""
     return json.dumps(next(tool.parameters for tool in request.tools if tool.name == "canvas"))
 
 
@@ -79,6 +79,7 @@ MERGED = {
 }
 
 
+@pytest.mark.covers("S30")
 @pytest.mark.parametrize(
     ("model", "shown"),
     [
@@ -105,7 +106,7 @@ MERGED = {
 async def test_the_session_s_model_chooses_what_it_is_shown(
     open_tree: Opener, model: str, shown: dict[str, Any]
 ) -> None:
-    """By the name of the tree's model; what it was not told is still asked of every call."""
+    """By the name of the tree's model; what it was not shown is still asked of every call."""
     async with open_tree(FunctionModel(parameters, model), tools=[Canvas()]) as tree:
         assert json.loads(await tree.main.send("what is there?")) == shown
         assert (await tree.main.call("canvas", {"action": "show", "node": "n1"})).output == "show"
@@ -119,12 +120,15 @@ async def test_the_session_s_model_chooses_what_it_is_shown(
 async def test_an_agent_s_model_goes_before_the_tree_s(open_tree: Opener) -> None:
     """Each session is shown what its own model takes."""
     agents = {"other": AgentSpec(config=AgentConfig(model="openai:gpt-5"))}
-    async with open_tree(FunctionModel(parameters, "scripted"), tools=[Canvas()], agents=agents) as tree:
+    models = {"cheap": FunctionModel(parameters, "openai:gpt-5")}
+    tree = open_tree(FunctionModel(parameters, "x"), models=models, tools=[Canvas()], agents=agents)
+    async with tree:
         child = await tree.main.spawn("branch", "what is there?", agent="other")
         assert "anyOf" in json.loads(await tree.main.send("what is there?"))
         assert json.loads((await child.result()).summary) == MERGED
 
 
+@pytest.mark.covers("S25")
 async def test_a_schema_that_providers_refuse_is_warned_of(open_tree: Opener) -> None:
     """Once a tree, with the tool, the place and what to do instead; one without faults is not."""
     with pytest.warns(

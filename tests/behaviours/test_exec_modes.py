@@ -16,8 +16,8 @@ from sessiontree import (
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.tree_facts import ApprovalDecided, ToolAlwaysAllowed
 from sessiontree.models.answers import Answer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, results
+from tests.behaviours.fact_fixtures import asked, facts_of, results
+from tests.behaviours.tree_fixtures import Opener
 
 ASKING = {"default": AgentSpec(config=AgentConfig(system_tier="ask"))}
 
@@ -28,6 +28,8 @@ def running(*commands: str) -> ScriptedModel:
     return ScriptedModel([*script, "done"])
 
 
+@pytest.mark.covers("S55")
+@pytest.mark.slow
 async def test_smart_runs_harmless_commands_and_asks_about_others(open_tree: Opener) -> None:
     """Nobody is woken for reading; what would change something waits, with all it says."""
     (open_tree.workspace / "words").write_text("b\na\n")
@@ -44,8 +46,10 @@ async def test_smart_runs_harmless_commands_and_asks_about_others(open_tree: Ope
     assert (open_tree.workspace / "words").read_text() == "a\nb\n"
 
 
+@pytest.mark.covers("REL-L14")
+@pytest.mark.slow
 async def test_always_for_a_command_covers_its_shape(open_tree: Opener) -> None:
-    """REL-L14: the wrapper stands for nothing; another program behind it is asked about again."""
+    """REL-L14: the wrapper names nothing; another program behind it is asked about again."""
     model = running("sh -c 'mkdir one'", "mkdir two", "sh -c 'rmdir two'", "sh -c 'rmdir one'")
     async with open_tree(model, agents=ASKING) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -66,7 +70,7 @@ async def test_always_for_a_command_covers_its_shape(open_tree: Opener) -> None:
 
 
 async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) -> None:
-    """The session is told what it may run; a child of a laxer agent is held to the same."""
+    """The session learns what it may run; a child of a laxer agent is held to the same."""
     agents = {
         "default": AgentSpec(config=AgentConfig(exec_security="paranoid")),
         "lax": AgentSpec(config=AgentConfig(exec_security="full")),
@@ -85,6 +89,7 @@ async def test_a_strict_agents_commands_stay_strict_below_it(open_tree: Opener) 
 
 
 @pytest.mark.covers("S46")
+@pytest.mark.slow
 async def test_a_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
     """No file tool that writes is shown or held, no command writes, and a laxer agent's child may no more."""
     agents = {
@@ -118,6 +123,7 @@ async def test_a_read_only_workspace_stays_so_below(open_tree: Opener) -> None:
     assert (open_tree.workspace / "words").read_text() == "one\n"
 
 
+@pytest.mark.covers("REL-L10")
 async def test_an_allowed_command_runs_as_what_was_allowed(open_tree: Opener) -> None:
     """REL-L9, REL-L10: not where a script was changed or a directory swapped since it was asked about."""
     workspace = open_tree.workspace

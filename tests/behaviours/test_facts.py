@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from sessiontree import ScriptedModel, call
 from sessiontree.contracts.session_facts import CallIntended, CallResolved, TurnReplied, TurnStarted
 from sessiontree.contracts.tree_facts import SessionEnded, SessionSpawned, TreeCreated
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import fact_of
+from sessiontree.runtime.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.evolve import evolve as evolve_tree
-from sessiontree.tree.invariants import check_invariants
-from sessiontree.tree.receipt import receipt
+from sessiontree.tree.report import receipt
 from sessiontree.tree.state import initial_tree
-from tests.behaviours import household
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, read_on, records
+from tests.behaviours import household_fakes as household
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, read_on, records
+from tests.behaviours.tree_fixtures import Opener
+from tests.tree.tree_invariant_oracle import check_invariants
 
 
+@pytest.mark.covers("REL-S38")
 async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: Opener) -> None:
     """REL-S38: evolving the tree's facts from nothing gives its state, receipt and invariants included."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
@@ -31,7 +34,7 @@ async def test_the_facts_of_a_finished_run_replay_to_the_trees_state(open_tree: 
         await tree.finish("over")
         state = initial_tree()
         for record in await records(tree, ""):
-            evolve_tree(state, fact_of(record.text))
+            evolve_tree(state, read_fact(record.text))
         check_invariants(state)
         assert receipt(state, "main") == tree.receipt()
         assert {line.session_id for line in tree.receipt()} == {"main", *household.RESULTS}
@@ -60,7 +63,7 @@ async def test_every_sessions_facts_replay_to_its_transcript(open_tree: Opener) 
         ]
         state = initial(spawned.spec, created.config.limits)
         for record in await records(tree, "main/b1"):
-            evolve_session(state, fact_of(record.text))
+            evolve_session(state, read_fact(record.text))
         assert state.transcript == branch.history()
         assert tuple(state.artifacts) == result.artifacts
         assert state.usage == result.usage
@@ -105,7 +108,7 @@ async def test_reading_after_a_number_is_idempotent(open_tree: Opener) -> None:
 
 
 async def test_facts_are_plain_json_with_a_kind_and_a_version(open_tree: Opener) -> None:
-    """Whoever reads the journal needs no code of ours: ASCII, one object each, cause and time beside it."""
+    """Whoever reads the journal needs no code of ours: ASCII, one object each, with cause and time."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
         await tree.main.send("go ☕")
         await household.finished(tree)
@@ -118,9 +121,10 @@ async def test_facts_are_plain_json_with_a_kind_and_a_version(open_tree: Opener)
             assert fact["v"] >= 1
             assert record.cause
             assert record.at_ms > 1_600_000_000_000
-        assert isinstance(fact_of(found[0].text), TreeCreated)
+        assert isinstance(read_fact(found[0].text), TreeCreated)
 
 
+@pytest.mark.covers("REL-S43")
 async def test_an_intent_precedes_its_effect_and_a_result_the_next_question(open_tree: Opener) -> None:
     """REL-S43: in every session, calls are intended before they run, resolved before the next turn."""
     async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
@@ -130,12 +134,12 @@ async def test_an_intent_precedes_its_effect_and_a_result_the_next_question(open
             open_calls: set[str] = set()
             intended: set[str] = set()
             for record in await records(tree, session):
-                fact = fact_of(record.text)
+                fact = read_fact(record.text)
                 if isinstance(fact, TurnReplied):
                     open_calls |= {f"{fact.turn}.{index}" for index in range(len(fact.message.tool_calls))}
                 elif isinstance(fact, CallIntended):
-                    assert fact.key in open_calls
-                    intended.add(fact.key)
+                    assert fact.call.key in open_calls
+                    intended.add(fact.call.key)
                 elif isinstance(fact, CallResolved):
                     open_calls.discard(fact.key)
                 elif isinstance(fact, TurnStarted):

@@ -40,8 +40,8 @@ from sessiontree import (
     tool,
 )
 from sessiontree.api.runtime import Runtime
-from tests.behaviours.effects import TOOLS, Look, Words
-from tests.behaviours.opening import Opener
+from tests.behaviours.effect_fakes import TOOLS, Look, Words
+from tests.behaviours.tree_fixtures import Opener
 
 MODEL = ScriptedModel(["done"])
 
@@ -91,25 +91,26 @@ WRONG_TOOLS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", WRONG_TOOLS)
 def test_what_is_no_tool_says_what_to_give(tmp_path: Path, name: str) -> None:
-    """A function, a class and a name are each told their fix."""
+    """A function, a class and a name each come with their fix."""
     given, words = WRONG_TOOLS[name]
     with pytest.raises(ConfigError, match=words):
         SessionTree(tmp_path, model=MODEL, tools=given)
 
 
 WRONG_MODELS: dict[str, tuple[Any, str]] = {
-    "a name": ("openai:gpt-4o", "'openai:gpt-4o' is a name.*AsyncFunctionModel\\(f\\)"),
+    "a name without a provider": ("gpt-4o", "model 'gpt-4o': write provider:model"),
+    "a name of nobody": ("opnai:gpt-4o", "the providers are .*openai.*did you mean 'openai'"),
     "a lambda": (lambda request: "hi", "is a function; wrap it: FunctionModel\\(f\\)"),
     "a coroutine function": (waiting, "wrap it: AsyncFunctionModel\\(f\\)"),
     "a generator function": (in_pieces, "wrap it: StreamFunctionModel\\(f\\)"),
     "a class": (ScriptedModel, "ScriptedModel is a class; give an instance of it"),
-    "something else": (3, "neither reply \\(instant\\) nor complete \\(waiting\\) nor stream"),
+    "something else": (3, "none of the methods reply \\(in-process\\), complete and stream \\(remote\\)"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG_MODELS)
 def test_what_is_no_model_says_what_to_give(tmp_path: Path, name: str) -> None:
-    """Every sort of function is told its wrapper."""
+    """The error names the wrapper for every sort of function."""
     given, words = WRONG_MODELS[name]
     with pytest.raises(ConfigError, match=words):
         SessionTree(tmp_path, model=given)
@@ -146,11 +147,11 @@ def test_whatever_is_an_async_def_waits(function: Any) -> None:
 def test_agents_name_tools_there_are(tmp_path: Path) -> None:
     """An unknown name would leave the agent without the tool, and nobody would know."""
     opened = partial(SessionTree, tmp_path, model=MODEL)
-    with pytest.raises(ConfigError, match=r"agent 'default': there is no tool 'raed'; did you mean 'read'\?"):
+    with pytest.raises(ConfigError, match=r"agent 'default': no tool is named 'raed'; did you mean 'read'\?"):
         opened(agents={"default": AgentSpec(tools=("raed",))})
-    with pytest.raises(ConfigError, match=r"agent 'reader': there is no tool 'lok'; did you mean 'look'\?"):
+    with pytest.raises(ConfigError, match=r"agent 'reader': no tool is named 'lok'; did you mean 'look'\?"):
         opened(tools=[Look()], agents={"reader": AgentSpec(tools=("read", "lok"))})
-    with pytest.raises(ConfigError, match=r"agent 'default': there is no tool 'raed'; did you mean 'read'\?"):
+    with pytest.raises(ConfigError, match=r"agent 'default': no tool is named 'raed'; did you mean 'read'\?"):
         opened(agents={"default": AgentSpec(config=AgentConfig(tool_timeouts={"raed": 5}))})
     opened(agents={"default": AgentSpec(tools=("read",))})
     opened(agents={"default": AgentSpec(tools=())})
@@ -172,7 +173,7 @@ def test_a_misspelt_entry_of_a_policy_names_the_nearest(tmp_path: Path) -> None:
     """The same function serves the owner's lists."""
     policy = tmp_path / "policy.json"
     policy.write_text('{"tools": {"deny": ["exce"]}}')
-    with pytest.warns(PolicyWarning, match=r"'exce' stands for no tool; did you mean 'exec'\?"):
+    with pytest.warns(PolicyWarning, match=r"'exce' does not name a tool; did you mean 'exec'\?"):
         SessionTree(tmp_path, model=MODEL, policy=policy)
 
 
@@ -196,13 +197,13 @@ async def test_kinds_are_named_with_the_nearest(open_tree: Opener) -> None:
         ):
             await tree.main.spawn("Worker ", "look")
         with pytest.raises(
-            ConfigError, match="mode 'stear' is none of follow_up, steer; did you mean 'steer'"
+            ConfigError, match="mode 'stear' is not one of follow_up, steer; did you mean 'steer'"
         ):
             tree.main.send("x", "stear")  # type: ignore[arg-type]
 
 
 async def test_for_and_with_say_what_to_write(open_tree: Opener) -> None:
-    """Who forgets ``async`` is told, as is who writes it where it does not belong."""
+    """Who forgets ``async`` is informed, as is who writes it where it does not belong."""
     async with open_tree(MODEL) as tree:
         reply = tree.main.send("go")
         with pytest.raises(ConfigError, match="async for piece in"):
@@ -287,6 +288,7 @@ def slow_model(name: str, seconds: Iterable[float]) -> FunctionModel:
     return FunctionModel(reply, name)
 
 
+@pytest.mark.slow
 async def test_a_model_that_blocks_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """On the local backend it holds up everybody: three Workers run one after another."""
     caplog.set_level(logging.WARNING, "sessiontree")

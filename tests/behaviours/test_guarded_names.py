@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sessiontree import Block, Hook, HookContext, ScriptedModel, call
 from sessiontree.contracts.hooks import CalledTool, HookAnswer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import results
+from tests.behaviours.fact_fixtures import results
+from tests.behaviours.tree_fixtures import Opener
 
 NAMES = ("path", "file_path", "filePath")
 SECRET = "the-inside-of-it"
@@ -18,6 +20,7 @@ class Guard(Hook):
         return Block("that file is private") if call.params.get("path") == "private.txt" else None
 
 
+@pytest.mark.covers("REL-L40")
 async def test_no_spelling_gets_past_a_guard(open_tree: Opener) -> None:
     """REL-L40: other spellings are names before anybody looks; two at once reach neither guard nor tool."""
     (open_tree.workspace / "private.txt").write_text(SECRET)

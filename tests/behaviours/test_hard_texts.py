@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sessiontree import AgentConfig, AgentSpec, ExecutionError, PermissionTier, ScriptedModel, call, tool
-from sessiontree.contracts.event_display import displayed
+from sessiontree.contracts.events import displayed
 from sessiontree.contracts.jsonable import dump_json
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import records, results
+from tests.behaviours.fact_fixtures import records, results
+from tests.behaviours.tree_fixtures import Opener
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 MAX_CHARS = 1_000
@@ -36,6 +38,7 @@ def in_json(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
+@pytest.mark.covers("I40", "REL-L65")
 async def test_any_text_is_bounded_kept_and_read_again(open_tree: Opener) -> None:
     """REL-L65: for the model, the journal, the screen, and a tree taken up again."""
     agents = {"default": AgentSpec(config=AgentConfig(max_result_chars=MAX_CHARS))}

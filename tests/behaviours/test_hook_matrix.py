@@ -10,12 +10,12 @@ import pytest
 
 from sessiontree import ScriptedModel, SessionStatus, SessionTree, SpawnRefused, call
 from sessiontree.contracts.hooks import CALL_POINTS, POINTS, TOLD_POINTS, HookPoint
-from sessiontree.contracts.session_facts import CallResolved, Heard, HookFailed
+from sessiontree.contracts.session_facts import CallResolved, HookFailed, MessageReceived
 from sessiontree.contracts.tree_facts import OutsideHookFailed
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, until
-from tests.behaviours.rogue import MISDEEDS, AsyncRogue, Rogue
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, until
+from tests.behaviours.rogue_hook_fakes import MISDEEDS, AsyncRogue, Rogue
+from tests.behaviours.tree_fixtures import Opener
 
 GO: list[object] = [call("append", text="kept words"), "went on"]
 HUGE = 1 << 30
@@ -51,7 +51,7 @@ async def check(tree: SessionTree, rogue: Rogue, *, nth: int, name: str) -> None
     rogue.misdeed = None
     assert [(each.hook, each.point) for each in failed] == [(type(rogue).__name__, rogue.point)] * nth, name
     assert len(failed[-1].reason) < 3_000
-    heard = (await facts_of(tree, Heard, "main"))[-1].message.text
+    heard = (await facts_of(tree, MessageReceived, "main"))[-1].message.text
     resolved = (await facts_of(tree, CallResolved))[-1]
     kept = resolved.message.text == "appended kept words"
     stands = {
@@ -67,6 +67,7 @@ async def check(tree: SessionTree, rogue: Rogue, *, nth: int, name: str) -> None
     assert stands == wanted, name
 
 
+@pytest.mark.covers("Z7", "REL-L58")
 @pytest.mark.slow
 @only_local
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])

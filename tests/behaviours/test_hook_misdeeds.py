@@ -10,8 +10,9 @@ import pytest
 from sessiontree import ScriptedModel, call
 from sessiontree.contracts.hooks import CALL_POINTS, CallPoint
 from sessiontree.contracts.session_facts import CallResolved, HookFailed
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.hook_misdeeds import (
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of
+from tests.behaviours.hook_misdeed_fakes import (
     BEFORE,
     PERSIST,
     RAISES,
@@ -20,10 +21,9 @@ from tests.behaviours.hook_misdeeds import (
     Misbehaving,
     MisbehavingAsync,
 )
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of
-from tests.behaviours.signals import Flag
-from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.signal_fixtures import Flag
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
 
 MISDEEDS: dict[CallPoint, list[str]] = {
     "before_tool_call": [*RAISES, *BEFORE],
@@ -61,6 +61,7 @@ async def misdone(
     assert len(effects(open_tree.workspace)) == (len(names) if ran else 0)
 
 
+@pytest.mark.covers("REL-L58")
 @pytest.mark.slow
 @pytest.mark.parametrize("guards", [False, True], ids=["plain", "guard"])
 @pytest.mark.parametrize("kind", [Misbehaving, MisbehavingAsync])

@@ -28,15 +28,21 @@ from sessiontree import (
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart
 from sessiontree.contracts.hooks import HookAnswer
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
-from sessiontree.contracts.session_facts import ApprovalWanted, CallIntended, CallResolved, Heard, HookFailed
+from sessiontree.contracts.session_facts import (
+    ApprovalWanted,
+    CallIntended,
+    CallResolved,
+    HookFailed,
+    MessageReceived,
+)
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.hooking import Answering, Emptying, Masking, Timing, Watching
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, asked, facts_of, results, until
-from tests.behaviours.signals import Log
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Held, Sleeper
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import PATIENCE_S, asked, facts_of, results, until
+from tests.behaviours.hook_fakes import Answering, Emptying, Masking, Timing, Watching
+from tests.behaviours.signal_fixtures import Log
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Held, Sleeper
 
 GO: list[Answer] = [call("append", text="one"), "went on"]
 IN_FULL = ToolResult("in its place")
@@ -50,6 +56,8 @@ async def nap() -> str:
     return "slept"
 
 
+@pytest.mark.covers("I3", "S43")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "outcome", "kept", "ran"),
     [
@@ -86,7 +94,7 @@ async def test_hooks_decide_before_a_call_runs(
         assert kept in resolved.message.text
         assert [text for _, text in effects(open_tree.workspace)] == ran
         intents = await facts_of(tree, CallIntended)
-        assert [intent.arguments["text"] for intent in intents] == ran
+        assert [intent.call.arguments["text"] for intent in intents] == ran
         assert await facts_of(tree, HookFailed) == []
 
 
@@ -103,6 +111,7 @@ async def test_guards_see_what_other_hooks_made_of_a_call(open_tree: Opener, boa
     assert log.items() == ["plain-1 {'text': 'one'}", "plain-0 {'text': 'one'}", "guard-9 {'text': 'two'}"]
 
 
+@pytest.mark.covers("I3")
 async def test_changed_parameters_are_judged_as_if_the_model_had_sent_them(open_tree: Opener) -> None:
     """They need the same approval, and the person sees what would run."""
     script = ScriptedModel([call("launch", text="one"), "went on"])
@@ -114,10 +123,11 @@ async def test_changed_parameters_are_judged_as_if_the_model_had_sent_them(open_
         async with asyncio.timeout(PATIENCE_S):
             await sent
         (wanted,) = await facts_of(tree, ApprovalWanted)
-        assert wanted.arguments == {"text": "two"}
+        assert wanted.call.arguments == {"text": "two"}
         assert [text for _, text in effects(open_tree.workspace)] == ["two"]
 
 
+@pytest.mark.covers("U4", "Z7")
 @pytest.mark.parametrize("guards", [False, True])
 async def test_changes_that_do_not_fit_never_run(open_tree: Opener, guards: bool) -> None:
     """They are the hook's failure: the call runs as it was asked for, or not at all under a guard."""
@@ -131,6 +141,7 @@ async def test_changes_that_do_not_fit_never_run(open_tree: Opener, guards: bool
         assert resolved.outcome == ("blocked" if guards else "ok")
 
 
+@pytest.mark.covers("REL-L53")
 async def test_a_call_from_the_program_passes_the_same_hooks(open_tree: Opener) -> None:
     """A blocked one raises."""
     async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Answering(Block("not today"))]) as tree:
@@ -139,7 +150,7 @@ async def test_a_call_from_the_program_passes_the_same_hooks(open_tree: Opener) 
     assert effects(open_tree.workspace) == []
 
 
-@pytest.mark.covers("S44")
+@pytest.mark.covers("S44", "I6")
 async def test_after_comes_once_whatever_became_of_a_call(open_tree: Opener, board: Switchboard) -> None:
     """Run, unknown, invalid, denied by a person, timed out: one line each, with what was asked for."""
     log = Log(board)
@@ -174,7 +185,7 @@ async def test_after_comes_once_whatever_became_of_a_call(open_tree: Opener, boa
     assert len(resolved) == 5
 
 
-@pytest.mark.covers("S44")
+@pytest.mark.covers("S44", "I6")
 async def test_after_tells_how_long_a_call_ran(open_tree: Opener, board: Switchboard) -> None:
     """From its first line to its last, no more than passed meanwhile; nothing where it did not run."""
     log = Log(board)
@@ -244,6 +255,7 @@ class Pondering(Hook):
         await self.held.let_go.wait()
 
 
+@pytest.mark.covers("I8", "Z1")
 async def test_the_journal_the_model_and_those_who_watch_get_the_rewritten_result(open_tree: Opener) -> None:
     """Start comes before the hooks, end after the rewriting; nobody sees what was there before."""
     async with open_tree(ScriptedModel(GO), tools=TOOLS, hooks=[Masking("one")]) as tree:
@@ -339,7 +351,7 @@ async def test_a_result_on_its_way_past_the_hooks_is_not_taken_for_a_call_that_n
         first = asyncio.ensure_future(tree.main.send("go"))
         await keeping.started.wait()
         second = asyncio.ensure_future(tree.main.send("and then?", mode="steer"))
-        await until(tree, Heard, count=2)
+        await until(tree, MessageReceived, count=2)
         keeping.let_go.set()
         async with asyncio.timeout(PATIENCE_S):
             await first

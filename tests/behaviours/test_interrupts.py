@@ -22,12 +22,12 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import CallOpened, CallResolved, Interrupted, TurnCut, TurnStarted
 from sessiontree.contracts.tree_facts import ApprovalDecided, InterruptBegun, ResultHeld
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, until
-from tests.behaviours.signals import Flag
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Deaf, Sleeper
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import asked, facts_of, until
+from tests.behaviours.signal_fixtures import Flag
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Deaf, Sleeper
 
 
 class Watcher(Sleeper):
@@ -52,6 +52,7 @@ class Hanging:
         return f"heard {said}"
 
 
+@pytest.mark.covers("Z2")
 async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board: Switchboard) -> None:
     """The waiting reply gets a typed error, the next message is answered, the late answer counts nothing."""
     hangs = Flag(board)
@@ -71,8 +72,9 @@ async def test_a_hung_model_call_is_waited_for_no_more(open_tree: Opener, board:
         assert [fact.turn for fact in await facts_of(tree, TurnCut)] == [1]
 
 
+@pytest.mark.covers("Z2")
 async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, board: Switchboard) -> None:
-    """They are told to stop, their results say why, and the model sees them with the next message."""
+    """They are asked to stop, their results say why, and the model sees them with the next message."""
     sleeper = Sleeper(board)
     model = ScriptedModel([[call("sleeper"), call("append")], "went on"])
     async with open_tree(model, tools=[*TOOLS, sleeper]) as tree:
@@ -92,6 +94,7 @@ async def test_running_tools_end_and_the_session_goes_on(open_tree: Opener, boar
         assert len(await facts_of(tree, TurnStarted, "main")) == 2
 
 
+@pytest.mark.covers("Z2")
 async def test_it_reaches_everything_below(open_tree: Opener, board: Switchboard) -> None:
     """The program's Branch lives on and hears; what a model spawned ends; nobody's report wakes a model."""
     sleeper, watcher = Sleeper(board), Watcher(board)
@@ -169,7 +172,7 @@ async def test_a_session_that_rests_keeps_its_word_and_one_that_ended_is_closed(
 
 
 async def test_an_interrupted_session_can_be_cancelled(open_tree: Opener, board: Switchboard) -> None:
-    """It ends at once, as it was told to."""
+    """It ends at once, as it was asked to."""
     hangs = Flag(board)
     async with open_tree(AsyncFunctionModel(Hanging(hangs))) as tree:
         worker = await tree.main.spawn("worker", "hang")
@@ -196,6 +199,7 @@ async def test_an_interrupt_outlives_the_process(open_tree: Opener, board: Switc
         assert len(await facts_of(tree, TurnStarted)) == 2
 
 
+@pytest.mark.slow
 async def test_a_call_that_does_not_heed_is_left_behind(open_tree: Opener, board: Switchboard) -> None:
     """The interrupt returns all the same, after the patience that any cancelled call is given."""
     deaf = Deaf(board)

@@ -30,11 +30,11 @@ from sessiontree.contracts.session_facts import (
     ToolGivenUp,
 )
 from sessiontree.contracts.tree_facts import ChannelSaid
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts, facts_of, results, until
-from tests.behaviours.signals import Log
-from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import facts, facts_of, results, until
+from tests.behaviours.signal_fixtures import Log
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
 
 
 class Amount(BaseModel):
@@ -62,7 +62,7 @@ class Pay(Tool[Amount]):
         return ToolResult("paid")
 
 
-@pytest.mark.covers("A28", "A29")
+@pytest.mark.covers("A28", "A29", "A26", "REL-P24")
 @pytest.mark.parametrize(
     ("wrong", "attempts", "field"),
     [([10, 11, 12, 13], 3, "/count"), ([10, 10, 10, 10], 2, "/count"), ([10, 11, 11, 11], 3, "/count")],
@@ -85,23 +85,26 @@ async def test_an_always_invalid_child_is_stopped_and_its_parent_told(
         await tree.main.send("go")
         result = await tree.session(child).result()
         assert (result.status, result.summary) == (SessionStatus.COMPLETED, "went on")
+        (line,) = result.given_up
+        assert line.startswith(f"pay: no valid call in {attempts} attempts at {field}: ")
         rejected = await facts_of(tree, ArgumentsRejected, child)
         assert [fact.attempt for fact in rejected] == list(range(1, attempts + 1))
         assert [fact.final for fact in rejected] == [False] * (attempts - 1) + [True]
         (given_up,) = await facts_of(tree, ToolGivenUp, child)
         assert (given_up.tool, given_up.attempts, given_up.field) == ("pay", attempts, field)
         (noted,) = await until(tree, ChildTroubleNoted, session="main")
-        assert (noted.child, noted.tool, noted.attempts, noted.field) == (child, "pay", attempts, field)
+        assert (noted.child, noted.trouble) == (child, given_up)
         outcomes = [fact.outcome for fact in await facts_of(tree, CallResolved, child)]
         assert outcomes == ["invalid"] * attempts + ["denied"] * (4 - attempts)
         assert not await facts_of(tree, CallIntended, child)
         assert pay.paid == []
 
 
+@pytest.mark.covers("A27")
 async def test_each_failure_goes_back_with_the_schema_and_the_failing_field(
     open_tree: Opener, board: Switchboard
 ) -> None:
-    """The model is told what is wrong where, and what would fit."""
+    """The model learns what is wrong where, and what would fit."""
     model = ScriptedModel([call("pay", count=10), call("pay", count=3), "done"])
     pay = Pay(board)
     async with open_tree(model, tools=[pay]) as tree:
@@ -158,6 +161,7 @@ async def test_the_next_message_gives_the_tool_back(open_tree: Opener, board: Sw
         assert len(pay.paid) == 1
 
 
+@pytest.mark.covers("Z6")
 async def test_when_main_gives_a_tool_up_the_channel_is_told(open_tree: Opener, board: Switchboard) -> None:
     """Main has no parent: the person learns it, and so does the event stream."""
     channel = QueueChannel()
@@ -191,7 +195,7 @@ async def test_a_call_of_an_unknown_tool_costs_no_attempt(open_tree: Opener) -> 
         worker = await tree.main.spawn("worker", "dance")
         await worker.result()
         unknown, not_held = results(tree, worker.session_id)
-        assert "no tool 'dance'" in unknown.text
+        assert "no tool is named 'dance'" in unknown.text
         assert "look" in unknown.text
         assert not_held.details == {"code": "permission_denied", "status": 403, "tier": "Elevated"}
         assert not [fact for fact in await facts(tree) if isinstance(fact, ArgumentsRejected)]

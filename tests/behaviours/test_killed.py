@@ -1,4 +1,4 @@
-"""A process that is killed loses nothing that anybody was told, and repeats nothing."""
+"""A process that is killed loses nothing that anybody was informed of, and repeats nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from sessiontree.contracts.session_facts import CallResolved
-from tests.behaviours import household
-from tests.behaviours.deadly import Countdown
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import BACKENDS, Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of
-from tests.behaviours.switchboard import Switchboard
+from tests.behaviours import household_fakes as household
+from tests.behaviours.deadly_fakes import Countdown
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import BACKENDS, Opener
 
 POINTS = [
     *(("model", number) for number in (1, 2, 5, 9, 14)),
@@ -37,7 +37,7 @@ async def test_a_killed_process_leaves_a_tree_that_comes_to_its_end(
     program = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.behaviours.killed",
+        "tests.behaviours.killed_program",
         open_tree.backend,
         open_tree.workspace,
         open_tree.state_dir,

@@ -7,8 +7,8 @@ import uuid
 
 from benchmarks.stubborn import until_alive
 from sessiontree import Limits, ScriptedModel, SessionStatus, call
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S
+from tests.behaviours.fact_fixtures import PATIENCE_S
+from tests.behaviours.tree_fixtures import Opener
 
 DEAF = "trap '' TERM; python3 -c 'import signal; signal.signal(15, 1); signal.pause()' {mark}"
 

@@ -13,7 +13,8 @@ import pytest
 
 from sessiontree import Runtime, ScriptedModel, SessionTree, WrongLoop, call
 from sessiontree.api.runtime import BackendName
-from tests.behaviours.effects import TOOLS
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import PATIENCE_S
 
 BACKENDS = ["local", pytest.param("ray", marks=pytest.mark.slow)]
 ASKS: dict[str, Any] = {
@@ -62,6 +63,7 @@ def opened(place: Path, backend: BackendName, runtime: Runtime | None = None) ->
     return asyncio.run(start())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_tree_of_an_ended_loop_says_so(tmp_path: Path, backend: BackendName) -> None:
     """Whatever it is asked, at once and with what to do; closing it works, and then it can be taken up."""
@@ -72,7 +74,7 @@ def test_a_tree_of_an_ended_loop_says_so(tmp_path: Path, backend: BackendName) -
         nonlocal main
         for ask in ASKS.values():
             with pytest.raises(WrongLoop, match=f"await SessionTree.resume\\('{tree.tree_id}'"):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(PATIENCE_S):
                     await ask(tree)
         for ask in PLAIN.values():
             with pytest.raises(WrongLoop):
@@ -88,6 +90,7 @@ def test_a_tree_of_an_ended_loop_says_so(tmp_path: Path, backend: BackendName) -
     asyncio.run(use())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_handle_kept_over_the_loops_end_says_so(tmp_path: Path, backend: BackendName) -> None:
     """One that was made while all was well, too."""
@@ -102,6 +105,7 @@ def test_a_handle_kept_over_the_loops_end_says_so(tmp_path: Path, backend: Backe
     asyncio.run(use())
 
 
+@pytest.mark.slow
 def test_a_local_runtime_of_an_ended_loop_says_so(tmp_path: Path) -> None:
     """A runtime is used by one loop; another tree in another loop is refused at once, and closing works."""
     runtime = Runtime(tmp_path / "state", backend="local")

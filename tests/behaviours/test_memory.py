@@ -1,4 +1,4 @@
-"""Memory: who finds what, what outlives a tree, and what happens where there is none."""
+"""Memory: who finds what, what outlives a tree, and what happens without memory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sessiontree import (
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
 from sessiontree.models.answers import Answer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, results
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Sleeper
+from tests.behaviours.fact_fixtures import asked, results
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Sleeper
 
 SEARCH = {"tool": "memory_search", "query": "sky", "max_results": 50}
 
@@ -68,6 +68,8 @@ async def run(parent: SessionHandle, kind: Any, steps: list[dict[str, Any]]) -> 
     return child
 
 
+@pytest.mark.covers("A19")
+@pytest.mark.slow
 async def test_a_session_finds_its_own_and_what_those_above_it_stored(open_tree: Opener) -> None:
     """Neither siblings nor parents see what a branch stored; its children do, Workers too."""
     async with open_tree(MODEL) as tree:
@@ -82,6 +84,7 @@ async def test_a_session_finds_its_own_and_what_those_above_it_stored(open_tree:
         assert await found_by(tree.main) == ["main"]
 
 
+@pytest.mark.slow
 async def test_later_trees_find_what_a_finished_one_left(open_tree: Opener, tmp_path: Path) -> None:
     """All of it, by Mains of the same agent and workspace; nothing of a tree that was cancelled."""
     other = tmp_path / "other"
@@ -106,6 +109,7 @@ async def test_later_trees_find_what_a_finished_one_left(open_tree: Opener, tmp_
         assert await found_by(tree.main) == []
 
 
+@pytest.mark.slow
 @pytest.mark.own_runtime
 async def test_a_tree_that_finished_without_memory_left_what_it_stored(open_tree: Opener) -> None:
     """Who opens the store next asks the journal which of its trees have finished since."""
@@ -117,6 +121,7 @@ async def test_a_tree_that_finished_without_memory_left_what_it_stored(open_tree
         assert await found_by(tree.main) == ["main"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("approve", [False, True])
 async def test_forgetting_is_what_a_person_allows(open_tree: Opener, approve: bool) -> None:
     """After a no everything is there, after a yes it is found by nobody."""
@@ -135,6 +140,7 @@ async def test_forgetting_is_what_a_person_allows(open_tree: Opener, approve: bo
         assert len(await found_by(tree.main)) == (0 if approve else 2)
 
 
+@pytest.mark.slow
 async def test_sessions_that_store_at_once_lose_and_double_nothing(open_tree: Opener) -> None:
     """Eight branches, five records each: all are there once, under whom they belong to."""
     steps = [store(f"the sky, {number}") for number in range(5)]
@@ -148,6 +154,7 @@ async def test_sessions_that_store_at_once_lose_and_double_nothing(open_tree: Op
         assert Counter(everybody) == dict.fromkeys((f"main/b{number}" for number in range(1, 9)), 5)
 
 
+@pytest.mark.slow
 async def test_a_tree_cancelled_while_it_stores_leaves_memory_at_work(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -166,7 +173,7 @@ async def test_a_tree_cancelled_while_it_stores_leaves_memory_at_work(
 
 @pytest.mark.own_runtime
 async def test_a_memory_that_can_not_be_opened_is_a_tools_error(open_tree: Opener, tmp_path: Path) -> None:
-    """The model is told why, and the tree goes on; so is the program that calls."""
+    """The model learns why, and the tree goes on; so is the program that calls."""
     place = tmp_path / "a-file"
     place.write_text("no directory")
     settings = MemorySettings(uri=str(place))
@@ -190,7 +197,7 @@ async def test_a_store_at_another_place_is_hidden_as_the_state_directory_is(open
     place = open_tree.workspace / "kept" / "memory"
     tree = open_tree(MODEL, memory=MemorySettings(uri=str(place)))
     if open_tree.backend == "ray":
-        with pytest.raises(Exception, match="lies inside the workspace"):
+        with pytest.raises(Exception, match="is inside the workspace"):
             await tree.start()
         return
     async with tree:
@@ -204,6 +211,7 @@ async def test_a_store_at_another_place_is_hidden_as_the_state_directory_is(open
                 assert arguments["path"] == "kept/memory"
 
 
+@pytest.mark.covers("A23")
 async def test_what_a_reply_says_of_memory_is_in_the_transcript(open_tree: Opener) -> None:
     """The result names the record, and its artifact refers to it."""
     async with open_tree(MODEL) as tree:

@@ -14,6 +14,7 @@ from sessiontree import (
     FunctionModel,
     ModelRequest,
     PermissionTier,
+    Replay,
     ScriptedModel,
     SessionClosed,
     SessionFailed,
@@ -25,19 +26,26 @@ from sessiontree import (
     ToolResult,
     call,
 )
-from sessiontree.contracts.capabilities import CHANNEL
+from sessiontree.contracts.context import CHANNEL
 from sessiontree.contracts.messages import TextContent, ThinkingContent, UserMessage
-from sessiontree.contracts.session_facts import CallOpened, Heard, HookFailed, Rested, TurnFailed, TurnReplied
+from sessiontree.contracts.session_facts import (
+    CallOpened,
+    HookFailed,
+    MessageReceived,
+    RunFinished,
+    TurnFailed,
+    TurnReplied,
+)
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.models.answers import Answer
-from sessiontree.models.deltas import Piece
-from tests.behaviours.effects import TOOLS, Words
-from tests.behaviours.hooking_words import Marking, Overhearing, Reading
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts, facts_of, records, results, until
-from tests.behaviours.signals import Log
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Held
+from sessiontree.models.port import Piece
+from tests.behaviours.effect_fakes import TOOLS, Words
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts, facts_of, records, results, until
+from tests.behaviours.session_hook_fakes import Marking, Overhearing, Reading
+from tests.behaviours.signal_fixtures import Log
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Held
 
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 
@@ -81,10 +89,10 @@ async def test_each_hook_sees_what_the_ones_before_it_left(
         async with asyncio.timeout(PATIENCE_S):
             assert await tree.main.send("go") == said
             assert await log.holds(1) == [f"main model: {said}"]
-        (message,) = [fact.message for fact in await facts_of(tree, Heard)]
+        (message,) = [fact.message for fact in await facts_of(tree, MessageReceived)]
         assert message.text == heard
         assert [fact.message.text for fact in await facts_of(tree, TurnReplied)] == [said]
-        assert [fact.text for fact in await facts_of(tree, Rested)] == [said]
+        assert [fact.text for fact in await facts_of(tree, RunFinished)] == [said]
         kept = "".join(record.text for record in await records(tree))
     assert "heard go" not in kept.replace(f"heard {heard}", "")
 
@@ -127,7 +135,7 @@ async def test_calls_of_a_reply_keep_their_places(open_tree: Opener) -> None:
 
 
 async def test_what_a_tool_says_passes_the_same_hooks(open_tree: Opener, board: Switchboard) -> None:
-    """Rewritten, or refused: then the tool is told, and nobody hears it."""
+    """Rewritten, or refused: then the tool is informed, and nobody hears it."""
     log = Log(board)
     reply: Answer = [call("say", text="the tower"), call("say", text="the tartan")]
     hooks = [Marking("m", forbids="tartan"), Overhearing(log)]
@@ -157,14 +165,14 @@ async def test_all_keeps_its_order_behind_a_message_that_hooks_ponder(
             await (await tree.main.spawn("worker", "look")).result()  # by now both have reached the host
             held.let_go.set()
             await asyncio.wait([first, called, second])
-        taken = [fact for fact in await facts(tree, "main") if isinstance(fact, Heard | CallOpened)]
+        taken = [fact for fact in await facts(tree, "main") if isinstance(fact, MessageReceived | CallOpened)]
     words = [each.tool if isinstance(each, CallOpened) else each.message.text for each in taken]
     assert words == ["slowly", "look", "quickly"]
 
 
 @only_local
 async def test_the_word_to_stop_does_not_wait_behind_a_message(open_tree: Opener, board: Switchboard) -> None:
-    """The message it overtakes is never kept, and its sender is told that the session has ended."""
+    """The message it overtakes is never kept, and its sender learns that the session has ended."""
     held = Held(board)
     async with open_tree(FunctionModel(echo), hooks=[Reading(held)]) as tree:
         sent = tree.main.send("slowly")
@@ -173,7 +181,7 @@ async def test_the_word_to_stop_does_not_wait_behind_a_message(open_tree: Opener
             await tree.cancel("enough")
             with pytest.raises(SessionClosed, match="enough"):
                 await sent
-        assert await facts_of(tree, Heard) == []
+        assert await facts_of(tree, MessageReceived) == []
         assert await facts_of(tree, HookFailed) == []
         held.let_go.set()
 
@@ -194,7 +202,7 @@ async def test_a_message_that_is_lost_with_its_host_is_heard_once(
         held.let_go.set()
         async with asyncio.timeout(PATIENCE_S):
             assert await sent == "heard slowly m<user> m>"
-        assert [fact.message.text for fact in await facts_of(tree, Heard)] == ["slowly m<user>"]
+        assert [fact.message.text for fact in await facts_of(tree, MessageReceived)] == ["slowly m<user>"]
 
 
 @only_local
@@ -220,10 +228,14 @@ async def thinking(request: ModelRequest) -> AsyncIterator[Piece]:
         raise ValueError("lost the thread")
     yield ThinkingPiece("hm", "signed")
     yield "well"
+    yield Replay(1, "anthropic", "anthropic", {"text": "well"})
 
 
 async def test_thoughts_and_what_was_said_half_way_pass_the_same_hooks(open_tree: Opener) -> None:
-    """A thought in other words is signed by nobody; of a reply that broke off nothing forbidden is kept."""
+    """A thought in other words is signed by nobody; of a reply that broke off nothing forbidden is kept.
+
+    The provider's own form of a reply has the words that the hooks took away: it is dropped.
+    """
     hooks = [Marking("m", forbids="tartan")]
     async with open_tree(StreamFunctionModel(thinking), hooks=hooks) as tree:
         async with asyncio.timeout(PATIENCE_S):
@@ -232,6 +244,7 @@ async def test_thoughts_and_what_was_said_half_way_pass_the_same_hooks(open_tree
                 await tree.main.send("on")
         (reply,) = [fact.message for fact in await facts_of(tree, TurnReplied)]
         assert reply.content == (ThinkingContent("hm m>"), TextContent("well m>"))
+        assert reply.replay is None
         (failed,) = await facts_of(tree, TurnFailed)
         assert "withheld: nobody says tartan" in failed.said
         kept = "".join(record.text for record in await records(tree))
@@ -242,5 +255,5 @@ async def test_pieces_of_a_reply_are_shown_as_hooks_left_it(open_tree: Opener) -
     """Nobody who watches sees a reply before the hooks did."""
     async with open_tree(AsyncFunctionModel(async_echo), hooks=[Marking("m")]) as tree:
         pieces = [piece async for piece in tree.main.send("go")]
-        await until(tree, Rested)
+        await until(tree, RunFinished)
     assert "".join(pieces) == "heard go m<user> m>"

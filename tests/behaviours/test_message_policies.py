@@ -22,8 +22,8 @@ from sessiontree import (
     ToolResult,
     tool,
 )
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S
+from tests.behaviours.fact_fixtures import PATIENCE_S
+from tests.behaviours.tree_fixtures import Opener
 
 AGENTS = {"clark": AgentSpec()}
 MODEL = FunctionModel(lambda request: "fine")
@@ -60,7 +60,7 @@ async def test_branches_send_what_the_message_policy_lets_through(
 
 
 async def test_what_no_message_policy_can_be_is_refused(open_tree: Opener) -> None:
-    """An unknown setting, a bound that bounds nothing, another type, an agent that there is not."""
+    """An unknown setting, a bound that bounds nothing, another type, an unknown agent."""
     for wrong in ({"per_minute": 0}, {"max_chars": -1}, {"perminute": 3}, {"agents": "default"}):
         with pytest.raises(ConfigError, match="MessagePolicy"):
             MessagePolicy(**wrong)

@@ -19,15 +19,15 @@ from sessiontree import (
 )
 from sessiontree.contracts.events import Done, TextDelta, ToolExecutionEnd
 from sessiontree.contracts.messages import TextContent, ToolResultMessage, UserMessage
-from sessiontree.contracts.session_facts import CallResolved, Heard, TurnStarted
+from sessiontree.contracts.session_facts import CallResolved, MessageReceived, TurnStarted
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import EmitEvent
-from tests.behaviours.effects import TOOLS, Append, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, results, until
-from tests.behaviours.signals import Flag, Turnstile
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Held, Nothing, Sleeper
+from tests.behaviours.effect_fakes import TOOLS, Append, effects
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, results, until
+from tests.behaviours.signal_fixtures import Flag, Turnstile
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Held, Nothing, Sleeper
 
 
 def said(request: ModelRequest) -> list[str]:
@@ -48,6 +48,7 @@ class Gate(AsyncFunctionModel):
         return f"{len(said(request))}: {said(request)[-1]}"
 
 
+@pytest.mark.covers("REL-S45")
 async def test_messages_are_answered_in_the_order_they_were_sent(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -57,7 +58,7 @@ async def test_messages_are_answered_in_the_order_they_were_sent(
         first = tree.main.send("one")
         await gate.asked.acquire()
         second, third = tree.main.send("two"), tree.main.send("three")
-        await until(tree, Heard, count=3)
+        await until(tree, MessageReceived, count=3)
         gate.turns.release()
         assert await first == "1: one"
         gate.turns.release()
@@ -74,7 +75,7 @@ async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, boar
         first = tree.main.send("sleep")
         await held.started.wait()
         second = tree.main.send("and?")
-        await until(tree, Heard, count=2)
+        await until(tree, MessageReceived, count=2)
         assert held.ended == []
         held.let_go.set()
         assert await first == "slept"
@@ -83,6 +84,7 @@ async def test_a_follow_up_waits_for_the_end_of_the_turn(open_tree: Opener, boar
         assert held.ended == ["through"]
 
 
+@pytest.mark.covers("I20")
 async def test_a_steering_message_stops_running_tools_and_forces_the_next_turn(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -118,7 +120,7 @@ async def test_a_steering_message_cuts_the_models_turn_short(open_tree: Opener, 
         first = tree.main.send("append")
         await asked.wait()
         second = tree.main.send("rather not", mode="steer")
-        await until(tree, Heard, count=2)
+        await until(tree, MessageReceived, count=2)
         turns.release(2)
         assert await second == "rather not"
         assert await first == "rather not"
@@ -186,6 +188,7 @@ class Streaming:
         return AssistantMessage((TextContent(text),))
 
 
+@pytest.mark.covers("I33")
 async def test_a_reply_can_be_read_while_it_is_written(open_tree: Opener) -> None:
     """Iterating over a sent message gives its pieces; awaiting it gives the whole."""
     async with open_tree(Streaming()) as tree:
@@ -224,9 +227,9 @@ async def test_whoever_stops_reading_a_reply_leaves_nothing_behind(
         assert await pending == "1: go"
 
 
-@pytest.mark.covers("I9")
+@pytest.mark.covers("I9", "I2")
 async def test_progress_shows_every_session_and_loses_only_the_oldest(open_tree: Opener) -> None:
-    """A watcher of the tree sees calls of all sessions begin and end; a slow one is told what it missed."""
+    """A watcher of the tree sees calls of all sessions begin and end; a slow one learns what it missed."""
     model = ScriptedModel({"main/w1": [call("look"), "done"], "*": ["done"]})
     async with open_tree(model, tools=TOOLS) as tree:
         everything, only_main = tree.progress(), tree.progress("main")
@@ -260,7 +263,7 @@ async def test_children_report_to_a_model_by_messages_and_to_a_program_by_result
     )
     async with open_tree(model) as tree:
         await tree.main.send("go")
-        await until(tree, Heard, session="main", where=lambda fact: fact.message.origin == "child")
+        await until(tree, MessageReceived, session="main", where=lambda fact: fact.message.origin == "child")
         child = await tree.main.spawn(SessionKind.WORKER, "look")
         assert (await child.result()).summary == "seen by the program"
         texts = [told.text for told in tree.main.history() if isinstance(told, UserMessage)]
@@ -282,5 +285,5 @@ async def test_what_is_said_on_the_way_to_the_end_is_still_heard(open_tree: Open
             except Exception as error:  # noqa: BLE001 - any other error fails the test below
                 answer = type(error).__name__
             await child.result()
-            heard = len(await facts_of(tree, Heard, child.session_id))
+            heard = len(await facts_of(tree, MessageReceived, child.session_id))
             assert (answer, heard) in {("2", 2), ("SessionClosed", 1)}

@@ -16,15 +16,15 @@ from sessiontree import (
     SessionTree,
 )
 from sessiontree.contracts.tree_facts import ResultHeld, SessionEnded
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of, until
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import facts_of, until
+from tests.behaviours.tree_fixtures import Opener
 
 MODEL = ScriptedModel(["done", "done again", "and again"])
 
 
 async def rested(tree: SessionTree, session: str) -> None:
-    """Wait until a session has said its last word, durably, so that it could end."""
+    """Wait until a session has said its final message, durably, so that it could end."""
     await until(tree, ResultHeld, where=lambda fact: fact.session == session)
 
 
@@ -50,7 +50,7 @@ async def test_the_hierarchy_everyone_writes_first(open_tree: Opener) -> None:
 
 
 async def test_a_result_asked_early_ends_it_at_once(open_tree: Opener) -> None:
-    """Whoever waits already gets it with the last word; asking twice is asking once."""
+    """Whoever waits already gets it with the final message; asking twice is asking once."""
     async with open_tree(MODEL) as tree:
         branch = await tree.main.spawn("branch", "go")
         first, second = await asyncio.gather(branch.result(), branch.result())  # noqa: TID251 - at once
@@ -97,17 +97,23 @@ async def test_an_end_from_above_finds_it_completed(open_tree: Opener, how: str)
         assert (await branch.result()).summary == "done"
 
 
+@pytest.mark.slow
 async def test_its_time_to_live_ends_it_as_completed(open_tree: Opener) -> None:
     """A Branch that was forgotten is no failure."""
-    async with open_tree(MODEL) as tree:
-        await tree.main.spawn("branch", "go", ttl_s=max(1.0, 4 * open_tree.moment_s))
-        await rested(tree, "main/b1")
-        await until(tree, SessionEnded)
-        assert (await tree.session("main/b1").result()).status is SessionStatus.COMPLETED
+    for moment_s in open_tree.longer_moments():
+        async with open_tree(MODEL) as tree:
+            await tree.main.spawn("branch", "go", ttl_s=4 * moment_s)
+            await until(tree, SessionEnded)
+            has_rested = any(fact.session == "main/b1" for fact in await facts_of(tree, ResultHeld))
+            result = await tree.session("main/b1").result()
+        if has_rested:  # else the machine was so busy that its time was over before
+            assert result.status is SessionStatus.COMPLETED
+            return
+    pytest.fail("the Branch never got to work")
 
 
 async def test_a_failure_ends_it_at_once(open_tree: Opener) -> None:
-    """There is nothing to stay open for."""
+    """Nothing is left to stay open for."""
 
     def fails(request: ModelRequest) -> str:
         if request.kind is SessionKind.BRANCH:

@@ -36,13 +36,13 @@ from sessiontree.contracts.session_facts import CallParked, Opened, TurnReplied
 from sessiontree.contracts.tree_facts import ResultHeld
 from sessiontree.models.answers import Answer
 from sessiontree.models.port import Model
-from sessiontree.runtime.replay import fact_of
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, records, results, until
-from tests.behaviours.signals import Flag, Log
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Held, Nothing, Sleeper
+from sessiontree.runtime.replay import read_fact
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import asked, facts_of, records, results, until
+from tests.behaviours.signal_fixtures import Flag, Log
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Held, Nothing, Sleeper
 
 WORKER = call("sessions_spawn", kind="worker", task="look")
 WIDE = Limits(max_children=64, approval_patience_s=None)
@@ -53,7 +53,7 @@ BRANCHES = {"local": 12, "ray": 3}
 
 @pytest.fixture(scope="module")
 def ray_slot(ray_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
-    """A runtime of one slot on the run's Ray; its state lies where that of ``ray_runtime`` does, and why."""
+    """A runtime of one slot on the run's Ray; its state is where that of ``ray_runtime`` does, and why."""
     place = Path(tempfile.mkdtemp(prefix="state-", dir=tmp_path_factory.getbasetemp().parent))
     runtime = Runtime(place / "state", slots=1, backend="ray")
     yield runtime
@@ -116,7 +116,7 @@ class Watch(Tool[Nothing]):
 async def note_who_waits(tree: SessionTree, watch: Watch) -> None:
     """Write down each session that said so."""
     async for record in tree.events():
-        fact = fact_of(record.text)
+        fact = read_fact(record.text)
         if isinstance(fact, TurnReplied) and fact.message.text == "waiting":
             watch.waits.append(record.session)
 
@@ -151,7 +151,7 @@ async def told(tree: SessionTree) -> dict[str, list[Any]]:
     return found
 
 
-ROUTINE = {"usage_charged", "posts_taken", "session_stirred", "result_held", "session_adopted"}
+ROUTINE = {"usage_charged", "posts_taken", "session_reactivated", "result_held", "session_adopted"}
 """Facts that may be one or several, as sessions report more or less at once, or none, as a life is short."""
 
 
@@ -185,6 +185,7 @@ async def test_a_tree_on_two_slots_comes_out_as_one_on_sixty_four(
         assert few[session] == many[session]
 
 
+@pytest.mark.slow
 async def test_a_single_slot_is_enough(open_tree: Opener, open_small: OpenTree) -> None:
     """One host serves Main, Branches and Workers in turn, deep ones too."""
     branch = call("sessions_spawn", kind="branch", task="go on")
@@ -341,7 +342,7 @@ async def test_a_session_asked_for_its_approval_wakes_to_answer(
     asker: list[Answer] = [call("launch", text="safe"), "done"]
     model = crowded([below, "waiting"], **{"main/b1/b1": asker})
     async with open_small(model, tools=TOOLS, channel=None) as tree:
-        approver = "tests.behaviours.approvers:approves_safe"
+        approver = "tests.behaviours.approver_fakes:approves_safe"
         branch = await tree.main.spawn("branch", "go", approver=approver)
         assert (await branch.result()).summary == "waiting"
         assert len(effects(open_tree.workspace)) == 1

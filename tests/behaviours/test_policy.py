@@ -27,16 +27,16 @@ from sessiontree import (
 )
 from sessiontree.policy.settings import ProfiledTools, ToolLists
 from sessiontree.testing.force import force_register
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Late
+from tests.behaviours.fact_fixtures import PATIENCE_S
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Late
 
 OWNERS_ALONE = r"Tool restricted to owner senders\."
 
 
 def shown(request: ModelRequest) -> str:
-    """Return the names of the tools a session is shown, as its last word."""
+    """Return the names of the tools a session is shown, as its final message."""
     return json.dumps([tool.name for tool in request.tools])
 
 
@@ -67,6 +67,7 @@ class LinkedChannel(QueueChannel):
     tools = (link,)
 
 
+@pytest.mark.covers("REL-L54", "REL-L59")
 async def test_a_denied_tool_is_not_shown_and_not_run_by_any_name(open_tree: Opener) -> None:
     """The refusal names the step, the list and its entry."""
     policy = PolicyConfig(tools=ToolPolicy(deny=("Shell",)))
@@ -79,6 +80,7 @@ async def test_a_denied_tool_is_not_shown_and_not_run_by_any_name(open_tree: Ope
                 await tree.main.call(spelling, {"command": "true"})
 
 
+@pytest.mark.covers("U16")
 async def test_a_child_holds_no_more_than_its_parent_s_policy_left(
     open_tree: Opener, board: Switchboard
 ) -> None:
@@ -137,6 +139,7 @@ async def test_a_resumed_tree_is_under_the_policy_it_was_made_with(open_tree: Op
             await tree.main.call("exec", {"command": "true"})
 
 
+@pytest.mark.covers("I34")
 async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, board: Switchboard) -> None:
     """The creating program calls it at Main; a child does not hold it, whoever calls."""
     async with open_tree(Late(board, fine), tools=(ledger,)) as tree, asyncio.timeout(PATIENCE_S):
@@ -146,6 +149,7 @@ async def test_a_tool_of_owners_is_mains_and_refused_below(open_tree: Opener, bo
             await branch.call("ledger", {})
 
 
+@pytest.mark.covers("S37")
 async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener, board: Switchboard) -> None:
     """Removed *and* refused: what forces it on a Branch does not get it run."""
     tree = open_tree(Late(board, fine), tools=(ledger,))
@@ -156,6 +160,7 @@ async def test_a_tool_of_owners_is_refused_where_it_is_forced(open_tree: Opener,
             await branch.call("ledger", {})
 
 
+@pytest.mark.covers("S39", "REL-L52")
 async def test_a_channel_s_tools_join_before_the_lists_and_go_with_it(open_tree: Opener) -> None:
     """Held while the channel is there, judged as any other, gone after resuming with another channel."""
     async with open_tree(NAMING, channel=LinkedChannel()) as tree:
@@ -181,13 +186,14 @@ async def test_a_policy_may_lie_in_a_file(open_tree: Opener, tmp_path: Path) -> 
             assert json.loads(await tree.main.send("what is there?")) == ["read"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
         ("nowhere.json", "can't be read"),
         ("policy.yaml", r"must end in \.json or \.toml"),
         ({"tools": {}}, "give a PolicyConfig"),
-        (PolicyConfig(tools=ToolPolicy(deny=("exce",)), strict=True), "'exce' stands for no tool"),
+        (PolicyConfig(tools=ToolPolicy(deny=("exce",)), strict=True), "'exce' does not name a tool"),
         (PolicyConfig(agents={"clark": ToolPolicy()}, strict=True), "no agent of that name"),
     ],
 )
@@ -199,9 +205,10 @@ async def test_a_policy_that_can_t_be_used_is_refused_at_once(
         open_tree(FINE, policy=policy)
 
 
+@pytest.mark.covers("S42")
 async def test_a_slip_is_warned_of_and_the_tree_opens(open_tree: Opener) -> None:
     """One warning for each, at the line that makes the tree."""
-    with pytest.warns(PolicyWarning, match="'exce' stands for no tool"):
+    with pytest.warns(PolicyWarning, match="'exce' does not name a tool"):
         tree = open_tree(FINE, policy=PolicyConfig(tools=ToolPolicy(deny=("exce",))))
     async with tree:
         assert await tree.main.send("hello") == "fine"

@@ -21,12 +21,12 @@ from sessiontree import (
 )
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.events import Event, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
-from tests.behaviours.hooking import Masking
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, results
-from tests.behaviours.signals import Flag
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Sleeper
+from tests.behaviours.fact_fixtures import PATIENCE_S, results
+from tests.behaviours.hook_fakes import Masking
+from tests.behaviours.signal_fixtures import Flag
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Sleeper
 
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 
@@ -59,7 +59,7 @@ class Report(Tool[How]):
         return ToolResult("done")
 
 
-@pytest.mark.covers("I24", "S2")
+@pytest.mark.covers("I24", "S2", "I20")
 @pytest.mark.parametrize("how", ["message", "time-out"])
 async def test_what_was_reported_last_is_the_partial_result(
     open_tree: Opener, board: Switchboard, how: str
@@ -104,6 +104,7 @@ async def test_a_call_that_ends_by_itself_has_no_partial_result(
         assert len(str(second.partial)) < 9_000
 
 
+@pytest.mark.slow
 @only_local
 async def test_a_small_share_of_the_context_is_all_a_partial_result_takes(
     open_tree: Opener, board: Switchboard
@@ -119,7 +120,7 @@ async def test_a_small_share_of_the_context_is_all_a_partial_result_takes(
 
 @tool(tier=PermissionTier.READ_ONLY, sequential=True)
 def alone() -> str:
-    """Run beside no other call."""
+    """Run alongside no other call."""
     return "alone"
 
 

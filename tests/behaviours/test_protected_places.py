@@ -23,8 +23,8 @@ from sessiontree import (
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_facts import ApprovalWanted
 from sessiontree.models.answers import Answer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, results
+from tests.behaviours.fact_fixtures import asked, facts_of, results
+from tests.behaviours.tree_fixtures import Opener
 
 PLACES = {
     "a hook": ".git/hooks/pre-commit",
@@ -121,6 +121,7 @@ async def _said(tree: SessionTree) -> str:
     return await tree.main.send("go")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", PLACES)
 async def test_writing_to_a_protected_place_asks_and_a_yes_performs_it(open_tree: Opener, where: str) -> None:
     """The tier shown is Elevated, whatever the spelling; before the yes nothing has changed."""
@@ -151,6 +152,7 @@ async def test_a_no_leaves_it_as_it_was(open_tree: Opener) -> None:
     assert _content(open_tree.workspace / ".git/config") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -174,6 +176,7 @@ async def test_everything_else_is_written_as_before(open_tree: Opener, words: di
         assert not await facts_of(tree, ApprovalWanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asking", "changed"),
     [
@@ -225,7 +228,7 @@ async def test_a_yes_is_bound_to_the_place_that_was_asked_about(open_tree: Opene
         assert await going == "done"
         (message,) = results(tree, "main")
         assert message.is_error
-        assert "the files it names have changed since; ask anew" in message.text
+        assert "the files it names have changed since; ask again" in message.text
     assert "# new" not in _content(root / "kept/config") + _content(root / ".git/config")
     assert not (root / "sub/config").exists()
 
@@ -261,6 +264,7 @@ git log --oneline | wc -l
 """
 
 
+@pytest.mark.slow
 async def test_git_works_in_commands(open_tree: Opener) -> None:
     """Adding, committing, branching, merging, rebasing, collecting garbage; the repository stays sound."""
     root = open_tree.workspace
@@ -298,6 +302,7 @@ ATTEMPTS = {
 """What a command may try; afterwards everything is as it was."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ATTEMPTS)
 async def test_commands_find_protected_places_read_only(open_tree: Opener, what: str) -> None:
     """Whatever the command says of it, and as far as it got."""
@@ -312,6 +317,7 @@ async def test_commands_find_protected_places_read_only(open_tree: Opener, what:
     assert _standing(root) == before, message.text
 
 
+@pytest.mark.slow
 async def test_what_a_command_makes_is_protected_from_the_next_on(open_tree: Opener) -> None:
     """A repository of its own is its own to fill once; where hooks are missing a folder stays empty."""
     root = open_tree.workspace

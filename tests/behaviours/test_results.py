@@ -36,9 +36,9 @@ from sessiontree.contracts.messages import (
     shown,
 )
 from sessiontree.models.answers import Answer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import results
-from tests.images.drawn import content, corners, opened, png_of, saved
+from tests.behaviours.fact_fixtures import results
+from tests.behaviours.tree_fixtures import Opener
+from tests.dispatch.image_fixtures import content, corners, opened, png_of, saved
 
 SECRET = "known-to-the-journal-alone"
 BOMB = png_of(30_000, 30_000)
@@ -80,7 +80,7 @@ TOOLS = [tell, fail, picture, photograph, album]
 
 
 class Script:
-    """Replies as written; its last word says whether it was shown anything of the journal's own."""
+    """Replies as written; its final message says whether it was shown anything of the journal's own."""
 
     def __init__(self, *replies: Answer) -> None:
         self.replies = replies
@@ -95,6 +95,8 @@ class Script:
         return self(request)
 
 
+@pytest.mark.covers("Z3")
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [False, True], ids=["instant", "waiting"])
 async def test_details_reach_the_journal_and_no_model(open_tree: Opener, waits: bool) -> None:
     """Neither details nor the line for people are in any question, whichever way it goes."""
@@ -136,11 +138,14 @@ def nothing_of_details(view: Callable[[Message], Message]) -> None:
     check()
 
 
+@pytest.mark.slow
 def test_model_sees_all_but_details() -> None:
     """Over messages of every kind."""
     nothing_of_details(shown)
 
 
+@pytest.mark.covers("Z3")
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [lambda message: message, lambda message: UserMessage((), 1)])
 def test_planted_view_is_found(bug: Callable[[Message], Message]) -> None:
     """One that shows everything, one that shows nothing."""
@@ -148,8 +153,10 @@ def test_planted_view_is_found(bug: Callable[[Message], Message]) -> None:
         nothing_of_details(bug)
 
 
+@pytest.mark.covers("S34", "U3")
+@pytest.mark.slow
 async def test_image_reaches_the_model_fit(open_tree: Opener) -> None:
-    """Shrunk, under its true type, with a note that says so; JSON beside it stays JSON for a program."""
+    """Shrunk, under its true type, with a note that says so; JSON alongside it stays JSON for a program."""
     async with open_tree(FunctionModel(Script([call("picture", bad=False)])), tools=TOOLS) as tree:
         assert await tree.main.send("go") == "done"
         (message,) = results(tree, "main")
@@ -161,6 +168,7 @@ async def test_image_reaches_the_model_fit(open_tree: Opener) -> None:
         assert opened(b64decode(image.data)).size == (1200, 600)
 
 
+@pytest.mark.slow
 async def test_image_that_can_not_be_shown(open_tree: Opener) -> None:
     """A call that changed nothing has failed; one that did keeps its word, and says what is missing."""
     script = Script([call("picture", bad=True), call("photograph")])
@@ -177,6 +185,7 @@ async def test_image_that_can_not_be_shown(open_tree: Opener) -> None:
         assert reply.output == {"taken": 2}
 
 
+@pytest.mark.covers("U9")
 async def test_agent_whose_model_reads_text_alone(open_tree: Opener) -> None:
     """No image is in its conversation; a line tells of each that was left out."""
     agent = AgentSpec(config=AgentConfig(images=None))
@@ -184,12 +193,13 @@ async def test_agent_whose_model_reads_text_alone(open_tree: Opener) -> None:
     async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
         assert await tree.main.send("go") == "done"
         both, one = results(tree, "main")
-        assert both.text == '{"taken":2}\n[2 images were left out: the model reads text alone]'
-        assert one.text == "seen\n[1 image was left out: the model reads text alone]"
+        assert both.text == '{"taken":2}\n[2 images were left out: the model reads only text]'
+        assert one.text == "seen\n[1 image was left out: the model reads only text]"
         assert not any(isinstance(block, ImageContent) for block in (*both.content, *one.content))
 
 
 @pytest.mark.covers("I30")
+@pytest.mark.slow
 async def test_agents_limits_are_kept(open_tree: Opener) -> None:
     """Width and height of the session's agent."""
     agent = AgentSpec(config=AgentConfig(images=ImageLimits(max_width=100, max_height=20)))
@@ -203,6 +213,7 @@ async def test_agents_limits_are_kept(open_tree: Opener) -> None:
 
 
 @pytest.mark.covers("Z4")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokens", "count", "size"),
     [(8_000, 3, (1000, 600)), (1_000, 1, (474, 284)), (1_000_000, 10, (1000, 600))],
@@ -210,7 +221,7 @@ async def test_agents_limits_are_kept(open_tree: Opener) -> None:
 async def test_images_of_a_result_fit_the_models_context(
     open_tree: Opener, tokens: int, count: int, size: tuple[int, int]
 ) -> None:
-    """Together they take 30 % of it at most; the first is shrunk to fit; how many are left out is told."""
+    """Together they take 30 % of it at most; the first is shrunk to fit; the number left out is reported."""
     agent = AgentSpec(config=AgentConfig(context_tokens=tokens))
     script = FunctionModel(Script([call("album")]))
     async with open_tree(script, tools=TOOLS, agents={"default": agent}) as tree:
@@ -219,10 +230,11 @@ async def test_images_of_a_result_fit_the_models_context(
     images = [block for block in message.content if isinstance(block, ImageContent)]
     assert len(images) == count
     assert {opened(b64decode(image.data)).size for image in images} == {size}
-    told = f"[{10 - count} of 10 images were left out: no more fit the model's context]"
+    told = f"[{10 - count} of 10 images were left out: they do not fit the model's context]"
     assert (told in message.text) is (count < 10)
 
 
+@pytest.mark.covers("S34")
 async def test_worker_reads_an_image(open_tree: Opener) -> None:
     """The MEDIA line, and the picture, from a session that can change nothing."""
     (open_tree.workspace / "shots").mkdir()
@@ -239,6 +251,7 @@ async def test_worker_reads_an_image(open_tree: Opener) -> None:
         assert opened(b64decode(image.data)).size == (40, 20)
 
 
+@pytest.mark.covers("S40")
 @pytest.mark.parametrize(
     ("given_settings", "most"),
     [({}, 12_000), ({"max_result_chars": 3_000}, 3_000), ({"context_tokens": 5_000}, 6_000)],
@@ -261,4 +274,5 @@ async def test_a_context_that_is_no_number_is_refused(open_tree: Opener) -> None
     model = ScriptedModel(["done"], context_tokens=-1)
     with pytest.raises(ConfigError, match="context_tokens is -1"):
         open_tree(model)
-    open_tree(model, agents={"default": AgentSpec(config=AgentConfig(model="another"))})
+    own = {"default": AgentSpec(config=AgentConfig(model="another"))}
+    open_tree(model, models={"another": ScriptedModel(["done"])}, agents=own)

@@ -26,13 +26,13 @@ from sessiontree.contracts.session_facts import CallIntended, CallParked, CallRe
 from sessiontree.contracts.session_ids import SessionIds, session_key
 from sessiontree.contracts.tree_facts import ApprovalDecided, CancelBegun, SessionSpawned, TreeCreated
 from sessiontree.models.answers import Answer
-from tests.behaviours import household
-from tests.behaviours.effects import LOG, TOOLS, Append, Look, Words, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, asked, facts_of, records, results, until
-from tests.behaviours.signals import Flag
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Sleeper
+from tests.behaviours import household_fakes as household
+from tests.behaviours.effect_fakes import LOG, TOOLS, Append, Look, Words, effects
+from tests.behaviours.fact_fixtures import PATIENCE_S, asked, facts_of, records, results, until
+from tests.behaviours.signal_fixtures import Flag
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Sleeper
 
 POINTS = [
     *(("main", turn) for turn in (1, 2, 3)),
@@ -112,10 +112,11 @@ async def interrupted(open_tree: Opener, board: Switchboard, kind: type[Stuck]) 
     return tree.tree_id
 
 
+@pytest.mark.slow
 async def test_an_effect_that_may_have_happened_is_never_repeated(
     open_tree: Opener, board: Switchboard
 ) -> None:
-    """An intent without a result becomes ``unknown``; the model is told that it may have run."""
+    """An intent without a result becomes ``unknown``; the model learns that it may have run."""
     tree_id = await interrupted(open_tree, board, Stuck)
     tools = [Stuck(board, waits=False)]
     async with await open_tree.resume(
@@ -150,7 +151,7 @@ async def test_a_tool_that_is_gone_after_the_resume_is_told_so(open_tree: Opener
     tree_id = await interrupted(open_tree, board, Repeatable)
     async with await open_tree.resume(tree_id, ScriptedModel([call("repeatable"), "went on"])) as tree:
         assert (await tree.session("main/b1").result()).summary == "went on"
-        assert "no tool 'repeatable'" in results(tree, "main/b1")[0].text
+        assert "no tool is named 'repeatable'" in results(tree, "main/b1")[0].text
         assert len(effects(open_tree.workspace)) == 1
 
 
@@ -274,7 +275,7 @@ async def test_a_finished_tree_can_be_read_again(open_tree: Opener) -> None:
 
 
 async def test_a_cancel_that_was_under_way_is_carried_out(open_tree: Opener, board: Switchboard) -> None:
-    """A tree told to stop stops, whoever takes it up; nobody is asked again."""
+    """A tree asked to stop stops, whoever takes it up; nobody is asked again."""
     sleeper = Sleeper(board)
     tree = await open_tree(ScriptedModel([call("sleeper"), "awake"]), tools=[sleeper]).start()
     await tree.main.spawn("worker", "look")
@@ -311,6 +312,7 @@ async def test_a_call_of_the_program_that_was_under_way_ends_unknown(
         assert len(effects(open_tree.workspace)) == 1
 
 
+@pytest.mark.slow
 async def test_a_tree_may_be_closed_and_resumed_again_and_again(open_tree: Opener) -> None:
     """Closed after every few facts, a tree still comes to its one end."""
     tree = await open_tree(household.MODEL, tools=TOOLS, approvals="auto").start()
@@ -354,8 +356,6 @@ async def _intents(tree: Any) -> list[str]:
     (created,) = await facts_of(tree, TreeCreated)
     for session in ("main", *household.RESULTS):
         ids = SessionIds(session, session_key(created.config.nonce, session))
-        keys = [
-            fact.key for fact in await facts_of(tree, CallIntended, session) if fact.tool != "sessions_spawn"
-        ]
-        found += [ids.call(key) for key in keys]
+        intended = [fact.call for fact in await facts_of(tree, CallIntended, session)]
+        found += [ids.call(each.key) for each in intended if each.tool != "sessions_spawn"]
     return found

@@ -18,9 +18,9 @@ from sessiontree import (
     schema_tool,
 )
 from sessiontree.contracts.session_facts import ArgumentsRejected, CallIntended
-from tests.behaviours.effects import Append, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of, results
+from tests.behaviours.effect_fakes import Append, effects
+from tests.behaviours.fact_fixtures import facts_of, results
+from tests.behaviours.tree_fixtures import Opener
 
 SCHEMA: dict[str, Any] = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -51,6 +51,7 @@ SENT: dict[str, Any] = {
 MEANT = {"filePath": "a", "lines": [1, "b"], "deep": {"on": True}, "note": "c"}
 
 
+@pytest.mark.covers("S24")
 async def test_a_schema_from_elsewhere_is_kept_to_the_letter(open_tree: Opener) -> None:
     """Slips are put right, faults go back with schema and field, an older draft means what it says."""
     wrong: list[dict[str, Any]] = [{"where": "a", "lines": ["x"]}, {"lines": []}]
@@ -125,5 +126,6 @@ async def test_no_argument_carries_rights_into_the_runtime(open_tree: Opener) ->
             await tree.main.call("append", {"text": "x", **CARRIED})
         await tree.main.call("append", {"text": "x"})
         (intent,) = await facts_of(tree, CallIntended)
-        assert (intent.tier, dict(intent.arguments)) == (int(PermissionTier.WORKSPACE), {"text": "x"})
+        assert intent.call.tier == PermissionTier.WORKSPACE
+        assert intent.call.arguments == {"text": "x"}
         assert [text for _, text in effects(open_tree.workspace)] == ["x"]

@@ -22,9 +22,9 @@ from sessiontree import (
 )
 from sessiontree.contracts.events import ToolExecutionEnd
 from sessiontree.models.answers import Answer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, records
-from tests.hooks.secrets import SAMPLES
+from tests.behaviours.fact_fixtures import PATIENCE_S, records
+from tests.behaviours.tree_fixtures import Opener
+from tests.hooks.secret_fixtures import SAMPLES
 
 WAYS = ("output", "display", "details", "artifact", "error", "crash", "progress")
 LETTER = "\n".join(form.format(secret) for form, secret in SAMPLES.values())
@@ -49,13 +49,13 @@ async def leak(way: str, ctx: ToolContext) -> ToolResult:
 
 
 def found_in(text: str) -> list[str]:
-    """Return the shapes whose sample stands in a text, as it is or as JSON writes it."""
+    """Return the shapes whose sample is in a text, as it is or as JSON writes it."""
     secrets = {name: secret for name, (_, secret) in SAMPLES.items()}
     return [name for name, secret in secrets.items() if secret in text or secret.replace("\n", "\\n") in text]
 
 
 def model(request: ModelRequest) -> Answer:
-    """Make one call for each way; the last word names every shape that was shown."""
+    """Make one call for each way; the final message names every shape that was shown."""
     if request.turn <= len(WAYS):
         return call("leak", way=WAYS[request.turn - 1])
     shown = request.system_prompt + "".join(message.to_json() for message in request.messages)
@@ -68,6 +68,7 @@ def test_every_sample_is_noticed() -> None:
     assert len(SAMPLES) >= 30
 
 
+@pytest.mark.covers("Z5", "REL-P48", "REL-L68")
 async def test_no_shape_gets_anywhere(open_tree: Opener, caplog: pytest.LogCaptureFixture) -> None:
     """REL-L68: not to the model, the journal, watchers, logs, errors of the program's calls, or ``repr``."""
     caplog.set_level(logging.DEBUG)

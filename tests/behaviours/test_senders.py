@@ -28,14 +28,14 @@ from sessiontree import (
 )
 from sessiontree.contracts.messages import ToolResultMessage, UserMessage
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import ActsFor, Rested
+from sessiontree.contracts.session_facts import ActsFor, RunFinished
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested, DecisionRefused
 from sessiontree.policy.settings import ToolLists
 from sessiontree.testing.force import force_register
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, until
+from tests.behaviours.fact_fixtures import asked, facts_of, until
+from tests.behaviours.tree_fixtures import Opener
 
-APPROVERS = "tests.behaviours.approvers"
+APPROVERS = "tests.behaviours.approver_fakes"
 OWNERS_ALONE = "Tool restricted to owner senders."
 BOB = Sender("bob", name="olga", channel="terminal")
 CLUB = Sender("bob", group="club")
@@ -48,16 +48,15 @@ def obey(request: ModelRequest) -> str | ToolCall:
         return last.text
     assert isinstance(last, UserMessage)
     if last.text.startswith("{") or last.text == "look":
-        listed = [each.name for each in request.tools if f"- {each.name}: " in request.system_prompt]
-        assert listed == [each.name for each in request.tools]
-        assert request.system_prompt.count("\n- ") == len(listed)
+        listed = [each.name for each in request.tools]
+        assert f"\nYour tools: {', '.join(listed)}." in request.system_prompt
         return json.dumps(listed)
     name, _, arguments = last.text.partition(" ")
     return call(name, **json.loads(arguments or "{}"))
 
 
 async def obey_later(request: ModelRequest) -> str | ToolCall:
-    """As above, beside the sessions."""
+    """As above, alongside the sessions."""
     return obey(request)
 
 
@@ -84,6 +83,7 @@ def channel() -> QueueChannel:
     return QueueChannel(owners=["olga"])
 
 
+@pytest.mark.covers("I34", "S37")
 @EACH_SORT
 async def test_a_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any) -> None:
     """Neither shown nor listed nor run for a stranger, whatever name they give; there again for an owner."""
@@ -105,6 +105,7 @@ async def test_a_tool_of_owners_goes_by_who_speaks(open_tree: Opener, model: Any
     assert told == [["bob"], ["olga"], ["Olga"], ["olga"]]
 
 
+@pytest.mark.covers("S37")
 async def test_a_tool_of_owners_is_refused_to_strangers_where_it_is_forced(open_tree: Opener) -> None:
     """Removed *and* refused: what forces it on Main does not get it run for a stranger."""
     policy = PolicyConfig(tools=ToolPolicy(deny=("ledger",)))
@@ -135,13 +136,16 @@ async def test_a_group_s_lists_bind_those_who_speak_there_and_all_below(open_tre
         await tree.main.send('sessions_spawn {"kind": "branch", "task": "look"}', sender=CLUB)
         branch = tree.session("main/b1")
         assert "find" not in json.loads((await branch.result()).summary)
-        listed = await until(tree, Rested, count=3, session="main", where=lambda fact: fact.text[:1] == "[")
+        listed = await until(
+            tree, RunFinished, count=3, session="main", where=lambda fact: fact.text[:1] == "["
+        )
         assert "find" not in json.loads(listed[-1].text)
         own = await tree.main.spawn("branch", "look")
         assert "find" in json.loads((await own.result()).summary)
         assert "find" in json.loads(await tree.main.send("look"))
 
 
+@pytest.mark.covers("REL-L51")
 @pytest.mark.own_runtime
 async def test_whom_a_turn_acts_for_survives(open_tree: Opener) -> None:
     """A stranger's call that waited over a restart is a stranger's still, and so is what follows from it."""
@@ -162,7 +166,7 @@ async def test_whom_a_turn_acts_for_survives(open_tree: Opener) -> None:
         (request,) = await asked(tree)
         assert [(asker.id, asker.is_owner) for asker in request.request.asked_by] == [("bob", False)]
         await request.approve(sender="olga")
-        (last_word,) = await until(tree, Rested, session="main")
+        (last_word,) = await until(tree, RunFinished, session="main")
         assert OWNERS_ALONE in last_word.text
         assert [asker.id for fact in await facts_of(tree, ActsFor) for asker in fact.askers] == ["bob"]
 
@@ -186,7 +190,7 @@ async def test_who_is_asked_learns_whom_a_call_is_for(open_tree: Opener) -> None
         assert (denied.decision, denied.by) == ("denied", "function")
         tree.main.send("go on", sender=Sender("olga"))
         shown = [each.request.asked_by for each in await asked(tree, count=2)]
-        asked_by = [fact.asked_by for fact in await facts_of(tree, ApprovalRequested)]
+        asked_by = [fact.question.asked_by for fact in await facts_of(tree, ApprovalRequested)]
     assert own.request.asked_by == ()
     bob = Principal("bob", "", "", "club", is_owner=False)
     olga = Principal("olga", "", "", "", is_owner=True)
@@ -207,6 +211,7 @@ class Crowd(QueueChannel):
         return ApprovalAnswer(approve=True, always=True, sender=Sender(self.answers.pop(0)))
 
 
+@pytest.mark.covers("A13", "REL-L13")
 async def test_only_an_owner_s_answer_decides(open_tree: Opener) -> None:
     """REL-L13: a stranger's is written down and changes nothing; the request is asked again."""
     async with open_tree(OBEYING, tools=(deploy,), channel=channel()) as tree:
@@ -227,6 +232,7 @@ async def test_only_an_owner_s_answer_decides(open_tree: Opener) -> None:
     ]
 
 
+@pytest.mark.covers("REL-L13")
 async def test_a_stranger_s_answer_on_the_channel_is_dropped(open_tree: Opener) -> None:
     """The channel is asked again until an owner answers; a crowd of strangers leaves it to the program."""
     async with open_tree(OBEYING, tools=(deploy,), channel=Crowd("bob", "eve", "olga")) as tree:

@@ -11,11 +11,11 @@ from sessiontree import Block, Hook, LimitExceeded, Limits, Reword, ScriptedMode
 from sessiontree.contracts.hooks import SpawnAnswer
 from sessiontree.contracts.session_facts import HookFailed
 from sessiontree.contracts.tree_facts import OutsideHookFailed, SessionSpawned, SpawnDenied
-from tests.behaviours.hooking_words import REWORDED, Matching, Registering
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, facts_of, results
-from tests.behaviours.signals import Log
-from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.fact_fixtures import PATIENCE_S, facts_of, results
+from tests.behaviours.session_hook_fakes import REWORDED, Matching, Registering
+from tests.behaviours.signal_fixtures import Log
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
 
 only_local = pytest.mark.parametrize("variant", ["local"], indirect=True)
 WISH = call("sessions_spawn", kind="worker", task="look around", label="scout")
@@ -50,7 +50,7 @@ async def test_a_childs_words_are_those_the_hooks_found(open_tree: Opener, board
 
 
 async def test_a_spawn_that_is_refused_starts_nothing(open_tree: Opener) -> None:
-    """The model reads why, the program is told, and the journal says so of both."""
+    """The model reads why, the program is informed, and the journal says so of both."""
     hooks = [Matching(Block("not today"), priority=1), Matching(REWORDED)]
     async with open_tree(ScriptedModel([WISH, "over"]), hooks=hooks) as tree:
         async with asyncio.timeout(PATIENCE_S):

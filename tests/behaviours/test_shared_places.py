@@ -1,4 +1,4 @@
-"""Trees of one program over one state directory: they share a runtime, and none stands in another's way."""
+"""Trees of one program over one state directory: they share a runtime, and none is in another's way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from sessiontree import JournalLocked, Runtime, ScriptedModel, SessionTree
 from sessiontree.journal.claim import JournalClaim
 from sessiontree.memory.settings import MemorySettings
-from tests.behaviours.opening import Opener
+from tests.behaviours.tree_fixtures import Opener
 
 MODEL = ScriptedModel(["done"])
 pytestmark = pytest.mark.own_runtime
@@ -34,6 +34,7 @@ async def test_trees_that_are_given_no_runtime_share_one(open_tree: Opener) -> N
     assert not (open_tree.state_dir / "journals").exists()
 
 
+@pytest.mark.slow
 async def test_trees_opened_at_once_share_one(open_tree: Opener) -> None:
     """Nobody is first; nobody is left behind."""
     trees = [open_tree(MODEL) for _ in range(4)]
@@ -46,6 +47,7 @@ async def test_trees_opened_at_once_share_one(open_tree: Opener) -> None:
     assert not (open_tree.state_dir / "journals").exists()
 
 
+@pytest.mark.slow
 async def test_an_open_runtime_is_joined_and_stays_its_programs(open_tree: Opener) -> None:
     """A tree that is given none uses the one the program opened, and does not close it."""
     async with open_tree.runtime() as runtime:
@@ -55,6 +57,7 @@ async def test_an_open_runtime_is_joined_and_stays_its_programs(open_tree: Opene
             assert await tree.main.send("x") == "done"
 
 
+@pytest.mark.slow
 async def test_other_settings_are_another_runtime(open_tree: Opener, tmp_path: Path) -> None:
     """What was asked for is what one gets; each has a journal of its own, and both trees are found."""
     memory = MemorySettings(uri=str(tmp_path / "elsewhere"))
@@ -69,6 +72,7 @@ async def test_other_settings_are_another_runtime(open_tree: Opener, tmp_path: P
             assert await again.main.send("x") == "back"
 
 
+@pytest.mark.slow
 async def test_two_programs_work_over_one_place(open_tree: Opener) -> None:
     """A second runtime has a journal of its own; what it wrote is resumed from there, by name or by tree."""
     async with open_tree.runtime() as one, open_tree.runtime() as two:
@@ -81,7 +85,7 @@ async def test_two_programs_work_over_one_place(open_tree: Opener) -> None:
             open_tree(MODEL, runtime=two) as second,
         ):
             assert await first.main.send("x") == await second.main.send("x") == "done"
-        with pytest.raises(JournalLocked, match="this very process"):
+        with pytest.raises(JournalLocked, match="this process writes it already"):
             Runtime(open_tree.state_dir, backend="local", tree_id=second.tree_id)
     async with open_tree.runtime(tree_id=second.tree_id) as runtime:
         assert runtime.journal_dir == two.journal_dir
@@ -92,6 +96,7 @@ async def test_two_programs_work_over_one_place(open_tree: Opener) -> None:
         assert again._runtime.journal_dir == open_tree.state_dir
 
 
+@pytest.mark.slow
 async def test_two_programs_remember_together(open_tree: Opener) -> None:
     """What one stores the other finds at once, while both are open and when the one that wrote has ended."""
     async with open_tree.runtime() as two:
@@ -120,10 +125,11 @@ async def test_a_failed_start_leaves_the_others_open(open_tree: Opener) -> None:
     JournalClaim.take(open_tree.state_dir).release()
 
 
+@pytest.mark.slow
 async def test_a_tree_nobody_holds_is_closed_by_the_next(
     open_tree: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told, and can be resumed."""
+    """It is reported, and can be resumed."""
     caplog.set_level(logging.WARNING, "sessiontree")
 
     async def forget() -> str:

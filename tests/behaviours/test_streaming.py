@@ -26,9 +26,9 @@ from sessiontree import (
 from sessiontree.contracts.events import Done, Event, TextDelta, ThinkingDelta, ToolCallEnd
 from sessiontree.contracts.messages import AssistantMessage, ThinkingContent, ToolCall, UserMessage
 from sessiontree.contracts.session_facts import TurnFailed
-from sessiontree.models.deltas import Piece
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S, calls, facts_of, results
+from sessiontree.models.port import Piece
+from tests.behaviours.fact_fixtures import PATIENCE_S, calls, facts_of, results
+from tests.behaviours.tree_fixtures import Opener
 
 
 class Echo(Tool[BaseModel]):
@@ -91,6 +91,7 @@ async def linger(request: ModelRequest) -> AsyncIterator[Piece]:
     await asyncio.get_running_loop().create_future()
 
 
+@pytest.mark.covers("I12")
 async def test_a_streamed_reply_is_heard_and_acted_on(open_tree: Opener) -> None:
     """Text comes in pieces; calls run once whole; one cut short is refused, whatever its tool would take."""
     async with open_tree(StreamFunctionModel(speak, name="anthropic:test"), tools=[Echo(), Shout()]) as tree:
@@ -140,7 +141,7 @@ async def test_what_a_stream_said_before_it_failed_is_in_the_journal(open_tree: 
 
 
 async def test_who_listens_to_a_session_that_is_cancelled_hears_its_reply_end(open_tree: Opener) -> None:
-    """What was said stays said, and is told to be all there is."""
+    """What was said stays said, and is reported to be all there is."""
     async with open_tree(StreamFunctionModel(linger)) as tree:
         watching = tree.progress("main/w1")
         worker = await tree.main.spawn("worker", "look")

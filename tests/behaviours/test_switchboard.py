@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.behaviours.signals import Counter, Flag, Log, Turnstile
-from tests.behaviours.switchboard import HOST, Remote, Switchboard
+from tests.behaviours.signal_fixtures import Counter, Flag, Log, Turnstile
+from tests.behaviours.switchboard_fixtures import HOST, Remote, Switchboard
 
 PATIENCE_S = 60.0
 Way = Callable[[Switchboard], Switchboard | Remote]
@@ -194,6 +194,7 @@ async def test_whoever_waits_when_it_closes_is_told() -> None:
         flag.set()
 
 
+@pytest.mark.slow
 def test_quiet_counts_whoever_has_connected(own_board: Switchboard) -> None:
     """A caller that the switchboard has not accepted yet is on the line: it holds a descriptor soon."""
     for _ in range(200):

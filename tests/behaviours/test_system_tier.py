@@ -20,11 +20,11 @@ from sessiontree import (
     Rule,
     ScriptedModel,
 )
-from sessiontree.contracts.tiers import SystemAnswer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import PATIENCE_S
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Late
+from sessiontree.contracts.kinds import SystemAnswer
+from tests.behaviours.fact_fixtures import PATIENCE_S
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Late
 
 MODEL = ScriptedModel(["fine"])
 
@@ -34,6 +34,7 @@ def agents(**answers: SystemAnswer) -> dict[str, AgentSpec]:
     return {name: AgentSpec(config=AgentConfig(system_tier=answer)) for name, answer in answers.items()}
 
 
+@pytest.mark.covers("A11")
 async def test_a_system_call_runs_by_default(open_tree: Opener) -> None:
     """Nobody is asked, and the words arrive."""
     channel = QueueChannel()
@@ -96,12 +97,13 @@ async def test_a_channel_holds_its_trees_to_what_it_says(open_tree: Opener, said
 
 
 async def test_what_a_channel_says_of_system_calls_is_one_of_three_words(open_tree: Opener) -> None:
-    """Anything else is a mistake of the program's, told before a tree is made."""
-    with pytest.raises(ConfigError, match="system_tier: 'maybe' is none of allow, ask, deny"):
+    """Anything else is a mistake of the program's, reported before a tree is made."""
+    with pytest.raises(ConfigError, match="system_tier: 'maybe' is not one of allow, ask, deny"):
         open_tree(MODEL, channel=QueueChannel(system_tier="maybe"))  # type: ignore[arg-type]
 
 
 @pytest.mark.covers("A12")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "answer"),
     [

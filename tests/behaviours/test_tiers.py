@@ -19,10 +19,10 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.tree_facts import ApprovalRequested
-from tests.behaviours.effects import Append, Launch, Look, Words, effects
-from tests.behaviours.misbehaving import junk
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, results
+from tests.behaviours.bad_tool_fakes import junk
+from tests.behaviours.effect_fakes import Append, Launch, Look, Words, effects
+from tests.behaviours.fact_fixtures import asked, facts_of, results
+from tests.behaviours.tree_fixtures import Opener
 
 
 class Telling(Append):
@@ -52,9 +52,11 @@ TOLD: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.covers("REL-L17")
+@pytest.mark.slow
 @pytest.mark.parametrize("told", TOLD)
 async def test_a_tool_can_raise_its_tier_and_never_lower_it(open_tree: Opener, told: str) -> None:
-    """Whatever is no tier counts as the highest: nothing runs unasked by being told wrongly."""
+    """Whatever is no tier counts as the highest: nothing runs unasked by a wrong report."""
     model = ScriptedModel([call("telling", text=told), "done"])
     async with open_tree(model, tools=[Telling()]) as tree:
         branch = await tree.main.spawn("branch", "go")
@@ -88,6 +90,7 @@ class Undeclared(Tool[Words]):
         return await Append().execute(params, ctx)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "setting", "how"),
     [

@@ -1,4 +1,4 @@
-"""What a session is told of itself holds nothing of the others, nor of how the tree is set up."""
+"""What a session learns of itself holds nothing of the others, nor of how the tree is set up."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sessiontree import (
 )
 from sessiontree.models.answers import Answer
 from sessiontree.policy.settings import ToolLists
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import results
+from tests.behaviours.fact_fixtures import results
+from tests.behaviours.tree_fixtures import Opener
 
 PRIVATE = {
     "what a person said to Main": "the launch code is 7-7-1",
@@ -30,7 +30,7 @@ PRIVATE = {
 
 
 class Clerk:
-    """Asks once how it stands; its last word names what it could read of all that is private."""
+    """Asks once for its state; its final message names what it could read of all that is private."""
 
     def __init__(self, key: str) -> None:
         """Keep a key, as models do."""
@@ -46,6 +46,7 @@ class Clerk:
         return "read: " + ", ".join(what for what, text in PRIVATE.items() if text in shown)
 
 
+@pytest.mark.covers("REL-L69")
 @pytest.mark.parametrize("kind", [SessionKind.BRANCH, SessionKind.WORKER])
 async def test_a_session_is_told_of_itself_alone(open_tree: Opener, kind: SessionKind) -> None:
     """REL-L69: status, prompt and conversation of a child; its status has the members of a report alone."""

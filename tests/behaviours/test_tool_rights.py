@@ -31,17 +31,16 @@ from sessiontree import (
     schema_tool,
     tool,
 )
-from sessiontree.contracts.capabilities import CAPABILITIES, Capability, capabilities_of
-from sessiontree.contracts.hook_sessions import Spawning, Words
-from sessiontree.contracts.hooks import CalledTool, HookContext, KeptResult, Result
+from sessiontree.contracts.context import CAPABILITIES, Capability, capabilities_of
+from sessiontree.contracts.hooks import CalledTool, HookContext, KeptResult, Result, Spawning, Words
 from sessiontree.contracts.jsonable import to_json_value
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
 from sessiontree.contracts.results import json_result
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
-from tests.behaviours.object_graph import handles, insides, reachable
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import results
+from tests.behaviours.fact_fixtures import results
+from tests.behaviours.object_graph_oracle import handles, insides, reachable
+from tests.behaviours.tree_fixtures import Opener
 
 SYSTEM, ELEVATED = PermissionTier.SYSTEM, PermissionTier.ELEVATED
 EVERYTHING = frozenset(CAPABILITIES)
@@ -273,6 +272,7 @@ async def test_a_context_says_whose_it_is(open_tree: Opener) -> None:
         assert len(calls) == 4
 
 
+@pytest.mark.covers("A20")
 @pytest.mark.parametrize("kind", [SessionKind.MAIN, SessionKind.BRANCH])
 async def test_without_a_channel_nobody_holds_one(open_tree: Opener, kind: SessionKind) -> None:
     """A20: None for Main and Branch of a tree without one; ``message`` is not offered, and it says why."""
@@ -299,9 +299,10 @@ async def test_without_a_channel_nobody_holds_one(open_tree: Opener, kind: Sessi
         assert json.loads(found[2].text)["held"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True])
 async def test_a_channel_comes_from_the_nearest_session_that_has_one(open_tree: Opener, own: bool) -> None:
-    """A Branch with an approver that is a callable has one in a tree without; those beside it have none."""
+    """A Branch with a callable approver has one in a tree without; its siblings have none."""
     optional = looks({"channel"}, 1)
 
     async def nobody(request: ApprovalRequest) -> ApprovalAnswer | None:

@@ -12,9 +12,9 @@ from sessiontree.api.session_handle import FACTS_PER_PAGE
 from sessiontree.contracts.messages import Message
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import facts_of
+from tests.behaviours.tree_fixtures import Opener
 
 MESSAGES = 70
 CALLS = 3
@@ -41,6 +41,7 @@ async def spoken(tree: SessionTree) -> list[str]:
     return whole
 
 
+@pytest.mark.slow
 async def test_a_transcript_is_read_from_any_place(open_tree: Opener) -> None:
     """What is left out and what is cut off comes from the whole, wherever pages begin."""
     async with open_tree(FunctionModel(reply), tools=TOOLS) as tree:
@@ -53,17 +54,18 @@ async def test_a_transcript_is_read_from_any_place(open_tree: Opener) -> None:
             assert bit_by_bit == whole[after:]
 
 
+@pytest.mark.slow
 async def test_nobody_reads_more_than_a_page_at_a_time(open_tree: Opener) -> None:
     """Whatever the supervisor is asked for a transcript is bounded; pages put together are all there is."""
     async with open_tree(FunctionModel(reply), tools=TOOLS) as tree:
         await spoken(tree)
-        owner = tree._backend.owner
-        every = owner.record_of(tree.tree_id, "main").facts
+        supervisor = tree._backend.supervisor
+        every = (await supervisor.record_of(tree.tree_id, "main")).facts
         for most in (1, 7, FACTS_PER_PAGE, len(every), len(every) + 1):
             found: list[str] = []
             seq, pages = 0, 0
             while seq or not pages:
-                page = owner.record_of(tree.tree_id, "main", seq, most)
+                page = await supervisor.record_of(tree.tree_id, "main", seq, most)
                 assert len(page.facts) <= most
                 found += page.facts
                 seq, pages = page.next_seq, pages + 1

@@ -26,9 +26,9 @@ from sessiontree.contracts.codec import to_wire
 from sessiontree.contracts.session_facts import CallDelegated, CallIntended, CallParked
 from sessiontree.contracts.tree_facts import ApprovalRequested, TreeCreated
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, until
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import asked, facts_of, until
+from tests.behaviours.tree_fixtures import Opener
 
 ID = re.compile(r"[0-9a-f]{32}")
 NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
@@ -125,13 +125,13 @@ async def test_ids_are_the_same_after_a_restart(open_tree: Opener) -> None:
         await until(again, CallParked)
         await shown.approve()
         await until(again, CallIntended)
-        assert {fact.request_id for fact in await facts_of(again, ApprovalRequested)} == {
+        assert {fact.question.request_id for fact in await facts_of(again, ApprovalRequested)} == {
             pending.request.request_id
         }
 
 
 async def test_every_tree_has_a_nonce_of_its_own(open_tree: Opener) -> None:
-    """It stands in the tree's first fact and in row 0; nobody gives it."""
+    """It is in the tree's first fact and in row 0; nobody gives it."""
     nonces = []
     for _ in range(2):
         async with open_tree(ScriptedModel(["hi"])) as tree:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from sessiontree import ConfigError, ScriptedModel, SessionStatus, TreeSummary
-from tests.behaviours.opening import Opener
+from tests.behaviours.tree_fixtures import Opener
 
 MODEL = ScriptedModel(["done"])
 pytestmark = pytest.mark.own_runtime
 
 
+@pytest.mark.slow
 async def test_trees_are_found_by_their_purpose(open_tree: Opener) -> None:
-    """Oldest first, those of an earlier program and of one beside it too, each with Main's status."""
+    """Oldest first, those of an earlier program and of one next to it too, each with Main's status."""
     async with open_tree(MODEL, purpose="tidy up") as first:
         await first.main.map("worker", ["look", "look again"])
         await first.finish("tidied")

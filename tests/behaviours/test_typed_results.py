@@ -31,11 +31,11 @@ from sessiontree.contracts.jsonable import dump_json
 from sessiontree.contracts.session_facts import CallHeld, CallOpened, ResultRejected, TurnReplied
 from sessiontree.contracts.tree_facts import SessionSpawned
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import asked, facts_of, until
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Sleeper
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import asked, facts_of, until
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Sleeper
 
 
 class Comparison(BaseModel):
@@ -74,6 +74,7 @@ TYPED: dict[str, tuple[Any, str, Any]] = {
 }
 
 
+@pytest.mark.covers("A40")
 @pytest.mark.parametrize("kind", ["branch", "worker"])
 async def test_the_last_word_comes_as_the_type_asked_for(open_tree: Opener, kind: str) -> None:
     """Pydantic models, dataclasses, plain types and JSON Schemas: validated, and made into values."""
@@ -119,12 +120,12 @@ async def test_mapped_children_have_labels_and_times_to_live(open_tree: Opener) 
             with pytest.raises(ConfigError, match="label"):
                 await main.map("worker", ["a", "b"], labels=labels)
         with pytest.raises(ConfigError, match="ttl_s"):
-            await main.map("worker", ["a", "b"], ttl_s="long")  # type: ignore[call-overload]
+            await main.map("worker", ["a", "b"], ttl_s="long")  # type: ignore[arg-type]
         assert len(tree.receipt()) == 3
 
 
 async def test_a_wrong_result_is_sent_back_and_mended(open_tree: Opener) -> None:
-    """The model is told the failing field; the second try counts."""
+    """The model learns the failing field; the second try counts."""
     model = ScriptedModel(['{"winner":"a","margin":7}', '{"winner":"a","margin":0.7}'])
     async with open_tree(model) as tree:
         child = await tree.main.spawn("worker", "compare", result_type=Comparison)
@@ -157,6 +158,7 @@ def echo(request: ModelRequest) -> str:
     return dump_json({"name": task, "number": int(task)})
 
 
+@pytest.mark.covers("C12")
 async def test_map_gives_typed_results_in_the_tasks_order(open_tree: Opener) -> None:
     """More tasks than children at a time: all run, in any order, and come back in the given one."""
     async with open_tree(FunctionModel(echo), limits=Limits(max_children=3)) as tree:

@@ -8,13 +8,15 @@ import pytest
 
 from sessiontree import ConfigError, ScriptedModel, WebSettings, call
 from sessiontree.models.answers import Answer
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import results
-from tests.web.sites import answer, serving
+from tests.behaviours.fact_fixtures import results
+from tests.behaviours.tree_fixtures import Opener
+from tests.web.site_fakes import answer, serving
 
 HTML = b"<title>T</title><nav>menu</nav><h1>Head</h1><script>alert(1)</script>"
 
 
+@pytest.mark.covers("S7")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["branch", "worker"])
 async def test_page_is_read_where_the_owner_allows_it(open_tree: Opener, kind: str) -> None:
     """A place of the owner's own, converted, marked as untrusted."""
@@ -50,7 +52,7 @@ async def test_nothing_a_model_says_opens_another_place(open_tree: Opener) -> No
     assert len(found) == 5
     for result in found:
         assert result.is_error
-        assert "no public address" in result.text
+        assert "not a public address" in result.text
         assert '"tier":"ReadOnly"' in result.text
     assert site.requests == []
 

@@ -22,25 +22,33 @@ from sessiontree import (
     ToolResult,
     call,
 )
-from sessiontree.contracts.capabilities import CAPABILITIES
+from sessiontree.contracts.context import CAPABILITIES
+from sessiontree.contracts.kinds import SystemAnswer
 from sessiontree.contracts.session_facts import CallHeld, CallResolved
-from sessiontree.contracts.tiers import SystemAnswer
 from sessiontree.contracts.tree_facts import ChannelSaid
 from sessiontree.models.answers import Answer
 from sessiontree.testing.force import force_register
-from tests.behaviours.opening import Opener
-from tests.behaviours.reading import facts_of, results, until
-from tests.behaviours.switchboard import Switchboard
-from tests.behaviours.waiting import Late
+from tests.behaviours.fact_fixtures import facts_of, results, until
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import Opener
+from tests.behaviours.waiting_fakes import Late
 
-CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions")
+CHANGING = ("writer", "shell", "channel", "memory_writer", "sessions", "subtree")
 FORCED: dict[str, dict[str, Any]] = {
     "write": {"path": "a.txt", "content": "gone"},
     "edit": {"path": "a.txt", "old_text": "one", "new_text": "gone"},
     "message": {"text": "hello"},
     "sessions_spawn": {"kind": "worker", "task": "more"},
+    "sessions_list": {},
+    "sessions_history": {"target": "main"},
+    "sessions_send": {"target": "parent", "message": "hello"},
+    "agents_list": {},
+    "subagents": {"action": "kill", "target": "main/w1"},
     "memory_store": {"text": "remember this"},
 }
+
+
+LOOKS = {"sessions_list", "sessions_history", "agents_list"}
 
 
 class Nothing(BaseModel):
@@ -60,6 +68,8 @@ class Handles(Tool[Nothing]):
         return ToolResult([name for name in CHANGING if getattr(ctx, name) is not None])
 
 
+@pytest.mark.covers("A20")
+@pytest.mark.slow
 @pytest.mark.parametrize("system_tier", ["allow", "ask", "deny"])
 @pytest.mark.parametrize("tools", [None, ("handles", "write", "sessions_spawn")])
 async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
@@ -80,6 +90,8 @@ async def test_a_worker_of_any_agent_holds_no_handle_that_changes_anything(
         assert json.loads(results(tree, branch.session_id)[0].text) == list(CHANGING)
 
 
+@pytest.mark.covers("A37", "REL-L57")
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", FORCED)
 async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree: Opener, tool: str) -> None:
     """A forced tool finds no handle: PermissionDenied, no file, no message, no session."""
@@ -92,7 +104,7 @@ async def test_a_tool_forced_on_a_worker_is_denied_and_changes_nothing(open_tree
         result = await worker.result()
         assert result.status == "completed"
         (message,) = results(tree, worker.session_id)
-        label = "System" if tool == "message" else "Workspace"
+        label = "System" if tool == "message" else "ReadOnly" if tool in LOOKS else "Workspace"
         assert message.is_error
         assert "is a worker and holds no" in message.text, "the tool did not run, so nothing was shown"
         assert message.details == {"code": "permission_denied", "status": 403, "tier": label}

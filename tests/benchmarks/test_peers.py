@@ -1,4 +1,4 @@
-"""Other libraries beside ours: what they are, that they do the whole work, and what is said without them."""
+"""Other libraries next to ours: what they are, that they do the whole work, what is said without them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_peers_not_installed_are_a_typed_error(tmp_path: Path) -> None:
 
 async def test_a_peer_is_timed_run_by_run() -> None:
     """It runs as often as it is asked to, and what it prints is no answer."""
-    async with peer("steady", "tests.benchmarks.steady_peer", Path(sys.executable)) as steady:
+    async with peer("steady", "tests.benchmarks.peer_fakes", Path(sys.executable)) as steady:
         assert steady.version == importlib.metadata.version("pytest")
         for runs in (3, 1):
             seconds = await steady.seconds(runs)

@@ -35,7 +35,7 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_table_has_a_line_for_each_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without ``--json`` each figure stands on a line with its name."""
+    """Without ``--json`` each figure is on a line with its name."""
     show({"call_us": 1234.56, "depth": 8, "place": "disk"}, PLAIN)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [["call_us", "1,235.0"], ["depth", "8"], ["place", "disk"]]
@@ -68,3 +68,18 @@ def test_percentile_is_a_measured_value() -> None:
     assert [percentile(values, percent) for percent in (1, 50, 99, 100)] == [1.0, 5.0, 10.0, 10.0]
     with pytest.raises(ValueError, match="no values"):
         percentile([], 50)
+
+
+def test_number_of_sessions_is_an_option_where_there_is_a_default(capsys: pytest.CaptureFixture[str]) -> None:
+    """The quick form has its own default; a number that is given counts in both; none below 1 is taken."""
+    sizes = (1_000, 10)
+    assert [read_options("", given, sessions=sizes).sessions for given in ([], ["--quick"])] == [1_000, 10]
+    assert read_options("", ["--quick", "--sessions", "7"], sessions=sizes).sessions == 7
+    for given, known in (
+        (["--sessions", "0"], sizes),
+        (["--sessions", "x"], sizes),
+        (["--sessions", "7"], (0, 0)),
+    ):
+        with pytest.raises(SystemExit):
+            read_options("", given, sessions=known)
+        assert "--sessions" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Words that deceive the eye are named beside a request; honest words of any language are not."""
+"""Words that deceive the eye are named alongside a request; honest words of any language are not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.channels.alphabets import deceptive_words
-from sessiontree.channels.shown import prompt_of
+from sessiontree.channels.safe_text import approval_text, deceptive_words
 from sessiontree.contracts.approvals import ApprovalRequest
 
 Named = Callable[[str], tuple[str, ...]]
@@ -36,12 +35,14 @@ def names_what_deceives(named: Named, mixed: str, honest: str) -> None:
     assert named(honest) == ()
 
 
+@pytest.mark.covers("REL-L6")
 @given(mixed=MIXED, honest=HONEST)
 def test_mixed_words_are_named(mixed: str, honest: str) -> None:
     """Wherever they stand."""
     names_what_deceives(deceptive_words, mixed, honest)
 
 
+@pytest.mark.covers("REL-L6")
 @pytest.mark.parametrize(
     "broken",
     [
@@ -83,6 +84,6 @@ def test_property_notices_planted_bugs(broken: Named) -> None:
 )
 def test_a_prompt_warns_of_it(word: str) -> None:
     """On a line of its own, behind the arguments."""
-    lines = prompt_of(replace(REQUEST, arguments={"command": f"echo {word}"})).splitlines()
+    lines = approval_text(replace(REQUEST, arguments={"command": f"echo {word}"})).splitlines()
     assert lines[-1] == f"  beware:    letters of several alphabets, or unusual ones, in {word}"
-    assert "beware" not in prompt_of(replace(REQUEST, arguments={"command": "echo déjà привет 東京"}))
+    assert "beware" not in approval_text(replace(REQUEST, arguments={"command": "echo déjà привет 東京"}))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.ground import make_ground
-from tests.cli.program import Program
+from tests.cli.command_fixtures import Program
+from tests.cli.ground_fixtures import make_ground
+from tests.cli.provider_fixtures import Serve, serving
 
 
 @pytest.fixture
@@ -22,3 +24,10 @@ def program(tmp_path: Path) -> Program:
 def ground(tmp_path: Path) -> Path:
     """A directory of three folders with four files each, and one file."""
     return make_ground(tmp_path / "ground", 3, 4)
+
+
+@pytest.fixture
+def serve(program: Program, tmp_path: Path) -> Iterator[Serve]:
+    """Starts a provider on loopback that gives these replies, and has the command ask it."""
+    with serving(program, tmp_path) as start:
+        yield start

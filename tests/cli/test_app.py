@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.cli import app
+from sessiontree.cli import options
 from sessiontree.version import VERSION
-from tests.cli.program import COMMAND, LONGEST_S, Program
+from tests.cli.command_fixtures import COMMAND, MAX_S, Program
 
 PROBE = """
 import json, sys
@@ -36,8 +36,8 @@ def test_help_names_every_command_and_loads_none() -> None:
 
 def test_every_body_exists() -> None:
     """The table of bodies names functions that are there."""
-    for target in app.BODIES.values():
-        assert callable(app._load(target))
+    for target in options.BODIES.values():
+        assert callable(options.load(target))
 
 
 def test_version_is_the_package_s(program: Program) -> None:
@@ -51,15 +51,18 @@ def test_version_is_the_package_s(program: Program) -> None:
     [
         (("survey", "nowhere"), "ConfigError: workspace "),
         (("survey", "file"), "ConfigError: workspace "),
-        (("survey", "room", "--approve", "perhaps"), "ConfigError: --approve 'perhaps' is none of auto, "),
-        (("survey", "room", "--backend", "abacus"), "ConfigError: backend 'abacus' is none of "),
-        (("survey", "room", "--out", "../SURVEY.md"), "ConfigError: --out '../SURVEY.md' is no place inside"),
-        (("survey", "room", "--out", "/tmp/SURVEY.md"), "ConfigError: --out '/tmp/SURVEY.md' is no place"),
-        (("survey", "room", "--out", ""), "ConfigError: --out '' is no place inside"),
+        (("survey", "room", "--approve", "perhaps"), "ConfigError: --approve 'perhaps' is not one of auto, "),
+        (("survey", "room", "--backend", "abacus"), "ConfigError: backend 'abacus' is not one of "),
+        (
+            ("survey", "room", "--out", "../SURVEY.md"),
+            "ConfigError: --out '../SURVEY.md' is not a path inside",
+        ),
+        (("survey", "room", "--out", "/tmp/SURVEY.md"), "ConfigError: --out '/tmp/SURVEY.md' is not a path"),
+        (("survey", "room", "--out", ""), "ConfigError: --out '' is not a path inside"),
         (("survey", "room", "--state-dir", "room"), "ConfigError: --state-dir 'room' holds the directory"),
         (("survey", "room", "--state-dir", "."), "ConfigError: --state-dir '.' holds the directory"),
         (("survey", "room", "--state-dir", "file/below"), "JournalUnwritable: journal "),
-        (("resume", "room"), "JournalError: journal "),
+        (("resume", "room"), "ConfigError: no journal is in "),
         (("resume", "nowhere"), "ConfigError: workspace "),
         (("tree", "room"), "JournalError: journal "),
     ],
@@ -84,10 +87,16 @@ def test_wrong_argument_is_one_typed_line(
 
 @pytest.mark.slow
 def test_place_without_rights_is_one_typed_line(program: Program, tmp_path: Path) -> None:
-    """A directory that may not be read, and a state directory that may not be made, are told apart."""
+    """A directory that may not be read, and a state directory that may not be made, are distinguished."""
     (tmp_path / "closed").mkdir(mode=0)
     done = program.run("survey", tmp_path / "closed", restricted=True)
-    assert (done.code, done.err) == (2, "sessiontree: ExecutionError: can't list '.': permission denied\n")
+    assert (done.code, done.err) == (
+        2,
+        (
+            f"sessiontree: ConfigError: {str(tmp_path / 'closed')!r} can't be listed: permission denied; "
+            "survey it as who may read it\n"
+        ),
+    )
     (tmp_path / "open").mkdir()
     state_dir = tmp_path / "closed" / "below"
     done = program.run("survey", tmp_path / "open", "--state-dir", state_dir, restricted=True)
@@ -119,7 +128,7 @@ def test_closed_streams_are_no_failure(program: Program, ground: Path) -> None:
         ["/bin/sh", "-c", 'exec "$0" survey "$1" --backend local <&- >&- 2>&-', COMMAND, ground],
         env=program.environment,
         capture_output=True,
-        timeout=LONGEST_S,
+        timeout=MAX_S,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.approval_lines import Answered, Asked, NoAnswer, answer_in
+from sessiontree.cli.approvals import AnsweredLine, NoAnswer, RequestQueue, parse_answer
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 
-Make: TypeAlias = Callable[[Callable[[str], None]], Asked]
+Make: TypeAlias = Callable[[Callable[[str], None]], RequestQueue]
 IDS = ["r1", "r2", "r3"]
 STEPS = st.lists(
     st.one_of(
@@ -51,7 +51,7 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
     glass = Glass()
     asked = make(glass.lines.append)
     answered: list[str] = []
-    under_way: Answered | None = None
+    under_way: AnsweredLine | None = None
     was_withdrawn = False
     gone: set[str] = set()
     for step, what in steps:
@@ -59,19 +59,20 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
         if step == "add" and what not in gone:
             asked.add("t", request(what))
         elif step == "withdraw":
+            is_open = what not in gone  # what was answered can't be withdrawn any more
             gone.add(what)
             asked.withdraw("t", what, "approved by somebody")
-            was_withdrawn = was_withdrawn or (before == what and under_way is None)
+            was_withdrawn = was_withdrawn or (before == what and under_way is None and is_open)
         elif step == "settle" and under_way is not None:
             gone.add(under_way.request.request_id)
             asked.settle(under_way)
             under_way = None
         elif step == "type":
             taken = asked.take(what)
-            if isinstance(taken, Answered):
+            if isinstance(taken, AnsweredLine):
                 assert under_way is None
                 assert not was_withdrawn
-                assert taken.answer == answer_in(what)
+                assert taken.answer == parse_answer(what)
                 assert taken.request.request_id == before
                 assert taken.request.request_id not in answered
                 answered.append(taken.request.request_id)
@@ -83,17 +84,18 @@ def answers_go_to_what_is_shown(make: Make, steps: list[tuple[str, str]]) -> Non
     while not asked.is_done:
         asked.take("hello")
         taken = asked.take("n")
-        assert isinstance(taken, Answered)
+        assert isinstance(taken, AnsweredLine)
         asked.settle(taken)
 
 
+@pytest.mark.covers("REL-L15")
 @given(STEPS)
 def test_an_answer_goes_to_the_request_on_the_screen(steps: list[tuple[str, str]]) -> None:
     """Whatever comes, goes and is typed in between; and everything that waits is asked in the end."""
-    answers_go_to_what_is_shown(Asked, steps)
+    answers_go_to_what_is_shown(RequestQueue, steps)
 
 
-class _Eager(Asked):
+class _Eager(RequestQueue):
     """Never drops a line typed for a request that was withdrawn."""
 
     def take(self, line: str) -> Any:
@@ -101,15 +103,15 @@ class _Eager(Asked):
         return super().take(line)
 
 
-class _Forgets(Asked):
+class _Forgets(RequestQueue):
     """Does not go on after an answer."""
 
-    def settle(self, answered: Answered) -> None:
+    def settle(self, answered: AnsweredLine) -> None:
         super().settle(answered)
         self._shown = None
 
 
-class _Hasty(Asked):
+class _Hasty(RequestQueue):
     """Asks again for a request whose answer is under way."""
 
     def take(self, line: str) -> Any:
@@ -117,14 +119,14 @@ class _Hasty(Asked):
         self._answered = None
         return taken
 
-    def settle(self, answered: Answered) -> None:
+    def settle(self, answered: AnsweredLine) -> None:
         super().settle(answered)
         if self._shown not in self._waiting:
             self._shown = None
             self._show()
 
 
-class _NewestFirst(Asked):
+class _NewestFirst(RequestQueue):
     """Takes a line for the request that came last."""
 
     def add(self, tree_id: str, request: ApprovalRequest) -> None:
@@ -133,6 +135,7 @@ class _NewestFirst(Asked):
             self._shown = next(reversed(self._waiting))
 
 
+@pytest.mark.covers("REL-L15")
 @pytest.mark.parametrize("bug", [_Eager, _Forgets, _Hasty, _NewestFirst])
 def test_an_answer_to_another_request_is_found(bug: Make) -> None:
     """The property fails where a late line answers, a request is never asked, or another one is answered."""
@@ -162,19 +165,20 @@ def test_an_answer_to_another_request_is_found(bug: Make) -> None:
     ],
 )
 def test_only_a_clear_word_is_a_yes(line: str, answer: ApprovalAnswer | None) -> None:
-    """Yes stands alone; no may say why; anything else is no answer."""
-    assert answer_in(line) == answer
+    """Yes needs no reason; no may say why; anything else is no answer."""
+    assert parse_answer(line) == answer
 
 
+@pytest.mark.covers("A14", "REL-L2")
 def test_arguments_are_shown_whole_and_visible() -> None:
     """What is decided on is on the screen, every invisible character escaped, and named with its tree."""
     lines: list[str] = []
-    asked = Asked(lines.append, names_tree=True)
+    asked = RequestQueue(lines.append, names_tree=True)
     shown = request("r\u202e1")
     asked.add("t1", shown)
     assert lines[0] == "main wants to call sweep (Elevated)"
     assert '{"place":"r\\u{202e}1"}' in lines[1]
     assert lines[3].split() == ["tree:", "t1"]
     assert isinstance(asked.take("what?"), NoAnswer)
-    assert asked.take("y") == Answered("t1", shown, ApprovalAnswer(approve=True))
+    assert asked.take("y") == AnsweredLine("t1", shown, ApprovalAnswer(approve=True))
     assert asked.take("y") is None

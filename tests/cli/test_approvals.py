@@ -15,8 +15,8 @@ import pytest
 from sessiontree.cli.approvals import check_nonces
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.journal.journal import Journal
-from tests.cli.errand_runner import errands
-from tests.cli.program import COMMAND, Done, Program
+from tests.cli.command_fixtures import COMMAND, Done, Program
+from tests.cli.errand_program import errands
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +72,7 @@ def refused(done: Done) -> str:
     return line
 
 
+@pytest.mark.covers("A13")
 def test_a_second_process_approves(program: Program, tmp_path: Path) -> None:
     """The tree of one program goes on by the answer of another; the journal names who answered."""
     with errands(tmp_path, "sweep cellar\u202e") as running:
@@ -114,8 +115,9 @@ def test_a_no_says_why(program: Program, tmp_path: Path) -> None:
         assert "wet paint" in running.hear("reply ")
 
 
+@pytest.mark.covers("REL-L19")
 def test_of_two_answers_at_once_one_decides(program: Program, tmp_path: Path) -> None:
-    """Two processes answer the same request: one is heard, the other is told that it came too late."""
+    """Two processes answer the same request: one is heard, the other learns that it came too late."""
     with errands(tmp_path, "sweep hall") as running:
         (request,) = running.waiting()
         answers = [
@@ -221,7 +223,7 @@ def test_watching_asks_as_requests_come(program: Program, tmp_path: Path) -> Non
         other.type("/quit\n")
         assert other.end() == 0
         assert program.call("cancel", "--state-dir", running.state_dir).code == 0
-        person.wait_for("was let go: nobody there can be answered any more")
+        person.wait_for("was closed: its requests can't be answered any more")
         assert person.end() == 0
 
 
@@ -240,7 +242,7 @@ def test_without_a_runtime_the_journal_is_read(program: Program, tmp_path: Path)
         assert shown.code == 0
         assert request.request_id in shown.out
         assert shown.lines[-1].startswith(
-            f"nobody can be answered: no runtime has tree {running.tree_id} open; "
+            f"requests can't be answered: no runtime has tree {running.tree_id} open; "
         )
         for options in (("--approve", request.request_id), ("--deny", request.request_id), ("--watch",)):
             line = refused(program.call("approvals", "--state-dir", running.state_dir, *options))
@@ -249,7 +251,7 @@ def test_without_a_runtime_the_journal_is_read(program: Program, tmp_path: Path)
 
 
 def test_a_tree_of_another_program_is_told_apart(program: Program, tmp_path: Path) -> None:
-    """A dead program's tree is listed beside a live one; only what is open can be answered."""
+    """A dead program's tree is listed alongside a live one; only what is open can be answered."""
     with errands(tmp_path, "sweep hall") as dead:
         (request,) = dead.waiting()
         dead.kill()
@@ -312,7 +314,7 @@ def test_options_that_do_not_fit_are_said_so(
 
 
 def test_a_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
-    """There is nothing to list, and nothing is made on the way."""
+    """Nothing is listed, and nothing is made on the way."""
     assert "JournalError" in refused(program.call("approvals", "--state-dir", tmp_path / "none"))
     assert "JournalError" in refused(program.call("approvals", tmp_path))
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sessiontree.journal.journal import Journal
-from tests.cli.program import Program
-from tests.cli.recollection import remembered
+from tests.cli.command_fixtures import Program
+from tests.cli.memory_fixtures import remembered
 
 LOCAL = ("--backend", "local")
 
@@ -55,6 +55,7 @@ def asked(program: Program, question: str, root: Path, *options: str | Path) -> 
     return json.loads(done.out)
 
 
+@pytest.mark.slow
 def test_question_is_answered_with_places(program: Program, surveyed: Path) -> None:
     """The definition comes first, with what it says and its first lines; code before tests."""
     done = program.call("ask", "where is retry handled?", surveyed)
@@ -114,6 +115,7 @@ def test_survey_after_survey_leaves_nothing_double(program: Program, surveyed: P
     assert asyncio.run(remembered(state)) == before
 
 
+@pytest.mark.slow
 def test_hostile_files_are_shown_as_they_are(program: Program, tmp_path: Path) -> None:
     """Controls, direction marks and words to a model reach the terminal as escapes and plain text."""
     root = tmp_path / "evil"
@@ -154,8 +156,8 @@ def test_before_the_first_survey_it_is_said_what_to_do(
         (("  ",), "1 to 2,000 characters"),
         (("x" * 2_001,), "1 to 2,000"),
         (("x", "--limit", "21"), "--limit is 21"),
-        (("?!",), "holds no word and no name"),
-        (("caf\udce9",), "no UTF-8"),
+        (("?!",), "holds no word to look for"),
+        (("caf\udce9",), "not UTF-8"),
     ],
 )
 def test_question_out_of_bounds_is_refused(
@@ -167,6 +169,7 @@ def test_question_out_of_bounds_is_refused(
     assert said in done.err
 
 
+@pytest.mark.slow
 def test_another_program_at_work_does_not_stand_in_the_way(program: Program, surveyed: Path) -> None:
     """While another program writes the journal, the question has one of its own, and the same memory."""
     (state,) = program.state_home.joinpath("sessiontree").iterdir()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.errand_runner import errands
-from tests.cli.program import Program
+from tests.cli.command_fixtures import Program
+from tests.cli.errand_program import errands
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_cancel_gives_the_receipt_and_the_program_sees_it(program: Program, tmp_
         done = program.call("cancel", "--state-dir", running.state_dir)
         assert (done.code, done.out) == (2, "")
         assert "SessionClosed" in done.err
-        assert f"tree {running.tree_id} ended cancelled" in done.err
+        assert f"tree {running.tree_id} ended as cancelled" in done.err
 
 
 def test_a_branch_ends_alone(program: Program, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_tree_nobody_has_open_is_not_cancelled(program: Program, tmp_path: Pat
 
 
 def test_a_place_without_a_journal_is_one_typed_line(program: Program, tmp_path: Path) -> None:
-    """There is nothing to cancel, and nothing is made on the way."""
+    """Nothing is cancelled, and nothing is made on the way."""
     done = program.call("cancel", tmp_path)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("sessiontree: JournalError: ")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.errand_runner import errands
-from tests.cli.program import Program
+from tests.cli.command_fixtures import Program
+from tests.cli.errand_program import errands
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def test_lines_are_sent_and_replies_shown(program: Program, tmp_path: Path) -> N
         assert sorted(done.lines[1:]) == ["heard: and again\\u{1b}[2J", "heard: hello"]
 
 
-@pytest.mark.covers("A22")
+@pytest.mark.covers("A22", "Z2")
 def test_a_person_talks_approves_and_leaves(program: Program, tmp_path: Path) -> None:
     """Requests are asked inline, the channel's messages are shown, and steering is a command."""
     with (
@@ -50,7 +50,7 @@ def test_a_person_talks_approves_and_leaves(program: Program, tmp_path: Path) ->
         person.wait_for("(main has stopped")
         assert running.waiting(0) == []
         person.type("/dance\n")
-        person.wait_for("(/dance is no command: ")
+        person.wait_for("(/dance is not a command: ")
         person.type("/steer listen\n")
         person.wait_for("heard: listen")
         person.type("y\n")
@@ -77,7 +77,7 @@ def test_what_waits_already_is_asked_first(program: Program, tmp_path: Path) -> 
 
 
 def test_the_end_of_a_session_ends_the_chat(program: Program, tmp_path: Path) -> None:
-    """Whoever talks is told that the session ended, after its last reply."""
+    """Whoever talks learns that the session ended, after its last reply."""
     with (
         errands(tmp_path, "delegate sweep attic") as running,
         program.at_terminal("chat", "--state-dir", running.state_dir, "--session", "main/b1") as person,
@@ -89,7 +89,7 @@ def test_the_end_of_a_session_ends_the_chat(program: Program, tmp_path: Path) ->
         assert person.end() == 0
         done = program.call("chat", "--state-dir", running.state_dir, "--session", "main/b1", given="x\n")
         assert (done.code, done.out) == (2, "")
-        assert "SessionClosed: session 'main/b1': it ended completed" in done.err
+        assert "SessionClosed: session 'main/b1': it ended as completed" in done.err
 
 
 def test_a_cancelled_tree_ends_the_chat(program: Program, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_cancelled_tree_ends_the_chat(program: Program, tmp_path: Path) -> Non
 
 
 def test_a_killed_program_ends_the_chat(program: Program, tmp_path: Path) -> None:
-    """A runtime that is gone is told as such, and how to go on."""
+    """A runtime that is gone is reported as such, and how to go on."""
     with (
         errands(tmp_path) as running,
         program.at_terminal("chat", "--state-dir", running.state_dir) as person,

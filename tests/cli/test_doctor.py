@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -23,9 +24,9 @@ from sessiontree.journal.journal import Journal
 from sessiontree.journal.place import JournalLock, JournalPlace
 from sessiontree.sandbox import available_level
 from sessiontree.version import VERSION
-from tests.cli.errand_runner import errands
-from tests.cli.lingering import linger
-from tests.cli.program import Done, Program
+from tests.cli.command_fixtures import Done, Program
+from tests.cli.errand_program import errands
+from tests.cli.lingering_fakes import linger
 
 TEXT, MAYBE = {"type": "string"}, {"type": ["string", "null"]}
 NUMBER, TEXTS = {"type": "integer"}, {"type": "array", "items": {"type": "string"}}
@@ -55,6 +56,7 @@ RAY = exactly(
     auth_mode={"enum": ["token", "disabled"]},
     token_path=MAYBE,
     token_mode=MAYBE,
+    key_variables=TEXTS,
     directory=TEXT,
     directory_mode=TEXT,
     dashboard=TEXT,
@@ -104,6 +106,7 @@ TOLD = exactly(
     commands=exactly(bubblewrap=MAYBE, kernel=TEXT, failure=MAYBE),
     state=STATE,
     runtime=RUNTIME,
+    cluster={"type": "null"},
     others=listed(exactly(state=STATE, runtime=RUNTIME)),
     findings=listed(exactly(mark={"enum": ["wrong", "beware"]}, what=TEXT, do=TEXT)),
     fine={"type": "boolean"},
@@ -216,18 +219,19 @@ def lose(database: Path) -> None:
     database.rename(database.with_name("journal.db-wal"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "what", "do"),
     [
         (cut, "its header is damaged", "restore it from a backup"),
-        (renew, "it has schema 99, this release knows 1", "use a later release"),
+        (renew, "it has schema 99, this release knows 2", "use a later release"),
         (lose, "the file is gone but its log remains", "restore both"),
     ],
 )
 def test_a_journal_nobody_can_open_is_wrong(
     program: Program, state_dir: Path, harm: Callable[[Path], None], what: str, do: str
 ) -> None:
-    """Exit code 1, one finding that says what to do, and the rest is told all the same."""
+    """Exit code 1, one finding that says what to do, and the rest is reported all the same."""
     harm(state_dir / "journal.db")
     told = told_of(program, state_dir, code=1)
     (finding,) = told["findings"]
@@ -252,11 +256,12 @@ def test_a_damaged_tree_is_told_and_others_go_on(program: Program, state_dir: Pa
     assert (told["state"]["damaged_trees"], marks(told)) == (["t1"], ["beware"])
 
 
+@pytest.mark.slow
 def test_a_state_directory_that_is_none_is_wrong(program: Program, tmp_path: Path) -> None:
     """A file in its place is found before any tree is lost to it."""
     (tmp_path / "file").touch()
     (finding,) = told_of(program, tmp_path / "file", code=1)["findings"]
-    assert finding["what"].endswith("it is no directory")
+    assert finding["what"].endswith("it is not a directory")
     (finding,) = told_of(program, tmp_path / "file" / "below", code=1)["findings"]
     assert "can't be written by this user" in finding["what"]
 
@@ -278,6 +283,7 @@ def test_a_state_directory_out_of_reach_is_wrong(program: Program, tmp_path: Pat
     closed.chmod(0o700)
 
 
+@pytest.mark.slow
 def test_a_directory_open_to_others_is_told(program: Program, state_dir: Path) -> None:
     """A link to it changes nothing about its mode; sessions run all the same."""
     state_dir.chmod(0o755)
@@ -304,6 +310,7 @@ def test_journals_of_other_programs_are_told_too(program: Program, state_dir: Pa
     assert len(listed) == 2 * told["state"]["trees"]
 
 
+@pytest.mark.slow
 def test_a_lock_without_a_door_is_seen_and_left_alone(program: Program, state_dir: Path) -> None:
     """Whoever holds the journal is named, and holds it afterwards; once it is gone all is fine."""
     lock = JournalLock(JournalPlace(state_dir))
@@ -318,7 +325,7 @@ def test_a_lock_without_a_door_is_seen_and_left_alone(program: Program, state_di
 
 
 def test_authentication_turned_off_is_wrong(program: Program, tmp_path: Path) -> None:
-    """A private Ray would refuse to start; that is told before."""
+    """A private Ray would refuse to start; that is reported before."""
     program.environment["RAY_AUTH_MODE"] = "disabled"
     (finding,) = told_of(program, tmp_path / "none", code=1)["findings"]
     assert "RAY_AUTH_MODE=disabled" in finding["what"]
@@ -330,7 +337,7 @@ def test_names_cannot_paint_the_terminal(program: Program, tmp_path: Path) -> No
     place.mkdir(mode=0o755)
     shown = program.call("doctor", "--state-dir", place).out
     assert "\x1b" not in shown
-    assert "beware: other users can see what lies" in shown
+    assert "beware: other users can see what is" in shown
 
 
 def test_a_workspace_that_is_none_ends_with_2(program: Program, tmp_path: Path) -> None:
@@ -342,7 +349,7 @@ def test_a_workspace_that_is_none_ends_with_2(program: Program, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_runtime_in_one_process_is_told(program: Program, tmp_path: Path) -> None:
-    """Beside a live program: its process, the session that waits for an answer, and that there is no Ray."""
+    """With a live program: its process, the session that waits for an answer, and no Ray."""
     with errands(tmp_path, "sweep hall") as running:
         running.waiting()
         told = read(program.run("doctor", "--state-dir", running.state_dir, "--json"))
@@ -373,7 +380,7 @@ def test_a_runtime_that_does_not_answer_is_wrong(program: Program, tmp_path: Pat
         told = told_of(program, running.state_dir, code=1)
         running.process.send_signal(signal.SIGCONT)
         (finding,) = told["findings"]
-        assert "does not answer within 3 s" in finding["what"]
+        assert "did not answer within 3 s" in finding["what"]
         assert told["state"]["writer"] == running.process.pid
         assert told_of(program, running.state_dir)["runtime"]["trees"] == [running.tree_id]
 
@@ -414,3 +421,23 @@ async def test_an_actor_of_ray_is_told_with_the_session_it_embodies(
     assert "  authentication: token, in no file: its processes hand it down" in shown.lines
     assert "  other machines may reach: nothing" in shown.lines
     assert told["findings"] == []
+
+
+def test_an_address_that_is_not_one_ends_with_2(program: Program, tmp_path: Path) -> None:
+    """Before anything is looked at."""
+    for address in ("nowhere", "ray://10.0.0.1:10001", ""):
+        done = program.call("doctor", "--state-dir", tmp_path, "--address", address, "--json")
+        assert (done.code, done.out) == (2, ""), address
+        assert "address" in done.err
+
+
+@pytest.mark.slow
+def test_an_address_where_no_ray_answers_is_wrong(program: Program, tmp_path: Path) -> None:
+    """The rest is reported all the same."""
+    with socket.socket() as taken:  # bound and not listening: it refuses
+        taken.bind(("127.0.0.2", 0))
+        address = f"127.0.0.2:{taken.getsockname()[1]}"
+        told = read(program.run("doctor", "--state-dir", tmp_path, "--address", address, "--json"), 1)
+    (finding,) = (each for each in told["findings"] if each["mark"] == "wrong")
+    assert f"no Ray answers at address '{address}'" in finding["what"]
+    assert told["cluster"] is None

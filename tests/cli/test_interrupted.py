@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.ground import count, counted, make_ground
-from tests.cli.program import LONGEST_S, Program, read_until
-from tests.cli.recollection import remembered
+from tests.cli.command_fixtures import MAX_S, Program, read_until
+from tests.cli.ground_fixtures import count, counted, make_ground
+from tests.cli.memory_fixtures import remembered
 
 pytestmark = pytest.mark.slow
 
@@ -41,11 +41,11 @@ def stop_in_the_middle(
 ) -> tuple[int, str]:
     """Start a survey, send it a signal when its first Worker has ended; return exit code and last line."""
     with program.start("survey", root, "--state-dir", state, *options) as process:
-        read_until(process.stdout, ("ended", ": worker completed"))
+        read_until(process.stdout, ("ended", ": completed, "))
         process.send_signal(number)
         assert process.stdout is not None
         rest = process.stdout.read().decode()
-        return process.wait(LONGEST_S), rest.splitlines()[-1] if rest else ""
+        return process.wait(MAX_S), rest.splitlines()[-1] if rest else ""
 
 
 def undisturbed(program: Program, root: Path, state: Path) -> str:
@@ -99,7 +99,7 @@ def test_killed_survey_is_finished_by_resume(program: Program, wide: Path, tmp_p
 def test_survey_with_a_damaged_end_is_finished_by_resume(
     program: Program, wide: Path, tmp_path: Path
 ) -> None:
-    """Facts lost at the journal's end are told, and made again: the report is that of an undisturbed run."""
+    """Facts lost at the journal's end are reported and redone; the report is as if undisturbed."""
     expected = undisturbed(program, wide, tmp_path / "other")
     state = tmp_path / "journal"
     stop_in_the_middle(program, wide, state, signal.SIGINT, *IN_PROCESS)
@@ -150,8 +150,8 @@ def test_resume_finds_the_survey_of_a_workspace(program: Program, ground: Path) 
     done = program.call("resume", tree_id, ground)
     assert done.code == 2
     assert done.err == (
-        f"sessiontree: ConfigError: survey {tree_id} ended completed; there is nothing to resume\n"
+        f"sessiontree: ConfigError: survey {tree_id} ended completed; nothing is left to resume\n"
     )
     done = program.call("resume", ground)
     assert done.code == 2
-    assert done.err.startswith("sessiontree: ConfigError: no unfinished survey lies in ")
+    assert done.err.startswith("sessiontree: ConfigError: no unfinished survey is in ")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.live_facts import first_members
+from sessiontree.cli.live_tree import first_members
 from sessiontree.contracts import session_facts, tree_facts
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.errors import JournalTooNew
@@ -20,11 +20,12 @@ from sessiontree.testing.strategies import instances_of
 
 First = Callable[[str, str], tuple[Any, ...]]
 TOLD = {
-    "session_stirred": (tree_facts.SessionStirred, ("session",)),
+    "session_reactivated": (tree_facts.SessionReactivated, ("session",)),
     "result_held": (tree_facts.ResultHeld, ("session",)),
     "session_ended": (tree_facts.SessionEnded, ("session", "status")),
     "approval_decided": (tree_facts.ApprovalDecided, ("request_id",)),
     "turn_started": (session_facts.TurnStarted, ("turn",)),
+    "compaction_begun": (session_facts.CompactionBegun, ("turn",)),
     "turn_replied": (session_facts.TurnReplied, ("turn",)),
     "call_parked": (session_facts.CallParked, ("key",)),
     "call_resolved": (session_facts.CallResolved, ("key", "outcome", "message.tool_call_id")),
@@ -79,8 +80,14 @@ def test_a_wrong_beginning_is_found(bug: First) -> None:
 
 
 def test_text_that_is_no_fact_has_no_kind() -> None:
-    """What does not begin as a fact is none."""
-    assert [kind_in(text) for text in ("", "{}", '{"v":1}', '{"kind":""}', ' {"kind":"rested"}')] == [""] * 5
+    """What does not begin as a fact is not one."""
+    texts = ("", "{}", '{"v":1}', '{"kind":""}', ' {"kind":"run_finished"}')
+    assert [kind_in(text) for text in texts] == [""] * 5
+
+
+def test_kind_of_an_older_journal_is_what_it_is_called_now() -> None:
+    """A reader knows current kinds alone."""
+    assert kind_in('{"kind":"rested","v":1}') == "run_finished"
 
 
 def test_fact_of_a_later_release_is_a_typed_error() -> None:

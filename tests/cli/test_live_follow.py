@@ -16,13 +16,13 @@ import jsonschema
 import pytest
 
 from sessiontree import Rule, ScriptedModel, SessionTree, ToolResult, call, tool
-from sessiontree.cli.follow import facts_of
+from sessiontree.cli.follow import read_facts
 from sessiontree.contracts.errors import JournalCorrupt, TreeNotFound
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
-from tests.cli.live_glass import Glass
-from tests.cli.program import COMMAND, Done, Program, Terminal
+from tests.cli.command_fixtures import COMMAND, Done, Program, Terminal
+from tests.cli.screen_fakes import Glass
 
 COUNT = {"type": "integer", "minimum": 0}
 TEXT = {"type": "string"}
@@ -129,7 +129,7 @@ def changes_in(done: Done) -> list[dict[str, Any]]:
 @pytest.mark.covers("A22")
 @pytest.mark.slow
 async def test_running_tree_is_told_change_by_change(program: Program, tree: SessionTree) -> None:
-    """Who follows from the start reads beside the writer to the end; who comes later reads the same."""
+    """Who follows from the start reads alongside the writer to the end; who comes later reads the same."""
     follow = ("tree", "--follow", "--json", "--state-dir", tree.state_dir)
     following = asyncio.create_task(asyncio.to_thread(program.call, *follow))
     await go_through(tree)
@@ -231,8 +231,9 @@ async def test_ctrl_c_ends_following_and_restores_the_terminal(program: Program,
     await go_through(tree)
 
 
+@pytest.mark.slow
 async def test_damage_is_a_typed_error_after_all_that_is_good(program: Program, tree: SessionTree) -> None:
-    """What is good is told first; then one line names the error and how far it could be read."""
+    """What is good is reported first; then one line names the error and how far it could be read."""
     await go_through(tree)
     place = tree.state_dir
     whole = changes_in(
@@ -255,7 +256,7 @@ async def test_damage_is_a_typed_error_after_all_that_is_good(program: Program, 
 
 
 def test_what_cannot_be_followed_is_one_typed_line(program: Program, tmp_path: Path) -> None:
-    """No journal, no tree, no such tree, and a list that is followed are told apart."""
+    """No journal, no tree, no such tree, and a list that is followed are distinguished."""
     done = program.call("tree", tmp_path, "--follow")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("sessiontree: JournalError: ")
@@ -271,7 +272,7 @@ def test_what_cannot_be_followed_is_one_typed_line(program: Program, tmp_path: P
 
 
 async def test_tree_that_is_erased_or_cut_short_is_a_typed_error(tmp_path: Path) -> None:
-    """Whoever follows learns that there is nothing more to follow."""
+    """Whoever follows learns that the tree has ended."""
     fact = Packed("cause", 1, '{"kind":"nothing"}')
     writer = Journal.open(tmp_path)
     writer.start(asyncio.get_running_loop())
@@ -279,7 +280,7 @@ async def test_tree_that_is_erased_or_cut_short_is_a_typed_error(tmp_path: Path)
         await writer.create_tree(name, {})
         await writer.append(name, [("", [fact])])[1]
     with Journal.open(tmp_path, read_only=True) as reader:
-        erased, cut = facts_of(reader, "t1"), facts_of(reader, "t2")
+        erased, cut = read_facts(reader, "t1"), read_facts(reader, "t2")
         assert (await anext(erased)).seq == 1
         assert (await anext(cut)).seq == 1
         writer.erase("t1")
@@ -301,7 +302,7 @@ async def test_new_facts_come_soon_and_once(tmp_path: Path) -> None:
     seen: list[int] = []
 
     async def read(journal: Journal) -> None:
-        async for record in facts_of(journal, "t1"):
+        async for record in read_facts(journal, "t1"):
             seen.append(record.seq)
             if record.seq == 1_200:
                 return

@@ -10,13 +10,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from sessiontree.channels.shown import visible
-from sessiontree.cli.live_picture import STYLES, Line, Pace, picture
+from sessiontree.channels.safe_text import visible
 from sessiontree.cli.live_tree import LiveTree
+from sessiontree.cli.live_view import STYLES, Line, Pace, picture
 from sessiontree.contracts.events import ToolExecutionStart
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.tree_facts import TreeFact
-from tests.cli.live_words import ended, records, requested, spawned, tree_facts
+from tests.cli.live_strategies import charged, ended, records, requested, spawned, tree_facts
 
 Draw = Callable[[LiveTree, Pace, int, int], list[Line]]
 PACE = Pace(75.0, 12.0)
@@ -93,6 +93,7 @@ def _loses_one(tree: LiveTree, pace: Pace, width: int, height: int) -> list[Line
     return lines if len(lines) < 4 else [lines[0], *lines[2:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [_one_too_many, _one_too_wide, _raw_labels, _loses_one])
 def test_an_unsound_picture_is_found(bug: Draw) -> None:
     """The property fails on a line or a cell too many, on labels as they came, and on a session left out."""
@@ -141,6 +142,7 @@ def test_finished_subtrees_collapse_into_one_line() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ten_thousand_sessions_fit_ten_lines() -> None:
     """What finds no room is counted; the totals always stand."""
     tree = tree_of(spawned("main"), *(spawned(f"main/w{number}", "main") for number in range(1, 10_000)))
@@ -152,11 +154,46 @@ def test_ten_thousand_sessions_fit_ten_lines() -> None:
 
 
 def test_waiting_approvals_and_long_silence_are_told() -> None:
-    """What a person may have to do stands in the totals, and in its session's row."""
+    """What a person may have to do is in the totals, and in its session's row."""
     tree = tree_of(spawned("main"), requested("r1", "main", place="hall"))
     lines = words_of(picture(tree, Pace(3700.0, None, 65.0), 120, 24))
     assert lines[1].endswith('waiting for approval      0  deploy {"place":"hall"}')
     assert lines[-1] == "1 live, 0 ended · 1 h 01 min · 1 approval waiting · nothing new for 1 min 05 s"
+
+
+def test_tokens_and_cost_are_shown_where_there_are_any() -> None:
+    """A session's own and the tree's; ended ones count; an unknown price is not zero."""
+    tree = tree_of(
+        spawned("main"),
+        spawned("main/b1", "main"),
+        spawned("main/w1", "main"),
+        charged("main", 1200, 0.0125),
+        charged("main", 300, 0.0025),
+        charged("main/b1", 40, 0.0, unpriced=40),
+        charged("main/w1", 500, 0.5, unpriced=1),
+        ended("main/w1"),
+        charged("main/w1", 0, 0.25),
+    )
+    pace = Pace(3.0)
+    assert words_of(picture(tree, pace, 100, 24)) == [
+        "session  kind    state   turns  tokens     cost  calls",
+        "main     main    active      0   1,500  $0.0150",
+        "└─ b1    branch  active      0      40        ?",
+        "… 1 finished",
+        "2 live, 1 ended · 2,040 tokens · $0.7650 + unknown prices · 3 s",
+    ]
+    assert words_of(picture(tree, pace, 40, 24))[:3] == [
+        "session  state   tokens  calls",
+        "main     active   1,500",
+        "└─ b1    active      40",
+    ]
+    unpriced = tree_of(spawned("main"), charged("main", 7, 0.0, unpriced=7))
+    assert words_of(picture(unpriced, pace, 100, 24))[1:] == [
+        "main     main  active      0       7",
+        "1 live, 0 ended · 7 tokens · price unknown · 3 s",
+    ]
+    local = tree_of(spawned("main"), charged("main", 7, 0.0))
+    assert words_of(picture(local, pace, 100, 24))[-1] == "1 live, 0 ended · 7 tokens · $0.0000 · 3 s"
 
 
 def test_finished_tree_shows_main_and_how_the_rest_ended() -> None:
@@ -167,7 +204,7 @@ def test_finished_tree_shows_main_and_how_the_rest_ended() -> None:
 
 
 def test_deep_tree_keeps_its_names_in_sight() -> None:
-    """However deep a session stands, its name is not pushed out of the line."""
+    """However deep a session is, its name is not pushed out of the line."""
     names = ["main"]
     for _ in range(40):
         names.append(f"{names[-1]}/b1")

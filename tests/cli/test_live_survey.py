@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.ground import count, counted, make_ground
-from tests.cli.live_glass import Glass
-from tests.cli.program import COMMAND, Program, Terminal
+from tests.cli.command_fixtures import COMMAND, Program, Terminal
+from tests.cli.ground_fixtures import count, counted, make_ground
+from tests.cli.screen_fakes import Glass
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def test_survey_is_drawn_as_a_tree(program: Program, tmp_path: Path) -> None:
     _, main, rest, totals, table = glass.seen[header : header + 5]
     assert main.startswith("main ")
     assert rest == "… 42 finished"
-    assert totals.startswith("1 live, 42 ended · 101 of 101 files")
+    assert totals.startswith("0 live, 43 ended · 101 of 101 files")
     assert table.startswith("language ")
     assert glass.seen[-1].startswith("show it: sessiontree tree ")
 
@@ -83,7 +83,7 @@ def test_question_stands_alone_at_the_end(program: Program, ground: Path, tmp_pa
         assert terminal.end() == 0
         glass = Glass(terminal.said)
     assert [line for line in glass.seen if " ended · " in line]
-    assert 'approved by person: remove_survey {"path":"SURVEY.md"}' in glass.seen
+    assert "approved by person: remove_survey for main" in glass.seen
     assert counted((ground / "SURVEY.md").read_text()) == count(ground)
 
 

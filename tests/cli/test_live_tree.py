@@ -12,30 +12,29 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.live_picture import Pace, picture
-from sessiontree.cli.live_session import SessionPanel
-from sessiontree.cli.live_tree import LiveTree
+from sessiontree.cli.live_tree import LiveTree, SessionPanel
+from sessiontree.cli.live_view import Pace, picture
 from sessiontree.contracts import session_facts as said
 from sessiontree.contracts.codec import pack
 from sessiontree.contracts.events import TextDelta, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
 from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
     CancelBegun,
     ResultHeld,
     SessionEnded,
-    SessionStirred,
+    SessionReactivated,
     TreeFact,
 )
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
 from sessiontree.tree.evolve import evolve as evolve_tree
 from sessiontree.tree.state import initial_tree
-from tests.cli.live_words import ended, record, records, requested, spawned, tree_facts
+from tests.cli.live_strategies import ended, record, records, requested, spawned, tree_facts
 
 Take = Callable[[LiveTree, Any], None]
 SMALL = settings(max_examples=200, deadline=None, database=None, phases=(Phase.generate,))
@@ -104,10 +103,11 @@ def _counts_parents_only(tree: LiveTree, one: Any) -> None:
 
 
 def _never_stirs(tree: LiveTree, one: Any) -> None:
-    if "session_stirred" not in one.text:
+    if "session_reactivated" not in one.text:
         tree.take(one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [_ends_twice, _forgets_decisions, _counts_parents_only, _never_stirs])
 def test_a_wrong_count_is_found(bug: Take) -> None:
     """The property fails where an end counts twice, decisions are lost, what is deep or awake is missed."""
@@ -145,6 +145,10 @@ def talks(draw: st.DrawFn) -> list[Any]:
             facts.append(
                 said.CallParked(key, _result("a")) if parked else said.CallResolved(key, "ok", _result("a"))
             )
+        elif not asking and draw(st.integers(0, 4)) == 0:
+            turn += 1
+            facts.append(said.CompactionBegun(turn, 0, ()))
+            facts.append(said.CompactionFailed(turn, "no", None))
         elif not asking:
             turn, asking = turn + 1, True
             facts.append(said.TurnStarted(turn, 0, fresh_run=False))
@@ -266,7 +270,7 @@ def test_states_say_what_is_waited_for() -> None:
     )
     main, branch = tree.sessions["main"], tree.sessions["main/b1"]
     assert (main.state(), branch.state()) == ("waiting for children", "suspended")
-    tree.take(record(5, SessionStirred("main/b1")))
+    tree.take(record(5, SessionReactivated("main/b1")))
     assert branch.state() == "active"
     tree.take(record(6, said.TurnStarted(1, 0, fresh_run=True), "main/b1"))
     assert branch.state() == "waiting for model"
@@ -342,6 +346,7 @@ def _steps_of(work: Callable[[], object]) -> int:
     return steps
 
 
+@pytest.mark.slow
 def test_a_picture_of_ten_thousand_costs_what_one_of_a_hundred_costs() -> None:
     """What a fact and a picture cost depends on depth and place, not on the size of the tree."""
     small, large = (

@@ -14,8 +14,8 @@ from sessiontree.cli.screen import RichScreen
 from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
 from sessiontree.contracts.events import ToolExecutionStart
 from sessiontree.runtime.progress import ProgressHub
-from tests.cli.live_glass import Glass
-from tests.cli.live_words import ended, record, records, spawned
+from tests.cli.live_strategies import ended, record, records, spawned
+from tests.cli.screen_fakes import Glass
 
 XTERM = {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
 
@@ -141,7 +141,7 @@ REQUEST = ApprovalRequest("r1", "main", "deploy", {}, "digest", "Elevated", 0, "
 
 
 async def test_question_has_the_terminal_for_itself(screen: RichScreen, tty: Tty, ticks: Ticks) -> None:
-    """While a person is asked no picture stands or is drawn and no line is said; then all of it comes."""
+    """While a person is asked no picture is shown or drawn and no line is said; then all of it comes."""
     person = Person(tty)
     channel = screen.shared_with(person)
     async with screen.live() as view:

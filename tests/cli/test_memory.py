@@ -16,9 +16,9 @@ from sessiontree.contracts.memory import MemoryScope, NewRecord
 from sessiontree.memory.hashing_embedder import HashingEmbedder
 from sessiontree.memory.place import StoreLock
 from sessiontree.memory.store import LanceMemoryStore
-from tests.cli.program import Done, Program
-from tests.memory.tiny_model import write_model
-from tests.memory.vector_server import serving
+from tests.cli.command_fixtures import Done, Program
+from tests.memory.minilm_oracle import write_model
+from tests.memory.vector_server_fakes import serving
 
 BRANCH = MemoryScope("t1", "main/b1", "default", "/w")
 OTHER = MemoryScope("t2", "main", "other", "/elsewhere")
@@ -81,7 +81,7 @@ def texts(ask: Ask) -> list[str]:
 
 
 def test_search_shows_what_fits_best_first(ask: Ask, state: Path, writer: None) -> None:
-    """As lines with score, citation and text, and as one object; also beside a writer."""
+    """As lines with score, citation and text, and as one object; also alongside a writer."""
     done = ask("search", "where are retries handled?")
     assert done.lines[0].startswith("1.00 fact src/scheduler.py#L3-L9 (by t1:main/b1, session; ")
     assert done.lines[1] == "     Retries are handled in the scheduler"
@@ -101,6 +101,7 @@ async def _tidy(place: Path) -> None:
         await store.tidy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query", ['"retries are handled"', '"retries" "handled"', ";retries(1);t=", "\udcff retries"]
 )
@@ -112,6 +113,7 @@ def test_search_takes_any_text(ask: Ask, state: Path, query: str) -> None:
     assert told(ask("search", '""', "--json"))["hits"] == []
 
 
+@pytest.mark.slow
 def test_search_and_list_are_narrowed(ask: Ask) -> None:
     """By type, by path and by tree; every tree's records are the owner's."""
     assert {hit["type"] for hit in told(ask("search", "sent", "--type", "decision", "--json"))["hits"]} == {
@@ -130,6 +132,7 @@ def test_search_and_list_are_narrowed(ask: Ask) -> None:
     assert [record["tree_id"] for record in newest["records"]] == ["t2"]
 
 
+@pytest.mark.covers("REL-L7")
 @pytest.mark.parametrize("command", [("list",), ("search", "red and turned")])
 def test_foreign_text_can_t_deceive_the_terminal(ask: Ask, command: tuple[str, ...]) -> None:
     """Escapes, and characters that turn the line, are shown as what they are."""
@@ -141,8 +144,10 @@ def test_foreign_text_can_t_deceive_the_terminal(ask: Ask, command: tuple[str, .
     assert "src/images.py\\u{1b}[2J" in done.out
 
 
+@pytest.mark.covers("A42")
+@pytest.mark.slow
 def test_an_export_is_imported_elsewhere(ask: Ask, program: Program, tmp_path: Path, writer: None) -> None:
-    """From a file and from a stream, beside a writer; the file is its owner's alone; twice adds nothing."""
+    """From file and stream, with a live writer; the file is private to its owner; twice adds nothing."""
     path, copy = tmp_path / "memory.ndjson", tmp_path / "copy"
     done = told(ask("export", path, "--json"))
     assert (done["records"], done["finished"], done["file"]) == (4, 1, str(path))
@@ -169,12 +174,15 @@ def test_a_cut_export_makes_no_store(program: Program, ask: Ask, tmp_path: Path)
     path.write_bytes(path.read_bytes()[:-20])
     done = program.call("memory", "import", path, "--uri", copy)
     assert done.code == 2
-    assert done.err.startswith(f"sessiontree: ExportRefused: memory '{path}': line 7: it is cut off")
+    assert done.err.startswith(
+        f"sessiontree: ExportRefused: memory '{path}': line 7: the file ends without an end line"
+    )
     assert not copy.exists()
 
 
+@pytest.mark.slow
 def test_reindexed_under_another_embedder(ask: Ask, tmp_path: Path) -> None:
-    """The records are the same; a search names what embeds the question, and is told what it must name."""
+    """The records are the same; a search names the question's embedder, and learns which one it must name."""
     write_model(tmp_path / "model")
     before = texts(ask)
     named = f"minilm model_dir={tmp_path / 'model'}"
@@ -193,6 +201,7 @@ def test_reindexed_under_another_embedder(ask: Ask, tmp_path: Path) -> None:
     assert ask("search", "retries").code == 0
 
 
+@pytest.mark.slow
 def test_reindexed_by_a_server(ask: Ask, program: Program) -> None:
     """A model behind HTTP is named with its settings; the key comes from the environment and is not shown."""
     program.environment["THE_KEY"] = SECRET
@@ -208,6 +217,7 @@ def test_reindexed_by_a_server(ask: Ask, program: Program) -> None:
     assert SECRET not in gone.err + done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("named", "said"),
     [
@@ -247,6 +257,7 @@ def test_who_writes_is_named(ask: Ask, writer: None, tmp_path: Path, arguments: 
     assert len(texts(ask)) == 4
 
 
+@pytest.mark.slow
 def test_forgotten_by_condition(ask: Ask) -> None:
     """By path and tree, by id; all conditions must hold; what does not fit stays."""
     assert told(ask("forget", "--tree", "t2", "--path", "src", "--yes", "--json"))["forgotten"] == []
@@ -302,9 +313,7 @@ def test_where_nothing_is_remembered_nothing_is_made(
     place = tmp_path / "nowhere"
     done = program.call("memory", *command, "--uri", place)
     assert done.code == 2
-    assert done.err.startswith(
-        f"sessiontree: MemoryFailed: memory '{place}': nothing is remembered there yet"
-    )
+    assert done.err.startswith(f"sessiontree: MemoryFailed: memory '{place}': the store does not exist")
     assert not place.exists()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sessiontree.journal.journal import Journal
-from tests.cli.ground import count, counted
-from tests.cli.program import Program
+from tests.cli.command_fixtures import Program
+from tests.cli.ground_fixtures import count, counted
 
 DENIED = 3
 LOCAL = ("--backend", "local")
@@ -24,14 +24,15 @@ def last_tree(program: Program, state: Path) -> Any:
     return json.loads(program.call("tree", "--json", "--state-dir", state).out)
 
 
+@pytest.mark.covers("C1")
 @pytest.mark.slow
 def test_first_survey_counts_what_is_there(program: Program, ground: Path) -> None:
     """The report's numbers are those of an independent count; no approval is asked for."""
     done = program.run("survey", ground, *LOCAL)
     assert (done.code, done.err) == (0, "")
     assert counted((ground / "SURVEY.md").read_text()) == count(ground)
-    assert "approvals: auto (the input is no terminal)" in done.lines
-    assert any(line.startswith("ended main/b2/w1: worker completed") for line in done.lines)
+    assert "approvals: auto (the input is not a terminal)" in done.lines
+    assert any(line.startswith("ended main/b2/w1: completed, ") for line in done.lines)
     assert any("files/s" in line for line in done.lines)
     state = next(line for line in done.lines if line.startswith("journal: "))
     assert state.startswith(f"journal: {program.state_home / 'sessiontree' / 'ground-'}")
@@ -42,6 +43,7 @@ def test_first_survey_counts_what_is_there(program: Program, ground: Path) -> No
     assert {session["status"] for session in tree["sessions"]} == {"completed"}
 
 
+@pytest.mark.slow
 def test_second_survey_removes_the_first_in_one_approval(program: Program, ground: Path) -> None:
     """Mode ``auto`` allows one removal and records it; the same directory gives the same report."""
     state = ground.parent / "journal"
@@ -55,14 +57,14 @@ def test_second_survey_removes_the_first_in_one_approval(program: Program, groun
     assert (approval["tool"], approval["session"]) == ("remove_survey", "main")
     arguments = approval["arguments"]
     assert (arguments["path"], len(arguments["trees"])) == ("SURVEY.md", 1)
-    # of each file its own, and one for each function
-    counts = count(ground)
-    assert arguments["records"] == counts.files + counts.functions
+    # one for each function and each constant, and the survey's mark
+    constants = sum(path.read_text().count("\nvalue_") for path in ground.rglob("*.py"))
+    assert arguments["records"] == count(ground).functions + constants + 1
     assert (approval["decision"], approval["by"]) == ("approved", "mode")
 
 
 def kept(program: Program, ground: Path, state: Path) -> None:
-    """The earlier report stands untouched, and the new one lies in the state directory."""
+    """The earlier report is untouched, and the new one is in the state directory."""
     assert (ground / "SURVEY.md").read_text().startswith("<!-- sessiontree survey report, format 1 -->\nold")
     (saved,) = state.glob("SURVEY-*.md")
     assert counted(saved.read_text()) == count(ground)
@@ -79,6 +81,7 @@ def surveyed(ground: Path) -> Path:
     return ground
 
 
+@pytest.mark.slow
 def test_mode_never_keeps_the_earlier_report(program: Program, surveyed: Path, tmp_path: Path) -> None:
     """Denied: the old file stays, the new one goes to the state directory, the exit code says so."""
     done = program.call("survey", surveyed, *LOCAL, "--approve", "never", "--state-dir", tmp_path / "journal")
@@ -120,6 +123,7 @@ def test_yes_at_the_terminal_replaces_the_earlier_report(
     assert (approval["decision"], approval["by"]) == ("approved", "person")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "code"), [("y\n", 0), ("n\n", DENIED), ("", DENIED)])
 def test_mode_always_without_a_terminal_asks_the_input(
     program: Program, surveyed: Path, given: str, code: int
@@ -128,6 +132,7 @@ def test_mode_always_without_a_terminal_asks_the_input(
     assert program.call("survey", surveyed, *LOCAL, "--approve", "always", given=given).code == code
 
 
+@pytest.mark.slow
 def test_mode_smart_allows_the_usual_place_alone(program: Program, surveyed: Path) -> None:
     """The survey's own report at its usual place is known to be safe; anywhere else somebody is asked."""
     assert program.call("survey", surveyed, *LOCAL, "--approve", "smart").code == 0
@@ -136,17 +141,19 @@ def test_mode_smart_allows_the_usual_place_alone(program: Program, surveyed: Pat
     assert (surveyed / "OTHER.md").read_text().endswith("old\n")
 
 
+@pytest.mark.slow
 def test_file_that_is_no_report_is_never_removed(program: Program, ground: Path, tmp_path: Path) -> None:
     """What somebody else put in the report's place stays, and nobody is even asked."""
     (ground / "SURVEY.md").write_text("# my own notes\n")
     state = tmp_path / "journal"
     done = program.call("survey", ground, *LOCAL, "--approve", "auto", "--state-dir", state)
     assert done.code == DENIED
-    assert any("no report of a survey" in line for line in done.lines)
+    assert any("not the report of a survey" in line for line in done.lines)
     assert (ground / "SURVEY.md").read_text() == "# my own notes\n"
     assert last_tree(program, state)["approvals"] == []
 
 
+@pytest.mark.slow
 def test_report_and_state_directory_inside_are_not_surveyed(program: Program, ground: Path) -> None:
     """A state directory inside the workspace is hidden, and no report counts itself."""
     place = ("--state-dir", ground / "state", "--out", "docs/report.md")
@@ -178,7 +185,7 @@ def test_odd_entries_become_problems(program: Program, ground: Path) -> None:
 
 @pytest.mark.slow
 def test_report_that_cannot_be_written_is_not_lost(program: Program, ground: Path, tmp_path: Path) -> None:
-    """Where the workspace takes no file the survey fails, and the report lies in the state directory."""
+    """Where the workspace takes no file the survey fails, and the report is in the state directory."""
     ground.chmod(0o555)
     state = tmp_path / "journal"
     done = program.run("survey", ground, *LOCAL, "--state-dir", state, restricted=True)
@@ -207,6 +214,7 @@ def test_path_that_is_no_utf8_can_be_surveyed(program: Program, tmp_path: Path) 
     assert "caf\\u{dce9}" in done.out
 
 
+@pytest.mark.slow
 def test_another_program_at_work_does_not_stand_in_the_way(
     program: Program, ground: Path, tmp_path: Path
 ) -> None:

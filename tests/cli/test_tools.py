@@ -11,9 +11,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from sessiontree.contracts.tool import ToolFlag
 from sessiontree.policy.catalog import CATALOG
 from sessiontree_tools import builtin_tools
-from tests.cli.program import LONGEST_S, Done, Program
+from tests.cli.command_fixtures import MAX_S, Done, Program
 
 TEXT, MAYBE, YES_NO = {"type": "string"}, {"type": ["string", "null"]}, {"type": "boolean"}
 TEXTS = {"type": "array", "items": TEXT}
@@ -57,6 +58,10 @@ def policy(tmp_path: Path) -> Path:
     return path
 
 
+OPTIONAL = {row.name for row in CATALOG if ToolFlag.OPTIONAL in row.flags}
+"""Held only where a profile or list includes them."""
+
+
 def told(program: Program, *arguments: str | Path) -> Any:
     """Return the object the command prints, checked against what is promised of it."""
     done = program.call("tools", *arguments, "--json")
@@ -72,7 +77,7 @@ def test_the_table_holds_every_tool_once_and_says_who_holds_it(program: Program)
     assert [each["name"] for each in table["tools"]] == [row.name for row in CATALOG]
     ready = {tool.name for tool in builtin_tools()}
     assert {each["name"] for each in table["tools"] if each["is_ready"]} == ready
-    assert {each["name"] for each in table["tools"] if each["held"]} == ready
+    assert {each["name"] for each in table["tools"] if each["held"]} == ready - OPTIONAL
     worker = told(program, "--kind", "worker")
     assert {each["tier"] for each in worker["tools"] if each["held"]} == {"ReadOnly"}
     assert sum(each["held"] for each in worker["tools"]) == 8
@@ -82,9 +87,9 @@ def test_a_policy_is_applied_to_the_session_that_is_asked_about(program: Program
     """By agent, model and group; slips are among the warnings."""
     everybody = told(program, "--policy", policy)
     assert everybody["policy"] == str(policy)
-    assert everybody["warnings"] == ["tools.deny: 'nothing' stands for no tool"]
+    assert everybody["warnings"] == ["tools.deny: 'nothing' does not name a tool"]
     held = {each["name"] for each in everybody["tools"] if each["held"]}
-    assert held == {tool.name for tool in builtin_tools()} - {"exec"}
+    assert held == {tool.name for tool in builtin_tools()} - OPTIONAL - {"exec"}
     clerk = told(program, "--policy", policy, "--agent", "clerk")
     assert [each["name"] for each in clerk["tools"] if each["held"]] == ["session_status"]
     model = told(program, "--policy", policy, "--model", "openai/gpt-5")
@@ -111,7 +116,7 @@ def test_people_read_lines_and_a_table(program: Program, policy: Path) -> None:
     assert len(table) == 1 + len(CATALOG) + 2
     (line,) = [each for each in table if each.startswith("exec ")]
     assert line.split()[-1] == "no"
-    assert table[-1] == "beware: tools.deny: 'nothing' stands for no tool"
+    assert table[-1] == "beware: tools.deny: 'nothing' does not name a tool"
     said = program.call("tools", "--explain", "exec", "--kind", "worker").lines
     assert said == ["exec is removed by kind worker: no worker holds it"]
     patch = program.call("tools", "--explain", "apply_patch", "--model", "openai/gpt-5").lines
@@ -122,7 +127,7 @@ def test_people_read_lines_and_a_table(program: Program, policy: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--kind", "clerk"), "--kind 'clerk' is none of main, branch, worker"),
+        (("--kind", "clerk"), "--kind 'clerk' is not one of main, branch, worker"),
         (("--policy", "nowhere.json"), "policy 'nowhere.json' can't be read"),
         (("--policy", "policy.txt"), "must end in .json or .toml"),
     ],
@@ -173,7 +178,7 @@ def tools_beside(program: Program, place: Path, *arguments: str | Path) -> Done:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=LONGEST_S,
+        timeout=MAX_S,
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator
@@ -21,9 +22,9 @@ from sessiontree import (
     call,
     tool,
 )
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.journal.journal import Journal
-from tests.cli.program import Program
+from tests.cli.command_fixtures import Program
 
 COUNT = {"type": "integer", "minimum": 0}
 TEXT = {"type": "string"}
@@ -80,6 +81,7 @@ TREE = closed(
     mode={"enum": ["auto", "smart", "always", "never"]},
     created_at_ms=COUNT,
     finished={"type": "boolean"},
+    forks={"type": "array", "items": closed(tree=TEXT, at=COUNT)},
     last_seq=COUNT,
     damage={"anyOf": [{"type": "null"}, closed(last_good_seq=COUNT, bad_segment=MAYBE, reason=TEXT)]},
     sessions={"type": "array", "items": SESSION, "minItems": 1},
@@ -166,6 +168,7 @@ async def test_json_tells_sessions_approvals_and_totals(program: Program, state:
     assert shown["totals"]["turns"] == sum(session["turns"] for session in shown["sessions"])
 
 
+@pytest.mark.covers("REL-L7")
 async def test_text_is_safe_to_look_at(program: Program, state: Path) -> None:
     """Labels and arguments are shown with every control and bidirectional character escaped."""
     done = program.call("tree", "--state-dir", state)
@@ -190,8 +193,9 @@ async def test_trees_are_listed_and_named(program: Program, state: Path) -> None
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("sessiontree: TreeNotFound: ")
     assert len(done.err.splitlines()) == 1
-    done = program.call("resume", listed["tree"], "--state-dir", state)
-    assert done.err.startswith(f"sessiontree: ConfigError: tree {listed['tree']} is no survey")
+    # resume runs a loop of its own, and this thread has one
+    done = await asyncio.to_thread(program.call, "resume", listed["tree"], "--state-dir", state)
+    assert done.err.startswith(f"sessiontree: ConfigError: tree {listed['tree']} is not a survey")
 
 
 @pytest.mark.slow
@@ -216,7 +220,7 @@ def test_damage_is_told_with_how_far_it_could_be_read(program: Program, ground: 
 
 
 def test_place_without_a_tree_is_one_typed_line(program: Program, tmp_path: Path) -> None:
-    """No journal, an empty one, and a missing workspace are told apart, and nothing is made on the way."""
+    """No journal, an empty one, and a missing workspace are distinguished, and nothing is made on the way."""
     done = program.call("tree", tmp_path)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("sessiontree: JournalError: ")

@@ -74,7 +74,7 @@ def test_a_result_type_without_a_schema_is_refused_before_any_session(tmp_path: 
 
 
 async def test_nobody_executes_its_calls_in_a_session() -> None:
-    """The runtime hands them over; whoever runs one all the same is told so."""
+    """The runtime hands them over; whoever runs one all the same is informed."""
     tool: Any = ClientTool("ask", "Ask.", Question)
     with pytest.raises(ExecutionError, match="run by the program"):
         await tool.execute(Question(text="x"), None)

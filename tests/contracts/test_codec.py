@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts import (
     approvals,
+    client_tool,
     codec,
     senders,
     session_facts,
-    spec,
     stimuli,
     tree_config,
     tree_facts,
@@ -29,13 +29,14 @@ from sessiontree.contracts.messages import (
     TextContent,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
 )
-from sessiontree.contracts.usage import Usage
+from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.testing.strategies import instances_of
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
-ROOMS = (senders, session_facts, tree_facts, stimuli, spec, tree_config, approvals)
+ROOMS = (senders, session_facts, tree_facts, stimuli, tree_config, approvals, client_tool)
 Pack = Callable[[Any], str]
 
 RECORDED = sorted(
@@ -65,17 +66,42 @@ def comes_back(pack: Pack, value: Any) -> None:
 def test_every_kind_is_among_those_tried() -> None:
     """No class is recorded in a room this test does not know."""
     tried = {codec._KIND_OF[cls] for cls in RECORDED}
-    own = {kind for kind, shape in codec._SHAPES.items() if shape.cls.__module__.startswith("sessiontree.")}
+    own = {
+        kind for cls, kind in codec.recorded_classes().items() if cls.__module__.startswith("sessiontree.")
+    }
     assert tried == own
     assert len(tried) > 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", RECORDED, ids=lambda cls: cls.__name__)
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_recorded_value_comes_back_equal(cls: type[Any], data: st.DataObject) -> None:
     """P34: lone surrogates, integers beyond 2^53, empty tuples and None included."""
     comes_back(codec.pack, data.draw(instances_of(cls)))
+
+
+def test_sparse_field_is_written_only_where_it_says_something() -> None:
+    """What is as older journals meant it costs no byte, and is read as that."""
+    message = UserMessage((TextContent("go"),), 1)
+    plain = session_facts.MessageReceived("m1", message, steer=False, wakes=True)
+    assert "settings" not in codec.pack(plain)
+    assert codec.from_wire(json.loads(codec.pack(plain))) == plain
+    asked = dataclasses.replace(plain, settings=ModelSettings(temperature=0.0))
+    assert "settings" in codec.pack(asked)
+    assert codec.from_wire(json.loads(codec.pack(asked))) == asked
+
+
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@given(value=instances_of(tree_config.TreeConfig))
+def test_limits_of_older_journals_mean_what_they_meant(value: tree_config.TreeConfig) -> None:
+    """A tree whose journal has no limits of model calls neither repeats one nor ends one that takes long."""
+    wire = codec.to_wire(value)
+    wire["limits"] = {name: each for name, each in wire["limits"].items() if not name.startswith("model_")}
+    limits = codec.from_wire(wire).limits
+    assert (limits.model_retries, limits.model_timeout_s) == (0, None)
+    assert codec.from_wire(codec.to_wire(value)).limits == value.limits
 
 
 def _without_depth(value: Any) -> str:
@@ -131,9 +157,10 @@ def test_hard_values_come_back() -> None:
     calls = (ToolCall("", "\udfff", hard), TextContent("\ud800 alone"))
     reply = AssistantMessage(calls, "toolUse", Usage(2**60, 0, 1e-300, 1, 2), 0)
     comes_back(codec.pack, session_facts.TurnReplied(1, reply))
-    comes_back(codec.pack, session_facts.Rested("", (), None, None, has_result=False))
+    comes_back(codec.pack, session_facts.RunFinished("", (), None, None, has_result=False))
 
 
+@pytest.mark.covers("REL-L70")
 @pytest.mark.parametrize(
     "wire",
     [
@@ -146,7 +173,7 @@ def test_hard_values_come_back() -> None:
 )
 def test_unknown_kind_or_version_is_refused(wire: dict[str, Any]) -> None:
     """What another release wrote is never guessed at."""
-    with pytest.raises(ValueError, match="this release knows no"):
+    with pytest.raises(ValueError, match="this release can't read"):
         codec.from_wire(wire)
 
 
@@ -178,9 +205,12 @@ def test_two_classes_of_one_kind_are_refused() -> None:
     class Other:
         key: str
 
-    with pytest.raises(ValueError, match="two classes are recorded as 'heard'"):
-        codec.recorded("heard")(Other)
-    assert codec.kind_of(session_facts.Heard("m", UserMessage((), 0), steer=False, wakes=True)) == "heard"
+    with pytest.raises(ValueError, match="two classes are recorded as 'message_received'"):
+        codec.recorded("message_received")(Other)
+    assert (
+        codec.kind_of(session_facts.MessageReceived("m", UserMessage((), 0), steer=False, wakes=True))
+        == "message_received"
+    )
 
 
 def test_fields_named_like_the_codecs_own_keep_apart() -> None:

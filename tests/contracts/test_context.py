@@ -13,7 +13,7 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import (
+from sessiontree.contracts.context import (
     CAPABILITIES,
     CHANNEL,
     MEMORY,
@@ -22,18 +22,30 @@ from sessiontree.contracts.capabilities import (
     READER,
     SESSIONS,
     SHELL,
+    SUBTREE,
     WEB,
     WRITER,
+    CallSignals,
     Capability,
+    SessionRights,
+    ToolContext,
     capabilities_of,
 )
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import PermissionDenied
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import Status
-from sessiontree.contracts.tiers import PermissionTier
 
-ALL: tuple[Capability[Any], ...] = (READER, MEMORY, WEB, WRITER, SHELL, CHANNEL, MEMORY_WRITER, SESSIONS)
+ALL: tuple[Capability[Any], ...] = (
+    READER,
+    MEMORY,
+    WEB,
+    WRITER,
+    SHELL,
+    CHANNEL,
+    MEMORY_WRITER,
+    SESSIONS,
+    SUBTREE,
+)
 Require = Callable[[ToolContext, Capability[Any]], Any]
 Narrow = Callable[[SessionRights, str, set[str]], SessionRights]
 held_names = st.sets(st.sampled_from(CAPABILITIES))
@@ -135,6 +147,7 @@ def test_a_tool_s_rights_are_what_it_declares_of_the_session_s(held: set[str], d
     narrows(SessionRights.narrowed, held, declared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
@@ -239,5 +252,6 @@ def test_kind_decides_what_may_be_held(kind: SessionKind) -> None:
 
 
 def test_what_observes_changes_nothing() -> None:
-    """The handles a Worker may hold are exactly those whose work is ReadOnly."""
-    assert {each.name for each in ALL if each.tier is PermissionTier.READ_ONLY} == OBSERVING
+    """The handles a Worker may hold are those whose work is ReadOnly, without the look at children."""
+    read_only = {each.name for each in ALL if each.tier is PermissionTier.READ_ONLY}
+    assert read_only - {"subtree"} == OBSERVING

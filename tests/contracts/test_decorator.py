@@ -14,17 +14,14 @@ from pydantic import BaseModel, Field
 from pydantic import ValidationError as ModelError
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import WEB
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.context import WEB, CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.decorator import FunctionTool, tool
 from sessiontree.contracts.errors import ConfigError, ExecutionError
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.params import Trimmed
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.schema_tool import schema_tool
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, Trimmed
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.schema.derive import derive_schema
 
@@ -57,7 +54,7 @@ def repeat(text: str, times: int = 2, *, mark: Literal["-", "+"] = "-") -> str:
         text: What to repeat; it may be
             long.
         times (int): How often: at least once.
-        mark: Stands between.
+        mark: Goes between.
 
     Returns:
         The copies.
@@ -75,7 +72,7 @@ def test_a_function_becomes_a_tool_of_its_signature_and_docstring() -> None:
         "properties": {
             "text": {"type": "string", "description": "What to repeat; it may be long."},
             "times": {"type": "integer", "description": "How often: at least once.", "default": 2},
-            "mark": {"type": "string", "description": "Stands between.", "enum": ["-", "+"], "default": "-"},
+            "mark": {"type": "string", "description": "Goes between.", "enum": ["-", "+"], "default": "-"},
         },
         "required": ["text"],
         "additionalProperties": False,
@@ -92,6 +89,7 @@ async def test_the_function_runs_with_validated_arguments(ctx: ToolContext) -> N
     assert repeat.function("a", 1) == "a"
 
 
+@pytest.mark.covers("A5")
 def test_a_tool_that_says_nothing_is_dangerous() -> None:
     """Elevated, and not for Workers."""
     assert repeat.tier is PermissionTier.ELEVATED
@@ -105,6 +103,7 @@ def test_a_tool_that_says_nothing_is_dangerous() -> None:
     )
 
 
+@pytest.mark.covers("S1")
 def test_every_setting_reaches_the_tool() -> None:
     """Capabilities may be given by name or as they are imported."""
 
@@ -154,6 +153,7 @@ async def test_a_sync_function_runs_in_a_thread_and_an_async_one_on_the_loop(ctx
     assert (await waiting.execute(waiting.Params(), ctx)).output == here
 
 
+@pytest.mark.covers("I4")
 async def test_ctx_receives_the_context_and_is_no_parameter(ctx: ToolContext) -> None:
     """Annotated or not; it may be described, too."""
 
@@ -256,7 +256,7 @@ def test_text_annotations_are_read_where_the_function_stands() -> None:
 
 
 def test_a_cell_of_a_notebook_declares_tools() -> None:
-    """Its names live in a dict that is no module, and its classes are defined beside the function."""
+    """Its names live in a dict that is no module, and its classes are defined alongside the function."""
     cell = (
         "from __future__ import annotations\n"
         "class Item(BaseModel):\n    name: str\n"
@@ -398,7 +398,7 @@ async def streaming(word: str) -> AsyncIterator[str]:
         (for_type_checkers, "not only for type checkers"),
         (misspelt, "cannot be read"),
         (misnamed, "call it 'ctx'"),
-        (impossible, "make no model"),
+        (impossible, "can't form a model"),
         (yielding, "return one value"),
         (streaming, "return one value"),
         (len, "@tool takes a function"),
@@ -438,7 +438,7 @@ def test_a_setting_that_cannot_be_is_refused_with_the_fix(settings: dict[str, An
 
 
 async def test_a_tool_is_made_again_from_its_function_and_settings(ctx: ToolContext) -> None:
-    """How it travels to another process: its class and model are built there anew."""
+    """How it travels to another process: its class and model are built there again."""
 
     class Item(BaseModel):
         name: str

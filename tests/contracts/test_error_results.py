@@ -9,13 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.error_results import (
-    MAX_REASON_CHARS,
-    blocked_message,
-    error_message,
-    pending_message,
-    unknown_message,
-)
 from sessiontree.contracts.errors import (
     ExecutionError,
     ImageRefused,
@@ -25,8 +18,15 @@ from sessiontree.contracts.errors import (
     ValidationError,
 )
 from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.results import (
+    MAX_REASON_CHARS,
+    blocked_message,
+    error_message,
+    pending_message,
+    unknown_message,
+)
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 ENVELOPES = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.event_display import SHOWN_CHARS, short_progress
+from sessiontree.contracts.events import SHOWN_CHARS, short_progress
 from sessiontree.contracts.jsonable import JsonValue, dump_json
 
 Shorten = Callable[[object, int], JsonValue]

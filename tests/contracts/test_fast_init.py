@@ -34,6 +34,27 @@ class Quick:
     note: str | None = None
 
 
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class One:
+    """One field."""
+
+    values: tuple[int, ...]
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Without fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Further(Quick):
+    """A field more, as ``dataclass`` makes it."""
+
+    more: int = 0
+
+
 ARGUMENTS = st.lists(st.one_of(st.text(), st.integers(), st.none()), max_size=4)
 NAMED = st.dictionaries(st.sampled_from(["key", "at_ms", "note", "other"]), st.integers(), max_size=3)
 
@@ -65,6 +86,22 @@ def test_it_stays_the_value_it_was() -> None:
     with pytest.raises(FrozenInstanceError):
         value.key = "c"  # type: ignore[misc]
     assert str(inspect.signature(Quick)) == str(inspect.signature(Plain))
+
+
+@pytest.mark.parametrize(
+    "value", [Quick("a", 1), One((1, 2)), One(()), Empty(), Further("a", 1, "b", 2), (Quick("a"), One((3,)))]
+)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickled_values_come_back_as_they_were(value: object, protocol: int) -> None:
+    """With any number of fields; a subclass keeps the fields that it adds."""
+    back = pickle.loads(pickle.dumps(value, protocol))
+    assert (type(back), back) == (type(value), value)
+    assert copy.deepcopy(value) == value
+
+
+def test_values_are_pickled_without_looking_up_their_fields() -> None:
+    """The pickle holds the values and no state to be set field by field."""
+    assert len(pickle.dumps(Quick("a", 1, "b"))) < len(pickle.dumps(Plain("a", 1, "b")))
 
 
 def test_a_class_that_does_more_is_left_as_it_is() -> None:

@@ -49,6 +49,7 @@ def test_digest_names_tool_and_arguments_not_their_order(arguments: JsonObject, 
     names_a_call(digest_of, arguments, other)
 
 
+@pytest.mark.covers("REL-L1", "REL-L11")
 @pytest.mark.parametrize(
     "broken",
     [

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.settings import Budget, Limits
 
 NUMBERS = ["max_children", "max_depth", "max_live", "max_total", "max_turns"]
 SECONDS = [
@@ -29,6 +29,8 @@ def test_defaults_are_those_promised() -> None:
         "max_live": 256,
         "max_total": 10_000,
         "max_turns": 50,
+        "model_retries": 2,
+        "model_timeout_s": 600.0,
         "tool_timeout_s": 120.0,
         "approval_expiry_s": 900.0,
         "approval_patience_s": 30.0,
@@ -89,7 +91,7 @@ def test_not_a_number_is_refused(name: str) -> None:
 @pytest.mark.parametrize("value", [1.5, "many", [4]])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_counts_are_whole_numbers(name: str, value: Any) -> None:
-    """Half a child is none."""
+    """Half a child is not one."""
     with pytest.raises(ValidationError, match=name):
         Limits.model_validate({name: value})
 

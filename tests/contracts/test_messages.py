@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import find, given, settings
@@ -26,14 +26,16 @@ from sessiontree.contracts.messages import (
     AssistantMessage,
     ImageContent,
     Message,
+    Replay,
+    StopReason,
     TextContent,
     ThinkingContent,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
     message_from_wire,
 )
-from sessiontree.contracts.usage import Usage
 
 FromWire = Callable[[Mapping[str, Any]], Message]
 
@@ -75,9 +77,12 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(
         AssistantMessage,
         st.lists(TEXTS | THOUGHTS | CALLS, max_size=3).map(tuple),
-        st.sampled_from(["stop", "toolUse", "length", "error", "aborted"]),
-        st.builds(Usage, COUNTS, COUNTS, st.floats(0, 1e6), COUNTS, COUNTS),
+        st.sampled_from(get_args(StopReason)),
+        st.builds(Usage, COUNTS, COUNTS, st.floats(0, 1e6), COUNTS, COUNTS, COUNTS, COUNTS, COUNTS),
         TIMES,
+        ANY_TEXT,
+        ANY_TEXT,
+        st.none() | st.builds(Replay, COUNTS, ANY_TEXT, ANY_TEXT, JSON),
     ),
     st.builds(
         ToolResultMessage,
@@ -141,6 +146,7 @@ RESULTS: list[dict[str, Any]] = [
 """The specification's objects (seed 000, section 3); an undefined member is null in JSON."""
 
 
+@pytest.mark.covers("I1", "I11")
 def test_the_specifications_reply_is_read_and_written_member_by_member() -> None:
     """Seed 000, section 2.1; usage and time stand for its "other fields"."""
     wire = {**CALL_REPLY, "usage": Usage(3, 5, 0.25, 1, 1).to_wire(), "timestamp": 7}
@@ -161,6 +167,46 @@ def test_the_specifications_reply_is_read_and_written_member_by_member() -> None
     assert [call.name for call in message.tool_calls] == ["read"]
 
 
+def test_usage_counts_tokens_of_cache_and_reasoning_beside_the_totals() -> None:
+    """They add up and are written where there are any; journals without them are read as 0."""
+    used = Usage(100, 50, 0.5, 1, 2, 60, 20, 30)
+    assert used + used - used == used
+    assert (used + used).cache_read_tokens == 120
+    assert used.tokens == 150
+    assert Usage.from_wire(used.to_wire()) == used
+    assert used.to_wire().keys() - Usage(100, 50).to_wire().keys() == {
+        "cacheReadTokens",
+        "cacheWriteTokens",
+        "reasoningTokens",
+    }
+    assert Usage.from_wire(Usage(100, 50).to_wire()) == Usage(100, 50)
+
+
+def test_reply_without_replay_is_written_as_by_earlier_releases() -> None:
+    """Who answered, the provider's words about the end and its own form are written where there are any."""
+    plain = AssistantMessage((TextContent("hi"),), timestamp=3)
+    assert plain.to_wire().keys() == {"role", "content", "stopReason", "timestamp"}
+    replay = Replay(1, "openai", "openai", {"id": "rs_1", "encrypted": "x"})
+    full = replace(plain, model="openai:big", stop_detail="filtered", replay=replay)
+    assert message_from_wire(full.to_wire()) == full
+    assert full.to_wire()["replay"] == {
+        "version": 1,
+        "provider": "openai",
+        "system": "openai",
+        "payload": {"id": "rs_1", "encrypted": "x"},
+    }
+
+
+def test_replay_goes_to_its_own_system_alone() -> None:
+    """Any other system gets the reply's blocks."""
+    replay = Replay(1, "bedrock", "anthropic", {})
+    reply = AssistantMessage((TextContent("hi"),), replay=replay)
+    assert reply.replay_for("anthropic") is replay
+    assert reply.replay_for("bedrock") is None
+    assert AssistantMessage(()).replay_for("") is None
+
+
+@pytest.mark.covers("I7", "I14", "I16")
 @pytest.mark.parametrize("wire", RESULTS)
 def test_the_specifications_results_are_read_and_written_member_by_member(wire: dict[str, Any]) -> None:
     """Seed 000, sections 3.1 to 3.3: result, error, image."""
@@ -177,6 +223,7 @@ def test_the_error_text_of_the_specification_is_json_of_its_envelope() -> None:
     assert message_from_wire(RESULTS[1]).text == dump_json(envelope)
 
 
+@pytest.mark.covers("I12")
 def test_a_call_assembled_from_its_pieces_is_the_specifications_event() -> None:
     """Seed 000, section 2.2: start, deltas, end, each with its content index."""
     deltas = ['{"file_', 'path": "/hom', 'e/user/main.ts"}']
@@ -239,6 +286,7 @@ def without_halves(message: Message) -> bool:
     return bool(message.to_wire() == json.loads(dump_json(message.to_wire())))
 
 
+@pytest.mark.covers("REL-P34")
 @given(MESSAGES.filter(without_halves))
 def test_every_message_survives_the_wire(message: Message) -> None:
     """REL-P34: any script, lone surrogates, whole numbers beyond 2**53."""
@@ -313,7 +361,7 @@ def test_an_unknown_role_or_block_is_refused(wire: dict[str, Any]) -> None:
 
 
 def test_a_missing_member_is_refused() -> None:
-    """Half a message is none."""
+    """Half a message is not one."""
     for member in RESULTS[0]:
         wire = {name: value for name, value in RESULTS[0].items() if name != member}
         with pytest.raises(KeyError):

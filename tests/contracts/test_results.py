@@ -12,12 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.errors import ExecutionError, ImageRefused
-from sessiontree.contracts.event_display import displayed
-from sessiontree.contracts.images import MAX_SOURCE_BYTES, image_mime_type
+from sessiontree.contracts.events import displayed
 from sessiontree.contracts.messages import ImageContent, TextContent, ToolResultMessage
-from sessiontree.contracts.results import Artifact, image_result, image_result_from_file, json_result
+from sessiontree.contracts.results import (
+    Artifact,
+    error_message,
+    image_result,
+    image_result_from_file,
+    json_result,
+)
+from sessiontree.contracts.settings import MAX_SOURCE_BYTES, image_mime_type
 from sessiontree.workspace import WorkspaceReader
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\x0d"
@@ -63,7 +68,7 @@ def test_file_that_is_no_image_or_too_large_is_refused(tmp_path: Path) -> None:
         file.write(PNG)
         file.truncate(MAX_SOURCE_BYTES + 1)
     reader = WorkspaceReader(tmp_path)
-    with pytest.raises(ImageRefused, match=r"^can't show 'text.png': it is no PNG"):
+    with pytest.raises(ImageRefused, match=r"^can't show 'text.png': it is not a PNG"):
         image_result_from_file(reader, "text.png")
     with pytest.raises(ImageRefused, match=r"^can't show 'large.png': it has more than 20,971,520 bytes"):
         image_result_from_file(reader, "large.png")
@@ -88,6 +93,7 @@ def test_type_is_read_from_the_first_bytes(head: bytes, mime_type: str | None) -
     assert image_mime_type(head) == mime_type
 
 
+@pytest.mark.covers("U8")
 @given(
     st.lists(st.text("ab\n\u20ac\u0301", max_size=5).map(lambda text: text * 1000), max_size=4),
     st.binary(max_size=50),
@@ -113,6 +119,7 @@ def test_screens_are_sent_what_fits_them(texts: list[str], data: bytes, failed: 
     assert "\n" not in error
 
 
+@pytest.mark.covers("U8")
 def test_error_on_a_screen_is_the_reason_alone() -> None:
     """Of an envelope what it says, its first line."""
     message = error_message("c", "t", ExecutionError("first line\nsecond"), 7)

@@ -11,10 +11,10 @@ import pytest
 
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.retry import Retry
 from sessiontree.contracts.schema_tool import SchemaTool, schema_tool
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.tool import Retry
 from sessiontree.schema.compiled import compile_tool
 from sessiontree.testing.context import call_tool, make_context
 
@@ -27,6 +27,7 @@ def halve(params: dict[str, Any]) -> float:
     return float(params["n"]) / 2
 
 
+@pytest.mark.covers("A43")
 async def test_a_function_and_a_schema_become_a_tool(tmp_path: Path) -> None:
     """Name and description are the function's; it gets a dict and runs in a thread where it is plain."""
     assert isinstance(halve, SchemaTool)
@@ -57,7 +58,7 @@ async def test_the_context_and_a_result_are_taken_as_they_are(tmp_path: Path) ->
 
 
 def test_it_is_made_again_from_its_function_and_settings() -> None:
-    """How it travels to another process: its class is built there anew."""
+    """How it travels to another process: its class is built there again."""
     make, parts = halve.__reduce__()
     again = make(*parts)
     assert again is not halve

@@ -73,6 +73,7 @@ PLANTED: dict[str, MakeIds] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_ids_that_could_be_met_twice_are_found(name: str) -> None:
     """The property fails where something is left out, or does not come again."""

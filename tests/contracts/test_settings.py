@@ -26,8 +26,7 @@ from sessiontree import (
     ToolPolicy,
     WebSettings,
 )
-from sessiontree.contracts.settings import StrictSettings
-from sessiontree.contracts.suggestion import nearest_name, suggestion
+from sessiontree.contracts.settings import StrictSettings, nearest_name, suggestion
 from sessiontree.policy.settings import parse_policy
 
 TYPOS: list[tuple[type[StrictSettings], str, str]] = [
@@ -36,7 +35,8 @@ TYPOS: list[tuple[type[StrictSettings], str, str]] = [
     (Budget, "token", "'tokens'"),
     (AgentConfig, "modle", "'model'"),
     (AgentSpec, "tool", "'tools'"),
-    (AgentSpec, "prompt", "AgentSpec(config=AgentConfig(prompt=…))"),
+    (AgentSpec, "promt", "'prompt'"),
+    (AgentConfig, "temperature", "AgentConfig(settings=ModelSettings(temperature=…))"),
     (PolicyConfig, "tool", "'tools'"),
     (ToolPolicy, "alow", "'allow'"),
     (ToolPolicy, "alsoAlow", "'alsoAllow'"),
@@ -73,7 +73,7 @@ NESTED: list[tuple[Callable[..., object], Mapping[str, Any], str]] = [
     (
         MemorySettings,
         {"embedder": {"kind": "hashing", "dims": 3}},
-        "embedder.hashing.dims: no setting is called that; there are: kind",
+        "embedder.hashing.dims: no setting is called that; choose one of: kind",
     ),
 ]
 
@@ -144,6 +144,6 @@ def test_the_nearest_name(name: str, known: tuple[str, ...], near: str | None) -
 
 def test_where_nothing_is_near_the_names_are_listed() -> None:
     """Few of them all, many of them in part."""
-    assert suggestion("zzz", ("b", "a")) == "there are: a, b"
-    assert suggestion("zzz", ()) == "there are: none"
+    assert suggestion("zzz", ("b", "a")) == "choose one of: a, b"
+    assert suggestion("zzz", ()) == "none is known"
     assert suggestion("?", (f"name{number:02}" for number in range(99))).endswith(", name11, …")

@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel
 
-from sessiontree.contracts.capabilities import WRITER
-from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.context import WRITER, ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import ALL_KINDS, MAIN_AND_BRANCH, RawTool, Tool, check_tool
 
 
@@ -75,7 +73,7 @@ def test_other_names_are_refused(name: Any) -> None:
 
 
 def test_tool_without_a_name_is_refused() -> None:
-    """The class says so, since there is no name to say it by."""
+    """The class says so, because the tool has no name yet."""
 
     class Nameless(Tool[Empty]):
         description = "Does it."
@@ -137,7 +135,7 @@ def test_execute_that_blocks_is_refused() -> None:
 )
 def test_a_command_in_a_parameter_that_is_not_there_is_refused(tool: Tool[Any]) -> None:
     """Nobody would judge what it runs."""
-    with pytest.raises(ConfigError, match="command_in is 'command', which is none of its parameters"):
+    with pytest.raises(ConfigError, match="command_in is 'command', which is not one of its parameters"):
         check_tool(tool)
 
 
@@ -206,7 +204,7 @@ def test_a_tier_below_that_of_its_capabilities_is_refused(capability: str, least
     ],
 )
 def test_capabilities_that_are_none_are_refused_with_the_fix(member: str, given: Any, said: str) -> None:
-    """A name that stands for nothing would leave the tool without its handle, at its first call."""
+    """A name that names nothing would leave the tool without its handle, at its first call."""
     with pytest.raises(ConfigError, match=f"{member}.*{said}"):
         check_tool(changed(**{member: given}))
 

@@ -9,9 +9,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.truncation import cut_line, cut_text, whole
-from sessiontree.schema.checker import MAX_VALUE_CHARS, shown
-from sessiontree_tools.hunk import MAX_LINE_CHARS, unified_diff
-from sessiontree_tools.replacement import Replacement
+from sessiontree.schema.checker import MAX_VALUE_CHARS, json_excerpt
+from sessiontree_tools.edit import MAX_LINE_CHARS, Replacement, unified_diff
 
 Cut = Callable[[str, int], str]
 
@@ -105,11 +104,14 @@ def cut_all(text: str, limit: int) -> str:
     return text if len(text) <= limit else ""
 
 
+@pytest.mark.covers("I40", "REL-P36")
+@pytest.mark.slow
 def test_cutting_keeps_its_promises() -> None:
     """P36, over graphemes of many scripts."""
     cut_keeps_its_promises(cut_text)
 
 
+@pytest.mark.covers("REL-P36")
 @pytest.mark.parametrize("bug", [cut_anywhere, cut_beside_the_limit, cut_always, cut_the_end, cut_all])
 def test_planted_cut_is_found(bug: Cut) -> None:
     """Each bug breaks a promise."""
@@ -180,10 +182,12 @@ def line_cut_anywhere(text: str, limit: int) -> str:
 
 
 def line_and_mark(text: str, limit: int) -> str:
-    """Bug: the mark stands beside the limit."""
+    """Bug: the mark is next to the limit."""
     return text if len(text) <= limit else text[: whole(text, limit)] + "…"
 
 
+@pytest.mark.covers("REL-P36")
+@pytest.mark.slow
 def test_a_line_keeps_its_promises() -> None:
     """REL-P36, for what is shown in one line."""
     line_keeps_its_promises(cut_line)
@@ -196,13 +200,14 @@ def test_planted_line_is_found(bug: Cut) -> None:
         line_keeps_its_promises(bug)
 
 
+@pytest.mark.covers("REL-P36")
 @pytest.mark.parametrize("grapheme", ["👩\u200d👩\u200d👧", "e\u0301", "🇺🇦"])
 def test_what_is_quoted_is_cut_between_characters_too(grapheme: str) -> None:
     """A value in an error, and a line of a difference, at every place a cut may fall in."""
     for before in range(len(grapheme) + 1):
         text = "x" * (MAX_VALUE_CHARS - 2 - before) + grapheme * 5 + "y" * MAX_VALUE_CHARS
-        assert shown(text).removesuffix("…").rstrip("x" + grapheme) == '"'
-        assert len(shown(text).strip('"x…')) % len(grapheme) == 0
+        assert json_excerpt(text).removesuffix("…").rstrip("x" + grapheme) == '"'
+        assert len(json_excerpt(text).strip('"x…')) % len(grapheme) == 0
         line = "x" * (MAX_LINE_CHARS - before) + grapheme * 5
         changed = unified_diff("a", Replacement(f"{line}\n", 0, len(line), "z", tolerant=False))
         cut = changed.splitlines()[3].removeprefix("-").removesuffix("…")

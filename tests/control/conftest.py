@@ -9,7 +9,7 @@ import pytest
 
 from sessiontree import SessionTree
 from sessiontree.control.client import ControlClient
-from tests.control.errands import errands
+from tests.control.tree_program import errands
 
 
 @pytest.fixture

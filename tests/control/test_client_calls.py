@@ -9,14 +9,14 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ClientTool, PermissionTier, ScriptedModel, SessionTree, call
-from sessiontree.contracts.client_call import ClientAnswer, answer_of, failure_of
+from sessiontree.contracts.client_tool import ClientAnswer, answer_of, failure_of
 from sessiontree.contracts.errors import ClientAnswerRefused, ClientCallClosed
 from sessiontree.contracts.messages import ImageContent
 from sessiontree.contracts.results import Artifact, ToolResult
 from sessiontree.control.client import ControlClient
-from tests.behaviours.reading import results
+from tests.behaviours.fact_fixtures import results
 
-LONGEST_S = 60.0
+MAX_S = 60.0
 
 
 class Question(BaseModel):
@@ -25,8 +25,9 @@ class Question(BaseModel):
     text: str
 
 
+@pytest.mark.covers("I32")
 async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
-    """The control socket lists what the program sees; an answer that does not fit, or is late, is told so."""
+    """The socket lists what the program sees; an answer that does not fit, or is late, gets an error."""
     tool = ClientTool("ask", "Ask.", Question, tier=PermissionTier.WORKSPACE, result_type=dict[str, int])
     tree = SessionTree(
         tmp_path,
@@ -35,19 +36,23 @@ async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
         state_dir=tmp_path / "state",
         backend="local",
     )
-    async with tree, await ControlClient.connect(tree.state_dir) as client, asyncio.timeout(LONGEST_S):
+    async with tree, await ControlClient.connect(tree.state_dir) as client, asyncio.timeout(MAX_S):
         branch = await tree.main.spawn("branch", "go")
         coming = aiter(tree.client_calls)
         first = await anext(coming)
-        assert await client.client_calls(tree.tree_id) == [first.call]
+        assert await client.supervisor.client_calls(tree.tree_id) == [first.call]
         with pytest.raises(ClientAnswerRefused) as refused:
-            await client.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": "x"}), "a1")
+            await client.supervisor.answer(
+                tree.tree_id, first.call_id, answer_of(first.call_id, {"n": "x"}), "a1"
+            )
         assert refused.value.field == "/n"
-        await client.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 1}), "a2")
+        await client.supervisor.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 1}), "a2")
         with pytest.raises(ClientCallClosed):
-            await client.answer(tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 2}), "a3")
+            await client.supervisor.answer(
+                tree.tree_id, first.call_id, answer_of(first.call_id, {"n": 2}), "a3"
+            )
         second = await anext(coming)
-        await client.answer(tree.tree_id, second.call_id, failure_of(second.call_id, "no"), "a4")
+        await client.supervisor.answer(tree.tree_id, second.call_id, failure_of(second.call_id, "no"), "a4")
         await branch.result()
         assert [message.text for message in results(tree, "main/b1")] == [
             '{"n":1}',
@@ -56,7 +61,7 @@ async def test_a_call_is_answered_from_another_process(tmp_path: Path) -> None:
 
 
 def test_answers_cross_whole() -> None:
-    """Every part of an answer is the same at the other end; what is none is refused."""
+    """Every part of an answer is the same at the other end; what is not one is refused."""
     artifacts = (Artifact("file", "a table", path="t.csv"),)
     result = ToolResult({"n": 1}, "one", artifacts, {"seen": True}, (ImageContent("aGk=", "image/png"),))
     for answer in (ClientAnswer(result), ClientAnswer(None, "no")):

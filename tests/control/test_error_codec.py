@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,27 +18,12 @@ from sessiontree.contracts.errors import (
     SessionTreeError,
 )
 from sessiontree.contracts.jsonable import dump_json
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.control.error_codec import ERRORS, error_from_wire, error_to_wire
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.control.protocol import ERRORS, error_from_wire, error_to_wire
 from sessiontree.testing.strategies import json_values
+from tests.house.error_fixtures import sample_of
 
-SAMPLES: dict[Any, Any] = {
-    str: "what was tried – що сталося \ud800",
-    str | None: "/path/0",
-    float: 2.5,
-    int: 3,
-    bool: True,
-    PermissionTier: PermissionTier.SYSTEM,
-}
 CLASSES = sorted(set(ERRORS.values()), key=lambda cls: cls.__name__)
-
-
-def sample_of(cls: type[SessionTreeError]) -> SessionTreeError:
-    """Return an error with a value for every field."""
-    if cls.__init__ is Exception.__init__:
-        return cls("text")
-    hints = get_type_hints(cls.__init__)
-    return cls(*(SAMPLES[hints[name]] for name in inspect.signature(cls).parameters))
 
 
 def crosses_whole(to_wire: Callable[[BaseException], dict[str, Any]], error: SessionTreeError) -> None:

@@ -13,7 +13,7 @@ from operator import eq
 
 import pytest
 
-from sessiontree.control.lineage import Lineage, adopter_here, lineage_of
+from sessiontree.control.peer import Lineage, adopter_here, lineage_of
 from sessiontree.sandbox.process_tree import ProcessIdentity, process_of
 
 ENGINE = """
@@ -68,7 +68,7 @@ def test_what_an_engine_started_is_refused(lineage: tuple[Lineage, int, int]) ->
     """DOR2: what its server started, and what was left behind in a session of its own."""
     judge, child, orphan = lineage
     assert "was started by the engine" in (judge.refusal_of(child) or "")
-    assert "can't be told from one that the engine" in (judge.refusal_of(orphan) or "")
+    assert "can't be distinguished from one that the engine" in (judge.refusal_of(orphan) or "")
 
 
 def test_a_persons_programs_are_heard(lineage: tuple[Lineage, int, int]) -> None:

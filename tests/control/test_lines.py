@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.control.lines import Lines
+from sessiontree.control.protocol import Lines
 
 Make: TypeAlias = Callable[[int], Lines]
 

@@ -1,4 +1,4 @@
-"""Peers: the same user, no more confined than the runtime, or root; everybody else is told no."""
+"""Peers: the same user, no more confined than the runtime, or root; everybody else is refused."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 
 from sessiontree import SessionTree
 from sessiontree.control.peer import Peer, PeerConfinement, confinement_of, peer_of, refusal_of
+from sessiontree.control.protocol import PROTOCOL
 
 FREE = PeerConfinement(0, no_new_rights=False)
 FILTERED = PeerConfinement(1, no_new_rights=False)
@@ -42,7 +43,7 @@ with line.makefile("rb") as heard:
     for _ in range(2):
         sys.stdout.buffer.write(heard.readline())
 """
-"""Knocks at the control socket of a directory and prints the first two things it is told."""
+"""Knocks at the control socket of a directory and prints the first two things it learns."""
 
 
 @pytest.mark.parametrize(
@@ -88,8 +89,8 @@ def test_the_confinement_of_nobody_is_not_known() -> None:
     assert confinement_of(2**22 + 1) is None
 
 
-async def knock(state_dir: Path, how: str) -> list[dict[str, Any]]:
-    """Have another process knock at a control socket; return what it is told."""
+async def connect_control_socket(state_dir: Path, how: str) -> list[dict[str, Any]]:
+    """Have another process connect_control_socket at a control socket; return what it learns."""
     directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         program = await asyncio.create_subprocess_exec(
@@ -104,14 +105,15 @@ async def knock(state_dir: Path, how: str) -> list[dict[str, Any]]:
 
 async def test_a_process_of_its_user_is_heard(tree: SessionTree) -> None:
     """It is greeted and answered."""
-    greeting, answer = await knock(tree.state_dir, "free")
-    assert (greeting["protocol"], greeting["pid"]) == (1, os.getpid())
+    greeting, answer = await connect_control_socket(tree.state_dir, "free")
+    assert (greeting["protocol"], greeting["pid"]) == (PROTOCOL, os.getpid())
     assert answer == {"id": 1, "items": [tree.tree_id]}
 
 
+@pytest.mark.covers("A13", "REL-L13")
 async def test_a_confined_process_is_no_owner(tree: SessionTree) -> None:
     """What a Worker's host can reach, it cannot use: it would answer its own requests."""
-    (refusal,) = await knock(tree.state_dir, "confined")
+    (refusal,) = await connect_control_socket(tree.state_dir, "confined")
     assert refusal["error"]["type"] == "PermissionDenied"
     assert "is confined and the runtime is not" in refusal["error"]["fields"][1]
     assert await tree.main.send("x") == "heard: x"
@@ -124,8 +126,8 @@ async def test_another_user_is_no_owner(tree: SessionTree) -> None:
         assert refusal_of(Peer(os.getpid(), os.geteuid()), os.geteuid() + 1, FREE, FREE) is not None
         return
     tree.state_dir.chmod(0o755)
-    assert await knock(tree.state_dir, "somebody else") == []
+    assert await connect_control_socket(tree.state_dir, "somebody else") == []
     (tree.state_dir / "control").chmod(0o666)
-    (refusal,) = await knock(tree.state_dir, "somebody else")
+    (refusal,) = await connect_control_socket(tree.state_dir, "somebody else")
     assert f"runs as user {NOBODY}" in refusal["error"]["fields"][1]
     assert await tree.main.send("x") == "heard: x"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import JournalError, JournalUnwritable
-from sessiontree.control.place import BACKLOG, SOCKET_NAME, knock, open_control_socket
+from sessiontree.control.protocol import BACKLOG, SOCKET_NAME, connect_control_socket, open_control_socket
 from sessiontree.runtime.socket_files import MAX_ADDRESS_BYTES
 
 
@@ -27,13 +27,13 @@ def umask(mask: int) -> Iterator[None]:
 
 
 def names_in(state_dir: Path) -> list[str]:
-    """Return what stands in a state directory."""
+    """Return what is in a state directory."""
     return [path.name for path in state_dir.iterdir()]
 
 
 def answers(state_dir: Path) -> bool:
     """Whether somebody listens in a state directory."""
-    line = knock(state_dir)
+    line = connect_control_socket(state_dir)
     if line is None:
         return False
     line.close()
@@ -65,7 +65,7 @@ def test_the_file_is_its_owner_s_whatever_the_mask_says(state_dir: Path, mask: i
 
 
 def test_the_mode_is_there_before_the_file_is(tmp_path: Path) -> None:
-    """The system makes the file with the unbound socket's mode: there is no moment with any other."""
+    """The system makes the file with the unbound socket's mode: it never has another."""
     with umask(0), socket.socket(socket.AF_UNIX) as plain, socket.socket(socket.AF_UNIX) as ours:
         plain.bind(str(tmp_path / "plain"))
         os.fchmod(ours.fileno(), 0o600)
@@ -107,7 +107,7 @@ def test_where_there_is_no_door_nobody_is_found(tmp_path: Path, what: str) -> No
         (place / SOCKET_NAME).touch()
     elif what == "no directory":
         place.touch()
-    assert knock(place) is None
+    assert connect_control_socket(place) is None
 
 
 def test_a_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
@@ -120,13 +120,13 @@ def test_a_place_that_takes_no_door_is_said_so(tmp_path: Path) -> None:
 
 
 def test_a_crowd_waits_at_the_door(tmp_path: Path) -> None:
-    """More than may knock at once are told to try again, never to wait for ever."""
+    """More than may connect_control_socket at once are asked to try again, never to wait for ever."""
     listener = open_control_socket(tmp_path)
     lines: list[socket.socket] = []
     try:
         with pytest.raises(BlockingIOError):
             for _ in range(2 * BACKLOG):
-                line = knock(tmp_path)
+                line = connect_control_socket(tmp_path)
                 assert line is not None
                 lines.append(line)
         assert len(lines) >= BACKLOG
@@ -137,7 +137,7 @@ def test_a_crowd_waits_at_the_door(tmp_path: Path) -> None:
 
 
 def test_a_loop_of_links_is_a_typed_error(tmp_path: Path) -> None:
-    """What the system refuses for another reason is told, with whose control socket it may be."""
+    """What the system refuses for another reason is reported, with whose control socket it may be."""
     (tmp_path / SOCKET_NAME).symlink_to(tmp_path / SOCKET_NAME)
     with pytest.raises(JournalError, match="only the user who runs it, or root"):
-        knock(tmp_path)
+        connect_control_socket(tmp_path)

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ConfigError, SessionTreeError
-from sessiontree.control.lines import MAX_LINE_BYTES
-from sessiontree.control.requests import (
+from sessiontree.control.call_codec import SocketAnswer
+from sessiontree.control.protocol import (
+    MAX_LINE_BYTES,
     MAX_PART_CHARS,
-    Given,
     SocketRequest,
-    Told,
     Withdrawal,
     error_line,
     line_of,
@@ -53,14 +52,14 @@ def test_a_request_is_what_was_said(number: int, ask: str, given_: dict[str, Any
     """Id, question and arguments come through, whatever they hold."""
     line = line_of({"id": number, "ask": ask, "given": given_})
     assert line.endswith(b"\n")
-    assert said_in(line[:-1]) == SocketRequest(number, ask, Given(given_))
+    assert said_in(line[:-1]) == SocketRequest(number, ask, given_)
     assert said_in(line_of({"withdraw": number})[:-1]) == Withdrawal(number)
 
 
 def test_a_long_answer_travels_in_parts_that_fit() -> None:
     """No line of an answer is much longer than a part; together the parts are the answer."""
     items = [f"{number}:" + "x" * 1000 for number in range(2000)]
-    lines = list(lines_of(7, Told(value={"all": True}, items=items)))
+    lines = list(lines_of(7, SocketAnswer(value={"all": True}, items=items)))
     assert len(lines) > 4
     assert max(map(len, lines)) < MAX_PART_CHARS + 3000
     wires = [json.loads(line) for line in lines]
@@ -71,7 +70,7 @@ def test_a_long_answer_travels_in_parts_that_fit() -> None:
 def test_an_answer_that_fits_no_line_is_refused() -> None:
     """One item beyond a line's bound is an error, not a line nobody can take."""
     with pytest.raises(SessionTreeError, match="read the journal"):
-        list(lines_of(1, Told(items=["x" * (MAX_LINE_BYTES + 1)])))
+        list(lines_of(1, SocketAnswer(items=["x" * (MAX_LINE_BYTES + 1)])))
 
 
 def test_an_error_without_a_question_is_the_last_word() -> None:
@@ -80,35 +79,3 @@ def test_an_error_without_a_question_is_the_last_word() -> None:
         "id": None,
         "error": {"type": "ConfigError", "fields": ["no"]},
     }
-
-
-WRONG: list[tuple[str, Any]] = [
-    ("text", 1),
-    ("text", None),
-    ("words", " \n"),
-    ("truth", 1),
-    ("count", -1),
-    ("count", 2**63),
-    ("count", True),
-    ("count", 1.0),
-    ("seconds", 20.5),
-    ("seconds", True),
-    ("seconds", "1"),
-    ("object", []),
-    ("one_of", "c"),
-]
-
-
-@pytest.mark.parametrize(("getter", "value"), WRONG)
-def test_a_wrong_argument_is_named(getter: str, value: Any) -> None:
-    """What is not as it must be is refused with the argument's name."""
-    more: dict[str, tuple[Any, ...]] = {"seconds": (20.0,), "one_of": (("a", "b"),)}
-    with pytest.raises(ConfigError, match=r"^thing "):
-        getattr(Given({"thing": value}), getter)("thing", *more.get(getter, ()))
-
-
-@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -0.1])
-def test_a_time_that_is_none_is_refused(wait: float) -> None:
-    """Nobody waits for ever."""
-    with pytest.raises(ConfigError, match=r"^wait_s "):
-        Given({"wait_s": wait}).seconds("wait_s", 20.0)

@@ -16,15 +16,12 @@ import pytest
 from sessiontree import SessionTree
 from sessiontree.contracts.errors import JournalError, SessionTreeError
 from sessiontree.control.client import ControlClient
-from sessiontree.control.connection import MAX_BUFFER_BYTES, MOST_AT_ONCE
-from sessiontree.control.lines import MAX_LINE_BYTES
-from sessiontree.control.place import knock
-from sessiontree.control.requests import line_of
-from sessiontree.control.server import ControlServer
-from sessiontree.runtime.supervisor_api import Owner
-from tests.control.errands import errands
+from sessiontree.control.protocol import MAX_LINE_BYTES, PROTOCOL, connect_control_socket, line_of
+from sessiontree.control.server import MAX_AT_ONCE, MAX_BUFFER_BYTES, ControlServer
+from sessiontree.runtime.supervisor_service import SupervisorService
+from tests.control.tree_program import errands
 
-LONGEST_S = 60.0
+MAX_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Line:
 
     async def hear(self) -> dict[str, Any]:
         """Return what is said next; empty where nothing ever will be."""
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(MAX_S):
             try:
                 line = await self.reader.readline()
             except ConnectionError:
@@ -57,12 +54,12 @@ class Line:
 @contextlib.asynccontextmanager
 async def line_to(state_dir: Path) -> AsyncIterator[Line]:
     """Connect as a peer, and hear the greeting."""
-    found = knock(state_dir)
+    found = connect_control_socket(state_dir)
     assert found is not None
     reader, writer = await asyncio.open_unix_connection(sock=found, limit=2 * MAX_LINE_BYTES)
     line = Line(reader, writer)
     try:
-        assert (await line.hear()).get("protocol") == 1
+        assert (await line.hear()).get("protocol") == PROTOCOL
         yield line
     finally:
         writer.transport.abort()
@@ -75,9 +72,9 @@ async def impatient(tree: SessionTree, tmp_path: Path) -> AsyncIterator[Path]:
     """A second control socket of the same supervisor, with little patience and room for two."""
     place = tmp_path / "impatient"
     place.mkdir()
-    owner: Any = tree._backend.owner
-    assert isinstance(owner, Owner)
-    server = ControlServer(owner, place, most_peers=2, patience_s=0.1, grace_s=0.1)
+    supervisor = tree._backend.supervisor
+    assert isinstance(supervisor, SupervisorService)
+    server = ControlServer(supervisor, place, most_peers=2, patience_s=0.1, grace_s=0.1)
     server.start()
     yield place
     await server.close()
@@ -89,7 +86,7 @@ GARBAGE = {
     "no object": b"[1,2]",
     "no question": b"{}",
     "no id": b'{"ask":"open_trees"}',
-    "an id that is none": b'{"id":-1,"ask":"open_trees"}',
+    "an id that is not valid": b'{"id":-1,"ask":"open_trees"}',
     "no number": b'{"id":1,"ask":"read","given":{"wait_s":NaN}}',
     "too deep": b"[" * 500_000,
     "an empty line": b"",
@@ -97,6 +94,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", GARBAGE.values(), ids=GARBAGE)
 async def test_garbage_is_told_and_hung_up_on(tree: SessionTree, words: bytes) -> None:
     """A line that can't be understood is the last one heard; nobody else notices."""
@@ -105,7 +103,7 @@ async def test_garbage_is_told_and_hung_up_on(tree: SessionTree, words: bytes) -
         said = await line.hear()
         assert (said["id"], said["error"]["type"]) == (None, "ConfigError")
         assert await line.hear() == {}
-        assert await other.open_trees() == [tree.tree_id]
+        assert await other.supervisor.open_trees() == [tree.tree_id]
     assert await tree.main.send("x") == "heard: x"
 
 
@@ -138,29 +136,29 @@ async def test_one_more_than_there_is_room_for_is_told_so(impatient: Path) -> No
     """Connections are bounded, and free again when somebody leaves."""
     async with await ControlClient.connect(impatient) as first:
         async with await ControlClient.connect(impatient):
-            with pytest.raises(SessionTreeError, match="2 others are connected"):
+            with pytest.raises(SessionTreeError, match="2 other clients are already connected"):
                 await ControlClient.connect(impatient)
-            assert await first.open_trees()
+            assert await first.supervisor.open_trees()
         third: ControlClient | None = None
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(MAX_S):
             while third is None:
                 with contextlib.suppress(SessionTreeError):
                     third = await ControlClient.find(impatient)
-        assert await third.open_trees()
+        assert await third.supervisor.open_trees()
         await third.close()
 
 
 async def test_too_many_questions_at_once_are_refused_one_by_one(tree: SessionTree) -> None:
     """Beyond a bound a question is answered with an error; the others are not lost, and room comes back."""
     async with line_to(tree.state_dir) as line:
-        for number in range(MOST_AT_ONCE):
+        for number in range(MAX_AT_ONCE):
             line.say(
                 line_of(
                     {"id": number, "ask": "result", "given": {"tree_id": tree.tree_id, "session": "main"}}
                 )
             )
         said = await line.ask(1000, "open_trees")
-        assert (said["id"], "wait for their answers already" in said["error"]["fields"][0]) == (1000, True)
+        assert (said["id"], "already waiting for answers" in said["error"]["fields"][0]) == (1000, True)
         line.say(line_of({"withdraw": 3}))
         line.say(line_of({"withdraw": 777}))
         while "error" in (said := await line.ask(1001, "open_trees")):
@@ -169,11 +167,11 @@ async def test_too_many_questions_at_once_are_refused_one_by_one(tree: SessionTr
 
 
 async def test_an_id_that_is_under_way_is_no_new_question(tree: SessionTree) -> None:
-    """Two questions of one id can't be told apart."""
+    """Two questions of one id can't be distinguished."""
     async with line_to(tree.state_dir) as line:
         line.say(line_of({"id": 1, "ask": "result", "given": {"tree_id": tree.tree_id, "session": "main"}}))
         said = await line.ask(1, "open_trees")
-        assert "question 1 is not answered yet" in said["error"]["fields"][0]
+        assert "request 1 is not answered yet" in said["error"]["fields"][0]
         assert await line.hear() == {}
 
 
@@ -182,11 +180,12 @@ def hold_little(line: socket.socket) -> None:
     line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
 
 
+@pytest.mark.slow
 async def test_a_peer_that_does_not_listen_is_hung_up_on(tree: SessionTree, impatient: Path) -> None:
     """What is written ahead for it is bounded; others are answered meanwhile, and the tree goes on."""
     for _ in range(4):
         await tree.main.send("long " + "x" * MAX_BUFFER_BYTES)
-    found = knock(impatient)
+    found = connect_control_socket(impatient)
     assert found is not None
     with found:
         hold_little(found)
@@ -195,11 +194,11 @@ async def test_a_peer_that_does_not_listen_is_hung_up_on(tree: SessionTree, impa
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 found.sendall(line_of({"id": number, "ask": "record_of", "given": given}))
         async with await ControlClient.connect(impatient) as other:
-            assert await other.open_trees() == [tree.tree_id]
+            assert await other.supervisor.open_trees() == [tree.tree_id]
             assert await tree.main.send("x") == "heard: x"
-            async with asyncio.timeout(LONGEST_S):
+            async with asyncio.timeout(MAX_S):
                 while not _is_hung_up(found):
-                    await other.open_trees()
+                    await other.supervisor.open_trees()
 
 
 def _is_hung_up(line: socket.socket) -> bool:
@@ -215,9 +214,11 @@ def _is_hung_up(line: socket.socket) -> bool:
 async def test_what_the_owner_itself_gets_wrong_is_an_answer(tree: SessionTree) -> None:
     """A failure nobody foresaw reaches whoever asked, typed, and ends nothing."""
     async with line_to(tree.state_dir) as line:
-        long = {"tree_id": "t" * 5000 + "\x00", "session": "main"}
-        for number, ask in enumerate(("report", "pending", "receipt", "record_of", "last_seq", "read")):
-            said = await line.ask(number, ask, **long, after_seq=0, max_n=1, wait_s=0)
+        long: dict[str, object] = {"tree_id": "t" * 5000 + "\x00"}
+        session, reading = {**long, "session": "main"}, {**long, "after_seq": 0, "max_n": 1, "wait_s": 0}
+        asked = {"report": session, "pending": long, "receipt": long, "record_of": session, "last_seq": long}
+        for number, (ask, given) in enumerate({**asked, "read": reading}.items()):
+            said = await line.ask(number, ask, **given)
             assert said["id"] == number
             assert said["error"]["type"] in {"TreeNotFound", "SessionTreeError"}
         assert "items" in await line.ask(100, "open_trees")
@@ -227,9 +228,9 @@ async def test_close_gives_what_is_under_way_its_answer(tmp_path: Path, state_di
     """A receipt is on its way when the program that owns the tree ends at once: it still arrives."""
     tree = await errands(tmp_path, state_dir).start()
     async with await ControlClient.connect(state_dir) as client:
-        await client.send(tree.tree_id, "main", "x", "follow_up", "m1")
-        ended = asyncio.create_task(tree._backend.owner.result(tree.tree_id, "main"))
-        stopping = asyncio.create_task(client.stop(tree.tree_id, "main", "enough"))
+        await client.supervisor.send(tree.tree_id, "main", "x", "follow_up", "m1")
+        ended = asyncio.create_task(tree._backend.supervisor.result(tree.tree_id, "main"))
+        stopping = asyncio.create_task(client.supervisor.stop(tree.tree_id, "main", "enough"))
         await ended
         await tree.close()
         assert [line.session_id for line in await stopping] == ["main"]
@@ -241,13 +242,13 @@ async def test_close_does_not_wait_for_who_does_not_listen(tmp_path: Path, state
     await tree.main.send("long " + "x" * (2 * MAX_BUFFER_BYTES))
     async with line_to(state_dir), line_to(state_dir) as half:
         half.say(b"{")
-        found = knock(state_dir)
+        found = connect_control_socket(state_dir)
         assert found is not None
         with found:
             hold_little(found)
             given = {"tree_id": tree.tree_id, "session": "main"}
             found.sendall(line_of({"id": 1, "ask": "record_of", "given": given}))
-            async with asyncio.timeout(LONGEST_S):
+            async with asyncio.timeout(MAX_S):
                 await tree.close()
     assert not (state_dir / "control").exists()
 
@@ -265,5 +266,5 @@ async def test_a_door_closed_at_once_lets_nobody_in(tmp_path: Path, state_dir: P
     if client is not None:
         with pytest.raises(SessionTreeError):
             while True:
-                await client.report(tree.tree_id, "main")
+                await client.supervisor.report(tree.tree_id, "main")
         await client.close()

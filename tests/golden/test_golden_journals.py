@@ -10,7 +10,7 @@ import pytest
 from sessiontree.contracts.codec import current_versions
 from sessiontree.contracts.jsonable import dump_json
 from sessiontree.version import VERSION
-from tests.golden.reading import summary_of
+from tests.golden.replay_fixtures import summary_of
 
 HERE = Path(__file__).parent
 GOLDEN = sorted(HERE.glob("*.ndjson"))
@@ -35,6 +35,18 @@ def test_golden_journal_holds_most_kinds_of_fact() -> None:
     kinds = set(json.loads(HERE.joinpath(f"{VERSION}.json").read_text())["kinds"])
     assert kinds <= set(current_versions())
     assert len(kinds) >= 25, sorted(kinds)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("compacted", {"turn_failed", "compaction_begun", "compaction_failed", "context_compacted"}),
+        ("forked", {"context_compacted", "tree_forked", "session_forked", "approval_decided"}),
+    ],
+)
+def test_golden_journal_of_a_compaction_or_a_fork_holds_its_facts(name: str, kinds: set[str]) -> None:
+    """What the scenario of a release does not leave is recorded apart."""
+    assert kinds <= set(json.loads(HERE.joinpath(f"0.1.0-rules-1-{name}.json").read_text())["kinds"])
 
 
 def test_altered_fact_is_noticed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Adding metadata: into details alone, beside what stands there."""
+"""Adding metadata: into details alone, alongside what is there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sessiontree.contracts.messages import TextContent
 ADDED = {"suite": "night", "keptAt": "then"}
 
 
+@pytest.mark.covers("Z5")
 @pytest.mark.parametrize(
     ("details", "expected"),
     [

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.hook_sessions import EndedSession, Spawning, StartedSession, Words
 from sessiontree.contracts.hooks import (
     POINTS,
     TOLD_POINTS,
     CalledTool,
     EndedCall,
+    EndedSession,
     Hook,
     HookContext,
     HookPoint,
     KeptResult,
+    Spawning,
+    StartedSession,
+    Words,
     check_hook,
     takes,
 )
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import ToolResultMessage
-from sessiontree.dispatch.hooks import HookChain
+from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.hooks.redact import Redact
 
 CONTEXT = HookContext("main", "default", SessionKind.MAIN)
@@ -39,7 +42,7 @@ def hook_at(point: HookPoint) -> Hook:
 
 
 def test_what_a_hook_does_not_define_changes_nothing() -> None:
-    """Each point of the class all hooks come from lets what it stands around be."""
+    """Each point of the class all hooks come from lets what it is around be."""
     hook, words = Hook(), Words("hello", "user")
     kept = KeptResult("c", "look", (), None, is_error=False)
     assert hook.before_tool_call(CalledTool("c", "look", {}), CONTEXT) is None

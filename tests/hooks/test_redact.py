@@ -1,4 +1,4 @@
-"""Redacting: nothing known and nothing of a known shape is left, wherever it stood, and twice is once."""
+"""Redacting: nothing known and nothing of a known shape is left, wherever it was, and twice is once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from sessiontree import Artifact, ConfigError, Redact
 from sessiontree.contracts.hooks import KeptResult
 from sessiontree.contracts.jsonable import dump_json, dump_readable
 from sessiontree.contracts.messages import TextContent
-from sessiontree.hooks.redact import MARK
-from sessiontree.hooks.secret_shapes import SHAPES
-from tests.hooks.secrets import SAMPLES
+from sessiontree.hooks.redact import MARK, SHAPES
+from tests.hooks.secret_fixtures import SAMPLES
 
 ALPHABET = string.ascii_letters + string.digits + "-_=:./@?&\"'\\ \n‹›äé"
 TEXTS = st.text(st.one_of(st.sampled_from(ALPHABET), st.characters()), max_size=60)
@@ -39,9 +38,10 @@ def test_there_are_more_than_thirty_shapes_and_a_sample_of_each() -> None:
     assert len(SAMPLES) >= 30
 
 
+@pytest.mark.covers("REL-L68")
 @pytest.mark.parametrize("name", SAMPLES)
 def test_each_shape_is_found_wherever_it_stands(name: str) -> None:
-    """In the middle of a sentence, in JSON, at either end, beside itself."""
+    """In the middle of a sentence, in JSON, at either end, alongside itself."""
     form, secret = SAMPLES[name]
     written = form.format(secret)
     redact = Redact()
@@ -73,21 +73,22 @@ def test_the_shape_itself_finds_its_sample(name: str) -> None:
     ],
 )
 def test_plain_words_stay(text: str) -> None:
-    """What only speaks of secrets is none."""
+    """What only speaks of secrets is not one."""
     assert Redact().text(text) == text
 
 
 def no_secret_is_left(clean: Clean, text: str, secrets: list[str]) -> None:
-    """P48: nothing registered stands in what comes out, and doing it again changes nothing."""
+    """P48: nothing registered is in what comes out, and doing it again changes nothing."""
     redact = Redact(secrets)
     cleaned = clean(redact, text)
     assert not [secret for secret in secrets if secret in cleaned], cleaned
     assert clean(redact, cleaned) == cleaned
 
 
+@pytest.mark.covers("Z5", "REL-P48")
 @given(st.lists(SECRETS, max_size=4), st.data())
 def test_nothing_registered_is_left_and_twice_is_once(secrets: list[str], data: st.DataObject) -> None:
-    """Secrets that overlap, that hold each other, that stand beside what looks like one."""
+    """Secrets that overlap, that hold each other, that stand alongside what looks like one."""
     assume(not any(secret in MARK for secret in secrets))
     parts = st.one_of(TEXTS, FRAGMENTS, st.sampled_from(secrets) if secrets else TEXTS)
     text = "".join(data.draw(st.lists(parts, max_size=8)))
@@ -104,6 +105,7 @@ def _without_mark(redact: Redact, text: str) -> str:
     return text if known is None else known.sub("", text)
 
 
+@pytest.mark.covers("REL-P48")
 @pytest.mark.parametrize("planted", [_only_first, _without_mark])
 def test_a_planted_bug_is_found(planted: Clean) -> None:
     """The first hit alone; or secrets cut out so that what is left closes up to another."""
@@ -112,7 +114,7 @@ def test_a_planted_bug_is_found(planted: Clean) -> None:
 
 
 def test_one_pass_is_not_enough() -> None:
-    """What stood beside a secret is one itself once that is gone; so it goes on until nothing changes."""
+    """What was next to a secret is one itself once that is gone; so it goes on until nothing changes."""
     text = SAMPLES["Mailgun key"][1] + SAMPLES["GitHub token"][1]
     assert Redact().text(text) == MARK * 2
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree import ConfigError, ExecutionError, Trim
-from sessiontree.contracts.error_results import error_message
 from sessiontree.contracts.hooks import KeptResult
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import ImageContent, TextContent
+from sessiontree.contracts.results import error_message
 
 LETTERS = st.text(st.sampled_from("ab\n é👨‍👩‍👧e\u0301🇩🇪"), min_size=0, max_size=900)
 
@@ -22,6 +22,7 @@ def kept(text: str, details: JsonValue = None, *, is_error: bool = False) -> Kep
     return KeptResult("1", "t", (TextContent(text), ImageContent("aGk=", "image/png")), details, is_error)
 
 
+@pytest.mark.covers("Z5")
 @given(LETTERS, st.integers(200, 500))
 def test_texts_and_details_are_cut_and_images_stay(text: str, most: int) -> None:
     """What is left is a beginning of what was there, whole in UTF-8."""

@@ -13,7 +13,7 @@ LEFT_OUT = {".git", ".venv", ".venv-bench", "__pycache__", "dist"}
 
 @pytest.fixture(scope="session")
 def checkout() -> Path:
-    """The directory this suite lies in."""
+    """The directory this suite is in."""
     return CHECKOUT
 
 

@@ -15,7 +15,7 @@ GOOD = "import json, sys\ndef main():\n    print(json.dumps({'asked': sys.argv[1
 
 @pytest.fixture
 def bench(checkout: Path, tmp_path: Path) -> Path:
-    """A checkout that holds the script, one benchmark, and one module beside it that is none."""
+    """A checkout that holds the script, one benchmark, and one module next to it that is not valid."""
     (tmp_path / ".ci").mkdir()
     (tmp_path / "benchmarks").mkdir()
     shutil.copy(checkout / ".ci" / "bench_quick.py", tmp_path / ".ci")
@@ -40,7 +40,7 @@ def test_each_benchmark_prints_one_line(bench: Path) -> None:
 
 @pytest.mark.slow
 def test_each_form_prints_a_line_of_its_own(bench: Path) -> None:
-    """A benchmark that names its forms runs once for each, told apart by the options."""
+    """A benchmark that names its forms runs once for each, distinguished by the options."""
     forms = "FORMS = ((), ('--backend', 'ray'))\n"
     (bench / "benchmarks" / "good.py").write_text(forms + GOOD)
     code, objects, complaints = run(bench)

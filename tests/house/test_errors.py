@@ -6,22 +6,13 @@ import copy
 import inspect
 import pickle
 import re
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
 from sessiontree.contracts import errors
 from sessiontree.contracts.errors import SessionTreeError
-from sessiontree.contracts.tiers import PermissionTier
-
-SAMPLES: dict[object, object] = {
-    str: "what was tried – що сталося",
-    str | None: "/path/0",
-    float: 2.5,
-    int: 3,
-    bool: True,
-    PermissionTier: PermissionTier.ELEVATED,
-}
+from tests.house.error_fixtures import sample_of
 
 DRAWN = re.compile(r"^(?P<rails>[ │├└─]*)(?P<names>[A-Z]\w*(?: · [A-Z]\w*)*)(?P<rest>.*)$")
 
@@ -30,20 +21,6 @@ def all_errors() -> list[type[SessionTreeError]]:
     """Return the root and every class below it that the errors' module defines, each once."""
     classes = {value for value in vars(errors).values() if inspect.isclass(value)}
     return sorted((cls for cls in classes if issubclass(cls, SessionTreeError)), key=lambda cls: cls.__name__)
-
-
-def sample_of(cls: type[SessionTreeError]) -> SessionTreeError:
-    """Return an instance with a value for every field, all given by position."""
-    if cls.__init__ is Exception.__init__:
-        return cls("text")
-    hints = get_type_hints(cls.__init__)
-    parameters = list(inspect.signature(cls).parameters.values())
-    named = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    assert not named, f"{cls.__name__}: {named} are keyword-only and would be lost between processes"
-    given = tuple(SAMPLES[hints[parameter.name]] for parameter in parameters)
-    error = cls(*given)
-    assert error.args == given, f"{cls.__name__}: not all fields reach args"
-    return error
 
 
 def assert_crosses_processes(error: SessionTreeError) -> None:
@@ -98,11 +75,13 @@ def test_error_has_one_parent_and_says_what_it_is(cls: type[SessionTreeError]) -
     assert cls.__dict__["__doc__"].strip()
 
 
+@pytest.mark.covers("A24")
 def test_drawn_tree_is_the_real_one() -> None:
     """The docstring's drawing names every class under its parent, and nothing else."""
     assert drawn_tree(errors.__doc__ or "") == real_tree()
 
 
+@pytest.mark.covers("S35")
 def test_drawn_aliases_are_the_real_ones() -> None:
     """Each alias in the drawing is another name of that very class, and every other name is drawn."""
     drawn = dict(re.findall(r"(\w+) .*\(alias (\w+)\)", errors.__doc__ or ""))

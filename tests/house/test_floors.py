@@ -54,7 +54,7 @@ def scratch(checkout: Path, tmp_path: Path) -> Path:
 
 
 def test_house_keeps_its_floors(checkout: Path, cache: Path) -> None:
-    """Every contract holds for the code as it stands."""
+    """Every contract holds for the code as it is."""
     held, report = lint(checkout, cache)
     assert held, report
     assert "0 broken" in report
@@ -97,11 +97,14 @@ FAULTS = [
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.runtime"),
     ("tools", "tools/sessiontree_tools/planted.py", "import sessiontree.schema"),
     ("unnamed-tools", "sessiontree/survey/planted.py", "import sessiontree_tools"),
+    ("survey", "sessiontree/survey/planted.py", "from sessiontree.contracts.tool import Tool"),
+    ("survey", "sessiontree/survey/planted.py", "import sessiontree.api.runtime"),
     ("engine", "sessiontree/runtime/planted.py", "import ray"),
     ("engine", "sessiontree/control/planted.py", "from ray import cloudpickle"),
     ("floors", "sessiontree/memory/planted.py", "import sessiontree.journal"),
     ("web", "sessiontree/runtime/planted.py", "import httpcore"),
     ("light", "sessiontree/models/planted.py", "import httpx"),
+    ("providers", "sessiontree/runtime/planted.py", "from pydantic_ai import direct"),
     ("light", "sessiontree/runtime/planted.py", "import lancedb"),
     ("light", "tools/sessiontree_tools/planted.py", "from PIL import Image"),
     ("floors", "sessiontree/policy/planted.py", "import sessiontree.schema"),
@@ -116,7 +119,7 @@ FAULTS = [
 def test_planted_import_breaks_its_contract(
     scratch: Path, cache: Path, contract: str, file: str, line: str
 ) -> None:
-    """Each contract finds the fault it stands against."""
+    """Each contract finds the fault it is against."""
     held, report = lint(scratch, cache, contract)
     assert held, report
     planted = scratch / file
@@ -144,11 +147,27 @@ def test_every_room_but_the_ray_backend_is_kept_from_the_engine(checkout: Path) 
 def test_every_room_but_memory_is_kept_light(checkout: Path) -> None:
     """A new room is named in the contract that leaves databases and number crunching to one room.
 
-    Of images it is the module that is imported; the program beside it is run by its path.
+    The room of dispatch is named by its modules: its image worker is never imported, but run by its path.
     """
     kept = set(contract_of(checkout, "light")["source_modules"])
-    others = rooms_of(checkout) - {"sessiontree.memory", "sessiontree.images"}
-    assert kept == others | {"sessiontree.images.cleaner", "sessiontree_tools"}
+    others = rooms_of(checkout) - {"sessiontree.memory", "sessiontree.dispatch"}
+    modules = {path.stem for path in (checkout / "sessiontree" / "dispatch").glob("*.py")}
+    imported = {f"sessiontree.dispatch.{name}" for name in modules - {"__init__", "image_worker"}}
+    assert kept == others | imported | {"sessiontree_tools"}
+
+
+def test_every_room_but_one_is_kept_from_providers(checkout: Path) -> None:
+    """A new room, and a new module of models, is named in the contract that keeps providers' libraries out.
+
+    The rest of ``models/providers`` is loaded by name, where a provider is asked.
+    """
+    kept = set(contract_of(checkout, "providers")["source_modules"])
+    modules = {path.stem for path in (checkout / "sessiontree" / "models").glob("*.py")} - {"__init__"}
+    light = {
+        f"sessiontree.models.{name}"
+        for name in (*modules, "providers.call_limits", "providers.provider_model")
+    }
+    assert kept == rooms_of(checkout) - {"sessiontree.models"} | light | {"sessiontree_tools"}
 
 
 def test_every_room_but_web_is_kept_from_the_web(checkout: Path) -> None:

@@ -70,9 +70,9 @@ def test_importing_the_package_is_light() -> None:
 
 @pytest.mark.slow
 def test_importing_the_public_names_is_light() -> None:
-    """Every public name together takes six times as long at most, and loads nothing heavy."""
+    """Every public name together takes seven times as long at most, and loads nothing heavy."""
     names = ", ".join(getattr(sessiontree, "__all__", ()))
-    assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 6)
+    assert_light(measure(f"from sessiontree import {names}" if names else "import sessiontree"), HEAVY, 7)
 
 
 @pytest.mark.slow

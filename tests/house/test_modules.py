@@ -130,7 +130,7 @@ def test_planted_circle_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["merging", "shell_parsing", "being"])
 def test_planted_gerund_is_found(tmp_path: Path, name: str) -> None:
-    """A gerund is found alone and as the last word."""
+    """A gerund is found alone and at the end of a name."""
     assert gerunds([tmp_path / f"{name}.py"], tmp_path) == {f"gerund {name}.py"}
 
 

@@ -15,12 +15,16 @@ LAZY_DOORS = {
     "sessiontree/api/runtime.py",
     "sessiontree/interpreter/import_guard.py",
     "sessiontree/cli/__main__.py",
-    "sessiontree/cli/app.py",
+    "sessiontree/cli/options.py",
     "sessiontree/runtime/approver_function.py",
     "sessiontree/runtime/memory_peers.py",
     "sessiontree/memory/embedders.py",
+    "sessiontree/models/llama_program.py",
+    "sessiontree/models/providers/provider_model.py",
+    "sessiontree/survey/languages.py",
 }
-"""What loads modules by name: lazy exports, backends, commands, approvers, embedders, stores."""
+"""What loads modules by name: lazy exports, backends, commands, approvers, embedders, providers, a library
+of local models, grammars."""
 
 PRIVATE = {
     "a package index or a place of packages": re.compile(r"(?<!emit-)(?:index[-_]url|find[-_]links)"),
@@ -113,7 +117,7 @@ def test_every_module_and_every_test_says_what_it_is_for(all_modules: list[Path]
 
 @pytest.mark.parametrize("name", ["utils.py", "tree_helpers.py", "common/tree.py", "base.py", "Manager.py"])
 def test_planted_vague_name_is_found(tmp_path: Path, name: str) -> None:
-    """A vague word is found as a name, as a part of one, and as a folder; ``base64`` is none."""
+    """A vague word is found as a name, as a part of one, and as a folder; ``base64`` is not one."""
     assert vague_names([tmp_path / "base64_image.py", tmp_path / name], tmp_path) == [name]
 
 

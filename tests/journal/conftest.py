@@ -35,7 +35,7 @@ class Written:
     """Records after each commit."""
 
     def copy_to(self, directory: Path, *, database: bytes | None = None, log: bytes | None = None) -> Path:
-        """Lay the files down anew, with other bytes where given; return the state directory."""
+        """Lay the files down again, with other bytes where given; return the state directory."""
         state = directory / "state"
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir()
@@ -84,7 +84,7 @@ def opened() -> OpenJournal:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """Twelve commits of one tree: four sessions, the tree's own facts, one blob, one snapshot."""
+    """Twelve commits of one tree: four sessions, the tree's own facts, one blob."""
     state = tmp_path_factory.mktemp("written") / "state"
 
     async def write() -> Written:
@@ -93,8 +93,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
             log = state / "journal.db-wal"
             sizes, counts = [frames_end(log.read_bytes())], [0]
             for n in range(12):
-                if n == 8:
-                    journal.put_snapshot("tree", "main", 9, '{"state":"as of 9"}')
                 chunks = [
                     ("main", [_fact(n), _fact(n + 100)]),
                     (f"main/b{n % 3}", [_fact(n, 70_000 if n == 5 else 20)]),

@@ -66,16 +66,16 @@ def test_a_journal_that_is_written_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_named_journal_is_taken_or_refused(tmp_path: Path) -> None:
-    """Its directory stands for it; who has it is told by process id, and what to do."""
+    """Its directory stands for it; who has it is named by process id, and what to do."""
     wanted = tmp_path / "journals" / "5"
     claim = JournalClaim.take(wanted)
     assert claim.directory == wanted
-    with pytest.raises(JournalLocked, match=r"this very process; pass runtime="):
+    with pytest.raises(JournalLocked, match=r"this process writes it already; pass runtime="):
         JournalClaim.take(wanted)
     claim.release()
     with another_program(wanted) as (program, theirs):
         assert theirs == wanted
-        with pytest.raises(JournalLocked, match=f"process {program.pid}; end that one"):
+        with pytest.raises(JournalLocked, match=f"process {program.pid} writes it; end it"):
             JournalClaim.take(wanted)
 
 

@@ -25,7 +25,6 @@ async def fill(journal: Journal, fact: MakeFact, *tree_ids: str) -> None:
         own = Packed("c", 1, f'{{"own":"{tree_id}{"x" * 70_000}"}}')
         facts = [fact(0, 70_000), own, Packed("c", 1, f'{{"secret":"fact of {tree_id}"}}')]
         journal.append(tree_id, [("main", facts), (f"main/b{n}", [fact(n)])])
-        journal.put_snapshot(tree_id, "main", 2, f"snapshot of {tree_id}")
     for tree_id in tree_ids:
         await journal.append(tree_id, [])[1]
 
@@ -33,7 +32,7 @@ async def fill(journal: Journal, fact: MakeFact, *tree_ids: str) -> None:
 async def test_erasing_one_tree_leaves_the_others_whole(
     opened: OpenJournal, fact: MakeFact, tmp_path: Path
 ) -> None:
-    """Rows, snapshots and own blobs of the tree are gone; shared blobs and other trees verify."""
+    """Rows and own blobs of the tree are gone; shared blobs and other trees verify."""
     async with opened(tmp_path) as journal:
         await fill(journal, fact, "one", "two", "three")
         before = {tree_id: journal.read(tree_id) for tree_id in ("one", "three")}
@@ -45,7 +44,6 @@ async def test_erasing_one_tree_leaves_the_others_whole(
         for tree_id, records in before.items():
             assert journal.verify(tree_id).ok
             assert journal.read(tree_id) == records
-            assert journal.snapshot(tree_id, "main") == (2, f"snapshot of {tree_id}")
         for ask in (journal.read, journal.verify, journal.erase, lambda tree: journal.append(tree, [])):
             with pytest.raises(TreeNotFound):
                 ask("two")
@@ -60,7 +58,7 @@ async def test_erased_bytes_are_on_no_file(opened: OpenJournal, fact: MakeFact, 
         await fill(journal, fact, "one", "two")
         journal.erase("one")
         kept = (tmp_path / "journal.db").read_bytes() + (tmp_path / "journal.db-wal").read_bytes()
-        for word in (b"row of one", b"fact of one", b"snapshot of one"):
+        for word in (b"row of one", b"fact of one"):
             assert word not in kept
         assert b"fact of two" in kept
 
@@ -99,7 +97,6 @@ async def test_erased_id_may_be_used_anew(opened: OpenJournal, fact: MakeFact, t
             for either in (journal, reader):
                 assert [record.session for record in either.read("tree")] == ["main/new"]
                 assert either.sessions("tree") == ["main/new"]
-                assert either.snapshot("tree", "main") is None
                 assert either.verify("tree").ok
 
 
@@ -116,26 +113,45 @@ async def test_tree_can_be_erased_before_it_is_durable(
         assert journal.trees() == []
 
 
-async def test_pruning_takes_old_trees_and_spares_those_in_use(
+async def test_erasing_several_trees_is_all_or_nothing(
     opened: OpenJournal, fact: MakeFact, tmp_path: Path
 ) -> None:
-    """Trees last written before the time go, unless this process writes them; it needs no loop."""
+    """An unknown tree among them keeps all; erased together they leave no row; it needs no loop."""
     async with opened(tmp_path) as journal:
         await fill(journal, fact, "one", "two", "three")
-        later_ms = max(tree.written_ms for tree in journal.trees()) + 1
-        assert journal.prune(later_ms) == []
-    async with opened(tmp_path) as journal:
-        journal.append("two", [("main", [fact(1)])])
-        assert journal.prune(later_ms) == ["one", "three"]
-        assert journal.verify("two").ok
     with Journal.open(tmp_path) as journal:
-        assert journal.prune(0) == []
-        assert journal.prune(2**62) == ["two"]
+        with pytest.raises(TreeNotFound):
+            journal.erase("one", "four")
+        assert len(journal.trees()) == 3
+        journal.erase("one", "three")
+        assert journal.verify("two").ok
+        journal.erase("two")
         assert journal.trees() == []
     with closing(sqlite3.connect(tmp_path / "journal.db")) as connection:
-        tables = ("segments", "touched", "heads", "blob_uses", "snapshots", "quarantine", "trees")
+        tables = ("segments", "touched", "heads", "blob_uses", "quarantine", "trees")
         counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]  # noqa: S608 - constants
-    assert counts == [0] * 7
+    assert counts == [0] * 6
+
+
+async def test_compacting_gives_space_back_and_keeps_what_is_there(
+    opened: OpenJournal, fact: MakeFact, tmp_path: Path
+) -> None:
+    """The database shrinks, also while another process reads it; trees that stay verify and go on."""
+    async with opened(tmp_path) as journal:
+        await fill(journal, fact, "one", "two")
+        for _ in range(40):
+            await journal.append("one", [("main", [fact(n, 5_000) for n in range(10)])])[1]
+        kept = journal.read("two")
+        journal.erase("one")
+        before = (tmp_path / "journal.db").stat().st_size
+        with Journal.open(tmp_path, read_only=True) as reader:
+            assert reader.read("two") == kept
+            journal.compact()
+            await journal.append("two", [("main", [fact(7)])])[1]
+            assert reader.read("two")[:-1] == kept
+            assert reader.verify("two").ok
+        assert (tmp_path / "journal.db").stat().st_size < before / 4
+        assert journal.read("two")[:-1] == kept
 
 
 def test_reading_process_can_erase_nothing(tmp_path: Path) -> None:
@@ -145,4 +161,4 @@ def test_reading_process_can_erase_nothing(tmp_path: Path) -> None:
         with pytest.raises(JournalUnwritable, match="opened to read"):
             journal.erase("tree")
         with pytest.raises(JournalUnwritable, match="opened to read"):
-            journal.prune(0)
+            journal.compact()

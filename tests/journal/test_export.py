@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
+import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
-from sessiontree.journal.export import Export, Manifest, load_export
+from sessiontree.journal.export import Export, Manifest, load_export, private_file
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record
 
@@ -115,6 +118,15 @@ def test_whole_export_is_the_whole_tree(written: Written, exported: bytes) -> No
         assert json.loads(line)["hash"]
 
 
+def test_export_that_goes_on_after_its_end_is_not_whole(written: Written, exported: bytes) -> None:
+    """A second tree in the file is not left out in silence: the line after the end is named."""
+    lines = exported.decode("ascii").splitlines(keepends=True)
+    for more in (lines, ["\n"]):
+        found = load_export([*lines, *more])
+        assert (found.complete, found.stopped_at_line) == (False, len(lines) + 1)
+        assert found.records == written.records
+
+
 def test_export_of_a_damaged_tree_says_so(written: Written, tmp_path: Path) -> None:
     """What is left of a damaged tree can be exported; the file tells that it is not all."""
     state = written.copy_to(tmp_path)
@@ -152,3 +164,69 @@ def test_whole_line_that_is_no_manifest_is_refused(text: str) -> None:
     found = load_export([sealed(text)])
     assert (found.manifest, found.stopped_at_line) == (None, 1)
     assert found.reason
+
+
+def test_private_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Only its owner may read it; a failure midway leaves what was there before, and nothing else."""
+    path = tmp_path / "tree.ndjson"
+    path.write_text("earlier")
+    path.chmod(0o644)
+    with pytest.raises(RuntimeError), private_file(path) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("tree.ndjson", "earlier")]
+    with private_file(path) as file:
+        file.write(b"whole")
+        assert path.read_text() == "earlier"
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("tree.ndjson", "whole")]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "link to a pipe"])
+def test_private_file_replaces_no_pipe_and_no_directory(tmp_path: Path, kind: str) -> None:
+    """A device or pipe that is named stays what it is, and it is said what to do instead."""
+    path = tmp_path / "place"
+    if kind == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        path = tmp_path / "pipe" if kind == "pipe" else path
+        if kind != "pipe":
+            path.symlink_to("pipe")
+    before = [(each.name, each.lstat().st_ino) for each in tmp_path.iterdir()]
+    with (
+        pytest.raises(FileExistsError, match=r"not a regular file, .* or - for the output"),
+        private_file(path),
+    ):
+        pytest.fail("it was opened")
+    assert [(each.name, each.lstat().st_ino) for each in tmp_path.iterdir()] == before
+
+
+def test_private_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """The error has the path that was given and says what to do; nothing is made."""
+    path = tmp_path / "missing" / "tree.ndjson"
+    with (
+        pytest.raises(FileNotFoundError, match="name a file in a directory that exists") as caught,
+        private_file(path),
+    ):
+        pytest.fail("it was opened")
+    assert caught.value.filename == str(path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_private_file_at_a_loop_of_links_is_refused(tmp_path: Path) -> None:
+    """The link is named, and stays."""
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="name another file") as caught, private_file(tmp_path / "loop"):
+        pytest.fail("it was opened")
+    assert caught.value.errno == errno.ELOOP
+    assert (tmp_path / "loop").is_symlink()
+
+
+def test_private_file_goes_where_a_link_leads(tmp_path: Path) -> None:
+    """The link stays one."""
+    (tmp_path / "link").symlink_to("target")
+    with private_file(tmp_path / "link") as file:
+        file.write(b"whole")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "whole"

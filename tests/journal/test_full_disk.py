@@ -1,4 +1,4 @@
-"""A disk that refuses: the failure is told to all who wait, and nothing is written after it."""
+"""A disk that refuses: the failure is reported to all who wait, and nothing is written after it."""
 
 from __future__ import annotations
 

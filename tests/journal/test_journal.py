@@ -140,7 +140,6 @@ async def test_a_tree_that_is_not_there_is_named(opened: OpenJournal, fact: Make
             lambda: journal.row0("gone"),
             lambda: journal.last_seq("gone"),
             lambda: journal.verify("gone"),
-            lambda: journal.snapshot("gone", "main"),
             lambda: journal.append("gone", [("main", [fact(1)])]),
             lambda: journal.erase("gone"),
         ):
@@ -156,7 +155,6 @@ async def test_closing_commits_what_waits_and_may_be_repeated(
     journal.start(asyncio.get_running_loop())
     futures = [journal.create_tree("tree", {})]
     futures += [journal.append("tree", [("main", [fact(n)])])[1] for n in range(50)]
-    journal.put_snapshot("tree", "main", 50, "late")
     async with asyncio.TaskGroup() as group:
         group.create_task(journal.close())
         group.create_task(journal.close())
@@ -169,7 +167,6 @@ async def test_closing_commits_what_waits_and_may_be_repeated(
     assert not (tmp_path / "journal.db-wal").exists()
     async with opened(tmp_path) as again:
         assert len(again.read("tree")) == 50
-        assert again.snapshot("tree", "main") == (50, "late")
 
 
 async def test_appending_needs_a_started_journal(fact: MakeFact, tmp_path: Path) -> None:
@@ -183,37 +180,6 @@ async def test_appending_needs_a_started_journal(fact: MakeFact, tmp_path: Path)
     with pytest.raises(RuntimeError, match="await"):
         journal.release()
     await journal.close()
-
-
-async def test_snapshot_is_replaced_and_never_ahead_of_its_facts(
-    opened: OpenJournal, fact: MakeFact, tmp_path: Path
-) -> None:
-    """A snapshot stands for a seq the tree has; the newest one counts, per session."""
-    async with opened(tmp_path) as journal:
-        journal.create_tree("tree", {})
-        journal.append("tree", [("main", [fact(1), fact(2)])])
-        with pytest.raises(ValueError, match="no record 3"):
-            journal.put_snapshot("tree", "main", 3, "{}")
-        journal.put_snapshot("tree", "main", 1, "old")
-        journal.put_snapshot("tree", "main", 2, "new \ud800")
-        journal.put_snapshot("tree", "", 1, "tree")
-        _, durable = journal.append("tree", [("main", [fact(3)])])
-        await durable
-        assert journal.snapshot("tree", "main") == (2, "new \ud800")
-        assert journal.snapshot("tree", "") == (1, "tree")
-        assert journal.snapshot("tree", "main/b1") is None
-
-
-async def test_snapshots_of_many_megabytes_do_not_wait_for_facts(
-    opened: OpenJournal, fact: MakeFact, tmp_path: Path
-) -> None:
-    """What waits in memory is bounded: large snapshots are written without a fact to go with."""
-    async with opened(tmp_path) as journal:
-        _, durable = (journal.create_tree("tree", {}), journal.append("tree", [("main", [fact(1)])])[1])
-        await durable
-        for session in ("main/b1", "main/b2", "main/b3"):
-            journal.put_snapshot("tree", session, 1, "s" * 2_000_000)
-        assert not journal._writing()._snapshots
 
 
 async def test_state_directory_is_private(opened: OpenJournal, fact: MakeFact, tmp_path: Path) -> None:

@@ -81,12 +81,14 @@ def acknowledged_survives(program: str, state: Path, lines: int) -> None:
         assert {(record.cause, record.at_ms) for record in appended} == {(number, int(turn))}
 
 
+@pytest.mark.covers("REL-S40")
 @pytest.mark.parametrize("lines", [1, 7, 60, 200])
 def test_acknowledged_facts_survive_a_kill(tmp_path: Path, lines: int) -> None:
     """REL-S40: acknowledged means present after SIGKILL, at whatever point it strikes."""
     acknowledged_survives(CAREFUL, tmp_path / "state", lines)
 
 
+@pytest.mark.covers("REL-S40")
 def test_kill_property_notices_a_writer_that_acknowledges_early(tmp_path: Path) -> None:
     """The property of REL-S40 fails on a writer that does not wait for the disk."""
     with pytest.raises(AssertionError):

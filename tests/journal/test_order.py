@@ -72,6 +72,8 @@ def reads_what_was_appended(opened: OpenJournal, state: Path, plan: Plan, read: 
     asyncio.run(run())
 
 
+@pytest.mark.covers("REL-S41")
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(plan=PLANS)
 def test_every_plan_of_appends_reads_back_in_order(
@@ -81,6 +83,7 @@ def test_every_plan_of_appends_reads_back_in_order(
     reads_what_was_appended(opened, tmp_path_factory.mktemp("plan"), plan, read_all)
 
 
+@pytest.mark.covers("REL-S41")
 @pytest.mark.parametrize(
     "broken",
     [

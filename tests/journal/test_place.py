@@ -1,4 +1,4 @@
-"""Opening: who may write, what is found damaged or too new, and reading beside a writer or without one."""
+"""Opening: who may write, what is found damaged or too new, and reading alongside a writer or without one."""
 
 from __future__ import annotations
 
@@ -138,13 +138,13 @@ def test_directory_that_may_not_be_written_can_be_read(written: Written, state: 
 
 def test_journal_that_is_not_there_can_not_be_read(tmp_path: Path) -> None:
     """Reading makes nothing: the path is wrong, and the error says so."""
-    with pytest.raises(JournalError, match="no journal here"):
+    with pytest.raises(JournalError, match="no journal is here"):
         Journal.open(tmp_path / "wrong", read_only=True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_directory_that_can_not_be_made_is_unwritable(tmp_path: Path) -> None:
-    """A file in the way is told as such."""
+    """A file in the way is reported as such."""
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(JournalUnwritable, match="open it again"):
         Journal.open(tmp_path / "file" / "state")
@@ -219,10 +219,37 @@ def test_journal_of_a_later_release_is_too_new(tmp_path: Path) -> None:
     """A schema this release does not know is neither read nor written."""
     Journal.open(tmp_path).release()
     with closing(sqlite3.connect(tmp_path / "journal.db")) as connection:
-        connection.execute("PRAGMA user_version=2")
+        connection.execute("PRAGMA user_version=3")
     for read_only in (False, True):
         with pytest.raises(JournalTooNew, match="later release"):
             Journal.open(tmp_path, read_only=read_only)
+
+
+SNAPSHOTS = """CREATE TABLE snapshots(
+        tree_id TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,
+        hash BLOB NOT NULL, PRIMARY KEY(tree_id, session)
+    )"""
+
+
+async def test_journal_of_schema_1_is_read_as_it_is_and_migrated_by_its_next_writer(
+    written: Written, opened: OpenJournal, fact: MakeFact, tmp_path: Path
+) -> None:
+    """The table that version 1 had in addition is ignored by readers and dropped by a writer; facts stay."""
+    state = written.copy_to(tmp_path)
+    with closing(sqlite3.connect(state / "journal.db")) as connection:
+        connection.execute(SNAPSHOTS)
+        connection.execute("PRAGMA user_version=1")
+    with Journal.open(state, read_only=True) as early:
+        assert early.read("tree") == list(written.records)
+        async with opened(state) as journal:
+            await journal.append("tree", [("main", [fact(1)])])[1]
+            assert early.read("tree") == journal.read("tree")
+            assert journal.read("tree")[:-1] == list(written.records)
+    with closing(sqlite3.connect(state / "journal.db")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'snapshots'").fetchall()
+    with Journal.open(state, read_only=True) as journal:
+        assert journal.verify("tree").ok
 
 
 def test_opening_that_was_killed_half_way_is_done_again(written: Written, tmp_path: Path) -> None:
@@ -239,7 +266,7 @@ def test_opening_that_was_killed_half_way_is_done_again(written: Written, tmp_pa
 async def test_journal_may_be_moved_while_closed(
     written: Written, opened: OpenJournal, tmp_path: Path
 ) -> None:
-    """Nothing in a state directory depends on where it stands; odd characters in its path do no harm."""
+    """Nothing in a state directory depends on where it is; odd characters in its path do no harm."""
     there = tmp_path / "a ? # % state é"
     shutil.move(written.copy_to(tmp_path), there)
     async with opened(there) as journal:

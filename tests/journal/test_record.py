@@ -68,6 +68,8 @@ def comes_back(opened: OpenJournal, state: Path, facts: Facts, spoil: Callable[[
     asyncio.run(run())
 
 
+@pytest.mark.covers("REL-P34")
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(facts=FACTS)
 @example(facts=HARD)
@@ -78,6 +80,7 @@ def test_any_json_comes_back_as_it_went_in(
     comes_back(opened, tmp_path_factory.mktemp("json"), facts, through_json)
 
 
+@pytest.mark.covers("REL-P34")
 @pytest.mark.parametrize(
     "broken",
     [

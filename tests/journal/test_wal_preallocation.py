@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.journal.journal import Journal
-from sessiontree.journal.wal_preallocation import FROM_BYTES, STEP_BYTES, LogSpace
+from sessiontree.journal.writer import FROM_BYTES, STEP_BYTES, LogSpace
 from tests.journal.conftest import MakeFact, OpenJournal, Written, frames_end
 from tests.journal.test_damage import expected_after, load
 
@@ -38,7 +38,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_room_is_made_once_and_again_where_it_is_used_up(connection: sqlite3.Connection, log: Path) -> None:
-    """What stands in the log stays; zeros follow, a step at a time, and none while there is room."""
+    """What is in the log stays; zeros follow, a step at a time, and none while there is room."""
     space = LogSpace(log, connection)
     for _ in range(3):
         space.keep()
@@ -120,6 +120,7 @@ def test_no_room_is_no_fault(connection: sqlite3.Connection, log: Path, left: in
         space.close()
 
 
+@pytest.mark.slow
 @given(step=st.integers(0, 12), zeros=st.integers(0, 30_000))
 def test_zeros_after_any_commit_are_no_commits(
     written: Written, tmp_path_factory: pytest.TempPathFactory, step: int, zeros: int

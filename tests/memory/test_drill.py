@@ -18,11 +18,11 @@ from sessiontree.contracts.memory import (
     NewRecord,
     Selection,
 )
-from sessiontree.memory.export_file import private_file, write_export
-from sessiontree.memory.finished import FinishedTree
+from sessiontree.journal.export import private_file
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.import_file import Imported, import_export
+from sessiontree.memory.import_export import Imported, import_export, write_export
 from sessiontree.memory.store import LanceMemoryStore
+from sessiontree.memory.tables import FinishedTree
 
 WORDS = ["retry", "handling", "parser", "gateway", "journal", "commit", "重试", "запит", "maxRetries", "lock"]
 SCOPES = [
@@ -66,6 +66,7 @@ async def export(store: LanceMemoryStore, path: Path) -> None:
         await write_export(batches, store.finished_trees(), out, embedder="hashing-384-v1", at_ms=1)
 
 
+@pytest.mark.covers("A42")
 @pytest.mark.slow
 async def test_a_lost_store_comes_back_from_its_export(tmp_path: Path) -> None:
     """Records, finished trees and every search are equal; importing again adds nothing; so is the export."""

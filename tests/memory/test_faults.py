@@ -7,6 +7,8 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,10 @@ from sessiontree.contracts.errors import (
     MemoryUnwritable,
 )
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Selection
-from sessiontree.memory.failures import read_error
-from sessiontree.memory.fsync import DurableFolder
+from sessiontree.memory.failures import read_error, typed_reads, typed_searches, typed_writes
+from sessiontree.memory.place import DurableFolder
 from sessiontree.memory.store import LanceMemoryStore
-from tests.memory.words import ToyEmbedder
+from tests.memory.record_strategies import ToyEmbedder
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")
 
@@ -30,7 +32,7 @@ import asyncio, resource, sys
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable
 from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord
 from sessiontree.memory.store import LanceMemoryStore
-from tests.memory.words import ToyEmbedder
+from tests.memory.record_strategies import ToyEmbedder
 
 SCOPE = MemoryScope("t1", "main", "a1", "/w")
 
@@ -93,7 +95,7 @@ async def test_full_disk_is_told_and_passes(tmp_path: Path, checkout: Path) -> N
 
 @pytest.mark.slow
 async def test_killed_writer_loses_nothing_acknowledged(tmp_path: Path, checkout: Path) -> None:
-    """Killed in the midst of storing, again and again: every id that was told is there, each once."""
+    """Killed in the midst of storing, again and again: every id that was reported is there, each once."""
     chance = random.Random(5)
     told: set[str] = set()
     for _ in range(3):
@@ -184,7 +186,7 @@ async def test_lost_table_is_not_taken_for_a_new_store(tmp_path: Path) -> None:
     """Where finished trees are known and records are not, something was lost."""
     await filled(tmp_path)
     shutil.rmtree(tmp_path / "records.lance")
-    with pytest.raises(MemoryCorrupt, match="no records"):
+    with pytest.raises(MemoryCorrupt, match="table of records is missing"):
         await LanceMemoryStore.open(str(tmp_path), ToyEmbedder())
 
 
@@ -235,7 +237,7 @@ async def test_every_new_file_reaches_the_disk_before_the_answer(tmp_path: Path)
 
 
 class RefusingDisk:
-    """A disk that fails when it is told to."""
+    """A disk that fails when it is asked to."""
 
     def __init__(self) -> None:
         self.failing = False
@@ -246,7 +248,7 @@ class RefusingDisk:
 
 
 async def test_failed_sync_is_never_acknowledged(tmp_path: Path) -> None:
-    """Where the disk did not keep a commit, neither the call nor its repetition is told it was stored."""
+    """Where the disk did not keep a commit, neither the call nor its repetition is reported it was stored."""
     disk = RefusingDisk()
     async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
         assert store._writer is not None
@@ -274,4 +276,19 @@ def test_address_that_can_not_be_reached_is_not_called_damaged(place: str, is_da
     assert isinstance(error, MemoryFailed)
     assert isinstance(error, MemoryCorrupt) == is_damage
     assert ("restore it" in error.reason) == is_damage
-    assert ("look at the address" in error.reason) == (not is_damage)
+    assert ("check the address" in error.reason) == (not is_damage)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [(typed_reads, MemoryFailed), (typed_searches, MemoryFailed), (typed_writes, MemoryUnwritable)],
+)
+def test_a_panic_of_lancedb_is_a_failure_of_memory(
+    typed: Callable[[str], AbstractContextManager[None]], expected: type[MemoryFailed]
+) -> None:
+    """Its class can't be imported, so its name counts; an error of our own passes as it is."""
+    panic = type("RustPanic", (Exception,), {})
+    with pytest.raises(expected, match="rust future panicked"), typed("s3://bucket/memory"):
+        raise panic("rust future panicked: unknown error")
+    with pytest.raises(KeyError), typed("s3://bucket/memory"):
+        raise KeyError("ours")

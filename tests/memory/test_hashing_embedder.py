@@ -1,4 +1,4 @@
-"""The hashing embedder: the same vectors everywhere, whatever is embedded beside a text."""
+"""The hashing embedder: the same vectors everywhere, whatever is embedded alongside a text."""
 
 from __future__ import annotations
 

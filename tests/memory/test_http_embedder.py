@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sessiontree.contracts.errors import MemoryFailed
 from sessiontree.memory.http_embedder import ATTEMPTS, BACKOFF_S, HTTPEmbedder
 from sessiontree.memory.settings import HTTPSettings
-from tests.memory.vector_server import Answer, Asked, VectorServer, honest, serving, vector_of
+from tests.memory.vector_server_fakes import Answer, Asked, VectorServer, honest, serving, vector_of
 
 KEY = "sk-hush-4711"
 WORDY = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -64,11 +64,12 @@ def served() -> Iterator[tuple[VectorServer, HTTPEmbedder]]:
         yield server, embedder
 
 
+@pytest.mark.slow
 @given(texts=st.lists(WORDY, max_size=9))
 def test_a_text_has_the_same_vector_in_any_company(
     served: tuple[VectorServer, HTTPEmbedder], texts: list[str]
 ) -> None:
-    """Whatever is asked beside it; blanks are not sent and are all zero."""
+    """Whatever is asked alongside it; blanks are not sent and are all zero."""
     server, embedder = served
     vectors = embedder.embed(texts)
     for text, vector in zip(texts, vectors, strict=True):
@@ -120,14 +121,14 @@ def test_a_server_may_say_how_long_it_wants_to_be_left_alone(said: str, paused: 
 def test_what_does_not_pass_is_given_up() -> None:
     """After a few attempts the error says what came, how often, and from where."""
     with serving(lambda _: Answer(b"busy", 503)) as server, embedding(server) as embedder:
-        with pytest.raises(MemoryFailed, match=rf"tiny.*answered 503, {ATTEMPTS} times") as caught:
+        with pytest.raises(MemoryFailed, match=rf"tiny.*answered 503 in {ATTEMPTS} attempts") as caught:
             embedder.embed(["a text"])
         assert caught.value.place == f"{server.url}/v1/embeddings"
     assert len(server.asked) == ATTEMPTS
 
 
 def test_nobody_at_home_is_a_typed_error() -> None:
-    """A server that is gone: asked a few times, then told."""
+    """A server that is gone: asked a few times, then reported."""
     with serving() as server:
         pass
     pauses: list[float] = []
@@ -168,16 +169,16 @@ def rows(*given: object) -> Callable[[Asked], Answer]:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (lambda _: Answer(b"<html>"), "none"),
-        (lambda _: Answer(b"[" * 100_000), "none"),
-        (lambda _: Answer(b"{}"), "none"),
-        (lambda _: Answer(b'{"data":null}'), "none"),
-        (rows({"index": 0, "embedding": 5}), "none"),
-        (rows({"index": 0, "embedding": ["a", "b", "c"]}), "none"),
-        (rows({"index": 0, "embedding": [1, 2, 3, 4]}), "1 of 4 came"),
-        (rows({"index": 1, "embedding": [1, 2, 3]}), "1 of 3 came"),
-        (rows(), "0 of  came"),
-        (rows(*({"index": index, "embedding": [1, 2, 3]} for index in (0, 1))), "2 of 3 came"),
+        (lambda _: Answer(b"<html>"), "is not valid"),
+        (lambda _: Answer(b"[" * 100_000), "is not valid"),
+        (lambda _: Answer(b"{}"), "is not valid"),
+        (lambda _: Answer(b'{"data":null}'), "is not valid"),
+        (rows({"index": 0, "embedding": 5}), "is not valid"),
+        (rows({"index": 0, "embedding": ["a", "b", "c"]}), "is not valid"),
+        (rows({"index": 0, "embedding": [1, 2, 3, 4]}), "sent 1 of 4;"),
+        (rows({"index": 1, "embedding": [1, 2, 3]}), "sent 1 of 3;"),
+        (rows(), "sent 0;"),
+        (rows(*({"index": index, "embedding": [1, 2, 3]} for index in (0, 1))), "sent 2 of 3;"),
         (rows({"index": 0, "embedding": [1, 2, float("nan")]}), "not finite"),
         (rows({"index": 0, "embedding": [1, 2, 1e300]}), "not finite"),
         (lambda _: Answer(b" " * 3_000_000), "longer than"),
@@ -192,6 +193,7 @@ def test_another_answer_is_a_typed_error(answer: Callable[[Asked], Answer], reas
     assert len(server.asked) == 1
 
 
+@pytest.mark.covers("REL-L68")
 @pytest.mark.parametrize("code", [400, 401, 503])
 def test_no_error_carries_the_key(code: int) -> None:
     """A server that quotes the key in its answer does not get it into an error, nor does the address."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.memory.matrix import Matrix, best
+from sessiontree.memory.mirror import Matrix, best
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.memory.minilm import MiniLMEmbedder
-from tests.memory.tiny_model import DIMENSIONS, POSITIONS, WORDS, slow_vector, write_model
+from tests.memory.minilm_oracle import DIMENSIONS, POSITIONS, WORDS, slow_vector, write_model
 
 TEXTS = ["the cat sat", "a mat", "", "sat on the mat", "a dog"]
 
@@ -50,7 +50,7 @@ def test_a_text_has_the_same_vector_in_any_company(tmp_path: Path) -> None:
 
 
 def test_identity_names_the_weights(tmp_path: Path) -> None:
-    """A copy is the same model wherever it lies; other weights or another tokenizer make another one."""
+    """A copy is the same model wherever it is; other weights or another tokenizer make another one."""
     write_model(tmp_path / "one", 1)
     write_model(tmp_path / "copy", 1)
     write_model(tmp_path / "other", 2)

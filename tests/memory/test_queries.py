@@ -84,21 +84,21 @@ async def by_both(store: LanceMemoryStore, text: str) -> list[str]:
 
 async def by_words(store: LanceMemoryStore, text: str) -> list[str]:
     """Return the texts of what the half by words finds."""
-    await store._shelf.number()
-    mirror = store._shelf.mirror
-    numbers = await store._shelf.table.matching(text, 100, None)
-    return [record.text for record in await store._shelf.records(mirror, mirror.positions_of(numbers))]
+    await store._cache.number()
+    mirror = store._cache.mirror
+    numbers = await store._cache.table.matching(text, 100, None)
+    return [record.text for record in await store._cache.records(mirror, mirror.positions_of(numbers))]
 
 
 async def by_syntax(store: LanceMemoryStore, text: str) -> list[str]:
     """Planted: hands the text over as a query in LanceDB's own language."""
     with typed_reads("memory"):
-        found = await store._shelf.table._table.query().nearest_to_text(text).to_arrow()
+        found = await store._cache.table._table.query().nearest_to_text(text).to_arrow()
     return list(found["text"].to_pylist())
 
 
 def check_found(opened: Opened, find: Find, text: str) -> None:
-    """It raises nothing, and of each word that stands by itself both records are found."""
+    """It raises nothing, and of each word that is by itself both records are found."""
     found = opened.runner.run(find(opened.store, text))
     for part in text.split(" "):
         if (word := part.strip("".join(MARKS))) in WORDS:
@@ -117,6 +117,7 @@ def test_any_text_is_a_query(opened: Opened, text: str) -> None:
     check_found(opened, by_both, text)
 
 
+@pytest.mark.slow
 @given(queries.filter(lambda text: text.isascii()))
 @example('"sky is blue"')
 def test_words_alone_find_what_has_them(opened: Opened, text: str) -> None:

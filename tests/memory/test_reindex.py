@@ -15,11 +15,10 @@ import pytest
 from sessiontree.contracts.errors import EmbedderMismatch, MemoryFailed, MemoryLocked
 from sessiontree.contracts.memory import MemoryQuery, MemoryRecord, MemoryScope, NewRecord, Selection
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.matrix import Vectors
 from sessiontree.memory.place import StoreLock
-from sessiontree.memory.reindex import Reindexed, reindex
+from sessiontree.memory.reindex import Reindexed, open_as_stored, reindex, stored_embedder
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.memory.stored import open_as_stored, stored_embedder
+from sessiontree.memory.tables import Vectors
 
 SCOPE = MemoryScope("t1", "main", "default", "/w")
 COUNT = 600
@@ -28,7 +27,7 @@ OWN_FILES = {"records.lance", "mains.lance", "writer.lock"}
 
 @dataclass(frozen=True, slots=True)
 class LengthEmbedder:
-    """Three numbers of a text's length; fails at the text that is told."""
+    """Three numbers of a text's length; fails at the text that is reported."""
 
     bad: str = ""
     identity: str = "length-3"
@@ -103,7 +102,7 @@ async def test_an_embedder_that_fails_leaves_the_store_as_it_was(tmp_path: Path)
 
 
 async def test_nobody_reindexes_beside_a_writer(tmp_path: Path) -> None:
-    """Who writes is told by its process; the store is as it was."""
+    """Who writes is informed by its process; the store is as it was."""
     before = await filled(tmp_path)
     async with await LanceMemoryStore.open(str(tmp_path), HashingEmbedder()) as store:
         with pytest.raises(MemoryLocked):
@@ -156,10 +155,10 @@ async def test_an_empty_store_changes_hands_too(tmp_path: Path) -> None:
 
 
 async def test_where_nothing_is_nothing_is_made(tmp_path: Path) -> None:
-    """A wrong place is told, and no store appears there."""
+    """A wrong place is reported, and no store appears there."""
     missing = tmp_path / "missing"
     assert await stored_embedder(str(missing)) is None
-    with pytest.raises(MemoryFailed, match="nothing is remembered there"):
+    with pytest.raises(MemoryFailed, match="the store does not exist; check the place"):
         await reindex(str(missing), LengthEmbedder())
     assert not files_of(tmp_path)
 
@@ -172,7 +171,7 @@ async def test_a_store_known_by_name_is_listed_and_thinned_but_takes_no_texts(tm
         assert (embedder.identity, embedder.dimensions) == ("hashing-384-v1", 384)
         assert await everything(store) == before
         assert await store.forget(Selection(ids=(before[0].id,)), None) == [before[0].id]
-        with pytest.raises(MemoryFailed, match="only its name is known"):
+        with pytest.raises(MemoryFailed, match="only the embedder's name is known"):
             await store.store([NewRecord("one more")], SCOPE, "later")
         assert await everything(store) == before[1:]
 

@@ -15,7 +15,7 @@ import pytest
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.memory.embedders import make_embedder
 from sessiontree.memory.settings import HashingSettings, HTTPSettings, MemorySettings, MiniLMSettings
-from tests.memory.tiny_model import write_model
+from tests.memory.minilm_oracle import write_model
 
 SERVER = {"kind": "http", "url": "http://localhost:1", "model": "m", "dimensions": 3}
 
@@ -29,6 +29,10 @@ def test_settings_travel_and_hide_their_secrets() -> None:
     assert copy == settings
     assert copy.revealed_options() == {"secret_key": "hush"}
     assert "hush" not in f"{settings!r} {settings} {settings.model_dump_json()}"
+    bare = settings.without_values()
+    assert b"hush" not in pickle.dumps(bare)
+    assert bare.revealed_options() == {"secret_key": ""}
+    assert bare.with_options({"secret_key": "hush"}) == settings
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,9 @@ def test_a_local_store_is_known_by_its_directory(uri: str | None, place: Path | 
     "given",
     [
         {"uri": ""},
+        {"uri": "hush\0"},
+        {"uri": "file:///hush%00"},
+        {"uri": "s3://hush\0"},
         {"url": "/x"},
         {"ann_above": 0},
         {"embedder": {"kind": "word2vec"}},
@@ -62,6 +69,10 @@ def test_a_local_store_is_known_by_its_directory(uri: str | None, place: Path | 
         {"embedder": {**SERVER, "url": "http://me:hush@host"}},
         {"embedder": {**SERVER, "timeout_s": float("inf")}},
         {"storage_options": {"secret_key": ["hush"]}},
+        {"storage_options": {"secret_key": "hush\n"}},
+        {"storage_options": {"secret_key": "hush\0"}},
+        {"storage_options": {"region\n": "hush"}},
+        {"storage_options": {"": "hush"}},
     ],
 )
 def test_wrong_settings_are_refused_without_telling_a_secret(given: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -25,10 +27,10 @@ from sessiontree.contracts.memory import (
     Source,
 )
 from sessiontree.memory.hashing_embedder import HashingEmbedder
-from sessiontree.memory.search import sifted
+from sessiontree.memory.mirror import visible
+from sessiontree.memory.search import filtered
 from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.memory.visibility import visible
-from tests.memory.words import (
+from tests.memory.record_strategies import (
     PATHS,
     TREES,
     VOCABULARY,
@@ -143,7 +145,8 @@ class Model:
         kept = [record async for part in store.parts() for record in part.records]
         assert {record.id: record for record in kept} == self.records
         assert len(store) == len(self.records)
-        assert store.unfinished_trees() == {r.scope.tree_id for r in self.records.values()} - self.finished
+        unfinished = await store.unfinished_trees()
+        assert unfinished == {each.scope.tree_id for each in self.records.values()} - self.finished
         for tree in TREES:
             scope = MemoryScope(tree, "main/b1", "a1", "/w")
             seen = {key for key, record in self.records.items() if may_see(record, scope, self.finished)}
@@ -152,6 +155,7 @@ class Model:
             assert [r.id for r in chosen] == [r.id for r in kept if r.id in seen and r.scope.tree_id == "t1"]
 
 
+@pytest.mark.covers("C6")
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(steps)
@@ -182,7 +186,7 @@ async def test_index_of_vectors_finds_what_the_matrix_does(tmp_path: Path) -> No
     ]
 
     async def check(store: LanceMemoryStore, *, indexed: bool) -> None:
-        assert (store._shelf.mirror.matrix is None) == indexed
+        assert (store._cache.mirror.matrix is None) == indexed
         for scope in (None, MemoryScope("t1", "main", "a1", "/w"), MemoryScope("t2", "main/b1", "a1", "/w")):
             seen = [record for record in records if may_see(record, scope, ())]
             hits = await store.search(MemoryQuery(SILENT, 20), scope)
@@ -191,7 +195,7 @@ async def test_index_of_vectors_finds_what_the_matrix_does(tmp_path: Path) -> No
     async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder(), ann_above=300) as store:
         await store.add(records[:200])
         await store.tidy()
-        assert store._shelf.mirror.matrix is not None
+        assert store._cache.mirror.matrix is not None
         await store.add(records[200:])
         await check(store, indexed=False)
         await store.tidy()
@@ -221,11 +225,11 @@ async def test_words_rank_the_same_under_a_filter(tmp_path: Path) -> None:
 
 async def ranked(store: LanceMemoryStore, scope: MemoryScope) -> list[int]:
     """Return the lengths, in filler words, of what the full-text half finds, best first."""
-    await store._shelf.number()
-    mirror = store._shelf.mirror
+    await store._cache.number()
+    mirror = store._cache.mirror
     mask = visible(mirror, scope, ())
-    positions = await sifted(mirror, mask, 40, partial(store._shelf.table.matching, "fox"))
-    return [record.text.count("filler") - 1 for record in await store._shelf.records(mirror, positions)]
+    positions = await filtered(mirror, mask, 40, partial(store._cache.table.matching, "fox"))
+    return [record.text.count("filler") - 1 for record in await store._cache.records(mirror, positions)]
 
 
 async def test_hits_carry_everything(tmp_path: Path) -> None:
@@ -272,12 +276,12 @@ async def test_query_without_features_finds_nothing(tmp_path: Path) -> None:
 async def test_calls_at_once_share_commits(tmp_path: Path) -> None:
     """Two hundred stores at once are a few commits; the same call twice in one of them is stored once."""
     async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as store:
-        before = await store._shelf.table._table.version()
+        before = await store._cache.table._table.version()
         async with asyncio.TaskGroup() as group:
             for n in range(200):
                 group.create_task(store.store([NewRecord(f"record {n % 100}")], SCOPE, f"call {n % 100}"))
         assert len(store) == 100
-        assert await store._shelf.table._table.version() - before < 20
+        assert await store._cache.table._table.version() - before < 20
     async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder(), lock=False) as reader:
         assert len(reader) == 100
 
@@ -352,9 +356,9 @@ async def test_selection_without_a_condition_is_refused(tmp_path: Path) -> None:
 
 
 async def test_one_writes_and_others_read(tmp_path: Path) -> None:
-    """The second writer is told who writes; a reader sees at once what is stored, finished and forgotten."""
+    """The second writer learns who writes; a reader sees at once what is stored, finished and forgotten."""
     directory = str(tmp_path / "memory")
-    with pytest.raises(MemoryFailed, match="no records"):
+    with pytest.raises(MemoryFailed, match="table of records is missing"):
         await LanceMemoryStore.open(directory, ToyEmbedder(), lock=False)
     other = MemoryScope("t2", "main", "a1", "/w")
     async with await LanceMemoryStore.open(directory, ToyEmbedder()) as store:
@@ -380,7 +384,7 @@ async def test_one_writes_and_others_read(tmp_path: Path) -> None:
                 reader.forget(Selection(ids=tuple(ids)), None),
                 reader.mark_finished("t2", agent_id="a1", workspace="/w", ended_at_ms=1),
             ):
-                with pytest.raises(MemoryFailed, match="reading only"):
+                with pytest.raises(MemoryFailed, match="open only for reading"):
                     await attempt
     async with await LanceMemoryStore.open(directory, ToyEmbedder()) as again:
         assert len(again) == 5
@@ -402,3 +406,16 @@ async def test_parts_are_in_created_order_with_vectors(tmp_path: Path) -> None:
         assert vectors == pytest.approx(ToyEmbedder().embed([record.text for record in found]))
     async with await LanceMemoryStore.open(str(tmp_path), ToyEmbedder()) as again:
         assert [record async for part in again.parts() for record in part.records] == found
+
+
+@pytest.mark.slow
+def test_rest_client_of_lancedb_is_built_when_it_is_used() -> None:
+    """A process that loads the store does without it; one that asks for it gets all of it."""
+    code = """
+import sys, sessiontree.memory.store
+client = "lance_namespace_urllib3_client"
+assert f"{client}.models" in sys.modules and f"{client}.api" not in sys.modules
+from lance_namespace_urllib3_client import TableApi
+assert f"{client}.api" in sys.modules and TableApi.create_table
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

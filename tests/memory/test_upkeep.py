@@ -9,9 +9,8 @@ import pytest
 
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable
 from sessiontree.contracts.memory import MemoryScope, NewRecord
-from sessiontree.memory.store import LanceMemoryStore
-from sessiontree.memory.upkeep import FEW_COMMITS, MANY_COMMITS, Upkeep
-from tests.memory.words import ToyEmbedder
+from sessiontree.memory.store import FEW_COMMITS, MANY_COMMITS, LanceMemoryStore, Upkeep
+from tests.memory.record_strategies import ToyEmbedder
 
 
 class Broom:
@@ -114,8 +113,8 @@ async def test_store_stays_tidy_by_itself(tmp_path: Path) -> None:
         for n in range(MANY_COMMITS + 30):
             await store.store([NewRecord(f"record {n}")], scope, str(n))
         await store.tidy()
-        assert await store._shelf.table.fragments() < MANY_COMMITS
+        assert await store._cache.table.fragments() < MANY_COMMITS
         await store.tidy()
-        assert await store._shelf.table.fragments() < FEW_COMMITS
+        assert await store._cache.table.fragments() < FEW_COMMITS
         assert store.upkeep_failure is None
         assert len(store) == MANY_COMMITS + 30

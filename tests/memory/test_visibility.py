@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.memory import RECORD_TYPES, MemoryRecord, MemoryScope, Source
-from sessiontree.memory.row_index import Mask, Mirror
-from sessiontree.memory.rows import MIRROR_COLUMNS, ROW_ID, schema_of, to_table
-from sessiontree.memory.visibility import at_path, of_tree, of_types, overlapping, visible
-from tests.memory.words import PATHS, TREES, ToyEmbedder, may_see, scopes, stored_records
+from sessiontree.memory.mirror import Mask, Mirror, at_path, of_tree, of_types, overlapping, visible
+from sessiontree.memory.tables import MIRROR_COLUMNS, ROW_ID, schema_of, to_table
+from tests.memory.record_strategies import PATHS, TREES, ToyEmbedder, may_see, scopes, stored_records
 
 See = Callable[[Mirror, MemoryScope | None, Collection[str]], Mask]
 finished_trees = st.frozensets(st.sampled_from((*TREES, "elsewhere")))
@@ -37,6 +36,7 @@ def check_visible(
     assert see(mirror, scope, finished).tolist() == expected
 
 
+@pytest.mark.slow
 @given(stored_records(), finished_trees, st.data())
 def test_scope_is_the_rule(
     records: list[MemoryRecord], finished: frozenset[str], data: st.DataObject
@@ -48,13 +48,14 @@ def test_scope_is_the_rule(
     check_visible(visible, records, scope, finished, dead)
 
 
+@pytest.mark.slow
 @given(
     stored_records(),
     st.frozensets(st.sampled_from(RECORD_TYPES)),
     st.sampled_from((*PATHS, "src/", "nowhere")),
 )
 def test_filters_are_what_they_say(records: list[MemoryRecord], types: frozenset[str], path: str) -> None:
-    """Types, a path and what lies below it, and a tree."""
+    """Types, a path and what is below it, and a tree."""
     mirror, rows = mirror_of(records), len(records)
     assert of_types(mirror, types, rows).tolist() == [not types or record.type in types for record in records]  # type: ignore[arg-type]
     below = [
@@ -65,6 +66,7 @@ def test_filters_are_what_they_say(records: list[MemoryRecord], types: frozenset
     assert of_tree(mirror, "t1", rows).tolist() == [record.scope.tree_id == "t1" for record in records]
 
 
+@pytest.mark.slow
 @given(stored_records(), st.none() | st.integers(1, 40), st.none() | st.integers(1, 40))
 def test_lines_overlap_as_sources_do(
     records: list[MemoryRecord], first: int | None, last: int | None

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.models.call_ids import GRAMMARS, CallIds
-from sessiontree.schema.dialect import DIALECTS, dialect_of
-from tests.models.foreign import ids
+from sessiontree.models.provider_view import GRAMMARS, CallIds
+from sessiontree.schema.dialect import DIALECTS, dialect_for_model
+from tests.models.conversation_strategies import ids
 
 FORMS = {
     "mistral": r"[a-zA-Z0-9]{9}",
@@ -22,7 +22,7 @@ forms = pytest.mark.parametrize("provider", FORMS)
 in_form = st.text(st.sampled_from("ab0"), min_size=9, max_size=9)
 
 
-@pytest.mark.covers("I17")
+@pytest.mark.covers("I17", "REL-P32")
 @forms
 @given(own=st.lists(ids | in_form, max_size=20))
 def test_every_id_is_single_in_form_and_leads_back(provider: str, own: list[str]) -> None:
@@ -39,12 +39,13 @@ def test_every_id_is_single_in_form_and_leads_back(provider: str, own: list[str]
     assert kept.own("never shown") == "never shown"
 
 
+@pytest.mark.covers("REL-P32")
 @forms
 @given(own=st.lists(ids | in_form, max_size=20), more=st.lists(ids | in_form, max_size=5))
 def test_ids_stand_from_turn_to_turn_and_shown_again_stay(
     provider: str, own: list[str], more: list[str]
 ) -> None:
-    """What comes later changes nothing, nor does beginning anew."""
+    """What comes later changes nothing, nor does beginning again."""
     first, again, twice = (CallIds(GRAMMARS[provider]) for _ in range(3))
     shown = [first.shown(each) for each in own]
     assert [again.shown(each) for each in [*own, *more]][: len(own)] == shown
@@ -72,4 +73,4 @@ def test_grammars_are_found_by_the_dialect_of_a_models_name() -> None:
         "function": None,
     }
     for name, grammar in named.items():
-        assert GRAMMARS.get(dialect_of(name).name) is (GRAMMARS[grammar] if grammar else None), name
+        assert GRAMMARS.get(dialect_for_model(name).name) is (GRAMMARS[grammar] if grammar else None), name

@@ -9,10 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.messages import AssistantMessage, Message, TextContent, ToolCall, ToolResultMessage
-from sessiontree.models.call_ids import GRAMMARS, NAMES, NAMES_OF, CallNames
-from sessiontree.models.provider_view import Presented
+from sessiontree.models.provider_view import GRAMMARS, NAMES, NAMES_OF, CallNames, ProviderView
 from sessiontree.schema.dialect import DIALECTS
-from tests.models.foreign import user
+from tests.models.conversation_strategies import user
 
 EVERYBODY = r"[a-zA-Z0-9_-]{1,64}"
 FORMS = dict.fromkeys(DIALECTS, EVERYBODY) | dict.fromkeys(
@@ -48,6 +47,7 @@ def test_every_name_is_in_form_and_stands_for_one(dialect: str, own: list[str]) 
     assert len(set(shown)) == len(set(own))
 
 
+@pytest.mark.slow
 @dialects
 @given(own=st.lists(st.from_regex(re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}"), fullmatch=True), max_size=8))
 def test_a_name_that_fits_passes_unchanged(dialect: str, own: list[str]) -> None:
@@ -65,8 +65,8 @@ def test_call_and_result_are_shown_by_one_name(dialect: str, own: list[str]) -> 
         ToolResultMessage(call.id, "read", (TextContent("no such tool"),), None, True) for call in calls
     ]
     given_: list[Message] = [user("go"), AssistantMessage(calls, "toolUse"), *results]
-    told = Presented(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
-    whole = Presented(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
+    told = ProviderView(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
+    whole = ProviderView(GRAMMARS.get(dialect), NAMES_OF.get(dialect, NAMES))
     for _ in range(2):
         told.take(len(told), given_)
     whole.take(0, given_ * 2)

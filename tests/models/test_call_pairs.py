@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from sessiontree.contracts.messages import Message, ToolResultMessage
-from sessiontree.models.call_pairs import NO_REPAIRS, NO_RESULT, Repairs, paired
-from tests.models.foreign import is_paired, messages, reply, result, sound, turns, user
-from tests.session.rules import SessionRules
+from sessiontree.models.provider_view import NO_REPAIRS, NO_RESULT, Repairs, paired
+from tests.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
+from tests.session.session_strategies import SessionRules
 
 PATIENCE_S = 30.0
 
 
+@pytest.mark.covers("I13", "REL-P33")
 @given(messages())
 def test_any_conversation_is_paired_and_loses_nothing_that_fits(given_messages: list[Message]) -> None:
-    """Other messages stay as they are, a result stands where it was asked for, the counts add up."""
+    """Other messages stay as they are, a result is where it was asked for, the counts add up."""
     before = list(given_messages)
     after, repairs = paired(given_messages)
     assert given_messages == before
@@ -79,6 +80,7 @@ def test_each_repair(before: list[Message], after: list[Message] | None, repairs
         assert list(mended) == after
 
 
+@pytest.mark.covers("REL-P33")
 @pytest.mark.slow
 def test_the_machines_own_transcripts_never_need_it() -> None:
     """Whenever a session asks its model, after any history, losses, steering and parked calls included."""

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.messages import AssistantMessage, Message, ToolResultMessage
-from sessiontree.models.call_ids import GRAMMARS
-from sessiontree.models.call_pairs import NO_REPAIRS, Repairs, paired
-from sessiontree.models.provider_view import Presented
-from tests.models.foreign import is_paired, messages, reply, result, sound, turns, user
+from sessiontree.contracts.messages import AssistantMessage, Message, Replay, ToolResultMessage
+from sessiontree.models.provider_view import GRAMMARS, NO_REPAIRS, ProviderView, Repairs, paired
+from tests.models.conversation_strategies import is_paired, messages, reply, result, sound, turns, user
 
 providers = pytest.mark.parametrize("provider", [None, "mistral", "anthropic"])
 
 
-def grown(provider: str | None, parts: list[list[Message]]) -> Presented:
+def grown(provider: str | None, parts: list[list[Message]]) -> ProviderView:
     """Return a conversation that came in these parts."""
-    told = Presented(GRAMMARS[provider] if provider else None)
+    told = ProviderView(GRAMMARS[provider] if provider else None)
     for part in parts:
         told.take(len(told), part)
     return told
@@ -30,6 +28,7 @@ def call_ids(conversation: list[Message]) -> list[str]:
     return [call.id for m in conversation if isinstance(m, AssistantMessage) for call in m.tool_calls]
 
 
+@pytest.mark.slow
 @providers
 @given(parts=st.lists(messages(), max_size=5))
 def test_in_parts_or_as_a_whole_the_model_is_shown_the_same(
@@ -53,7 +52,7 @@ def test_turn_by_turn_only_what_is_new_is_looked_at(
     provider: str | None, conversation: list[list[Message]], data: st.DataObject
 ) -> None:
     """The beginning keeps its very objects; a turn asked again shows the same; a reply's ids lead back."""
-    told = Presented(GRAMMARS[provider] if provider else None)
+    told = ProviderView(GRAMMARS[provider] if provider else None)
     for turn in conversation:
         before = list(told.shown)
         assert told.take(len(told), turn) is NO_REPAIRS
@@ -70,8 +69,8 @@ def test_turn_by_turn_only_what_is_new_is_looked_at(
 
 
 def test_a_result_that_comes_late_takes_the_place_of_the_made_up_one() -> None:
-    """The one case in which what was shown before is shown differently; told as counts of the whole."""
-    told = Presented(GRAMMARS["mistral"])
+    """The one case in which what was shown before is shown differently; reported as counts of the whole."""
+    told = ProviderView(GRAMMARS["mistral"])
     assert told.take(0, [reply("call_1_0"), user("and?")]) == Repairs(missing=1)
     assert told.take(2, [result("call_1_0", "at last"), user("so?")]) == Repairs(moved=1)
     (shown,) = [message for message in told.shown if isinstance(message, ToolResultMessage)]
@@ -89,7 +88,7 @@ def test_a_conversation_of_many_turns_makes_each_id_once() -> None:
         made.append(digest)
         return rule.make(digest)
 
-    told = Presented(replace(rule, make=make))
+    told = ProviderView(replace(rule, make=make))
     for turn in range(200):
         told.take(len(told), [user("go"), *sound(f"call_{turn}_0", f"call_{turn}_1")])
     assert len(made) == len(call_ids(told.shown)) == 400
@@ -102,3 +101,13 @@ def test_without_a_rule_ids_pass_untouched() -> None:
     assert all(old is new for old, new in zip(conversation, told.shown, strict=True))
     answer = reply("x", "é")
     assert told.own(answer) is answer
+
+
+def test_replay_of_a_reply_that_is_shown_otherwise_is_dropped() -> None:
+    """Its provider's form names the calls by the ids they had; where they are shown so, it is shown too."""
+    told = ProviderView(GRAMMARS["mistral"])
+    replay = Replay(1, "mistral", "mistral", {"id": "r1"})
+    fits, other = (replace(reply(name), replay=replay) for name in ("abcdefghi", "call_1_0"))
+    told.take(0, [fits, result("abcdefghi", "one"), other, result("call_1_0", "two")])
+    shown = [message.replay for message in told.shown if isinstance(message, AssistantMessage)]
+    assert shown == [replay, None]

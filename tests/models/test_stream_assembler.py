@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -21,20 +23,32 @@ from sessiontree.contracts.events import (
 )
 from sessiontree.contracts.messages import (
     AssistantMessage,
+    Replay,
     StopReason,
     TextContent,
     ThinkingContent,
     ToolCall,
     message_from_wire,
 )
-from sessiontree.models.answers import checked
-from sessiontree.models.deltas import CallPiece, Piece, StopPiece, ThinkingPiece
-from sessiontree.models.stream_assembler import MAX_BLOCKS, MAX_UNREAD_CHARS, Assembly
-from tests.models.streamed import TURN, Block, Call, assembled, in_turn, interleaved, meant, replies, stops
+from sessiontree.models.answers import checked_reply
+from sessiontree.models.port import CallPiece, ModelPiece, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.stream_assembler import MAX_BLOCKS, MAX_UNREAD_CHARS, StreamAssembler
+from tests.models.stream_strategies import (
+    TURN,
+    Block,
+    Call,
+    assembled,
+    in_turn,
+    interleaved,
+    meant,
+    replies,
+    stops,
+)
 
 PATIENCE_S = 15.0
 
 
+@pytest.mark.covers("I12", "REL-P35")
 @given(replies(), stops, st.randoms(), st.booleans())
 def test_any_split_gives_the_same_message(
     blocks: tuple[Block, ...], stop: StopReason | None, random: Random, counted: bool
@@ -43,7 +57,7 @@ def test_any_split_gives_the_same_message(
     pieces = (interleaved if counted else in_turn)(blocks, stop, random)
     message, events = assembled(pieces)
     assert message == meant(blocks, stop)
-    assert checked(message, TURN) is message
+    assert checked_reply(message, TURN) is message
     assert message_from_wire(message.to_wire()) == message
     texts = [event.delta for event in events if isinstance(event, TextDelta)]
     assert "".join(texts) == "".join(block for block in blocks if isinstance(block, str))
@@ -94,7 +108,7 @@ def test_the_seeds_example() -> None:
         [CallPiece('{"a": 1}', 0, name="read"), CallPiece('{"a":', 1, name="read"), CallPiece(" 2}", 1)],
         [CallPiece('{"a":', 0, name="read"), CallPiece('{"a": 2}', 1, name="read"), CallPiece(" 1}", 0)],
     ],
-    ids=["no index", "one index for all", "told apart by id", "ids alone", "two indices", "by turns"],
+    ids=["no index", "one index for all", "distinguished by id", "ids alone", "two indices", "by turns"],
 )
 def test_two_calls_are_two_calls(pieces: list[CallPiece]) -> None:
     """However little a provider says to tell them apart."""
@@ -114,6 +128,43 @@ def test_a_call_cut_short_by_the_limit_of_a_reply_is_not_acted_on() -> None:
     assert [e.tool_call for e in events if isinstance(e, ToolCallEnd)] == [*reversed(cut.tool_calls)]
     said, _ = assembled(iter([half]))
     assert said.tool_calls == (ToolCall("c1", "write", {"path": "a", "content": "half of"}),)
+
+
+def test_streamed_reply_says_who_answered_and_keeps_its_providers_form() -> None:
+    """Model, end and replay come at any place; the last of each counts."""
+    replay = Replay(1, "openai", "openai", {"id": "r1"})
+    pieces: list[Piece] = [Replay(1, "openai", "openai", None), ModelPiece("openai:big"), "no", replay]
+    message, events = assembled(iter([*pieces, StopPiece("refusal", "filtered")]))
+    assert message == AssistantMessage(
+        (TextContent("no"),), "refusal", model="openai:big", stop_detail="filtered", replay=replay
+    )
+    assert checked_reply(message, TURN) is message
+    assert events == [TextDelta("no"), Done("refusal")]
+
+
+@pytest.mark.parametrize("reason", ["error", "aborted"])
+def test_replay_of_an_unfinished_reply_is_dropped(reason: StopReason) -> None:
+    """Half a signature would be refused by its provider; neither a stream nor a whole message keeps it."""
+    replay = Replay(1, "anthropic", "anthropic", {"signature": "half"})
+    message, _ = assembled(iter(["hm", replay, StopPiece(reason)]))
+    assert message.replay is None
+    assert checked_reply(replace(message, replay=replay), TURN).replay is None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Replay(1, "a", "b", {"x": object()}),  # type: ignore[dict-item]
+        Replay(1, "a", "b", math.nan),
+        Replay("1", "a", "b", None),  # type: ignore[arg-type]
+        Replay(1, None, "b", None),  # type: ignore[arg-type]
+        {"payload": 1},
+    ],
+)
+def test_replay_that_has_no_json_form_is_dropped(odd: Any) -> None:
+    """The reply is taken in all the same, with its blocks."""
+    message = AssistantMessage((TextContent("hi"),), replay=odd)
+    assert checked_reply(message, TURN) == AssistantMessage((TextContent("hi"),))
 
 
 def test_unreadable_arguments_are_kept_to_a_bound() -> None:
@@ -143,20 +194,20 @@ def test_what_is_no_piece_is_refused(piece: Any, words: str) -> None:
 
 
 def test_a_call_that_goes_on_after_its_end_is_refused() -> None:
-    """Its arguments were read and told already."""
+    """Its arguments were read and reported already."""
     with pytest.raises(ModelError, match="after its end"):
         assembled(iter([CallPiece("{}", 0, "c1", "read", ends=True), CallPiece("{}", 0)]))
 
 
 def test_a_reply_is_bounded() -> None:
     """One argument text, the whole reply and the number of its blocks."""
-    small = Assembly(TURN, lambda event: None, max_argument_chars=10, max_reply_chars=20)
+    small = StreamAssembler(TURN, lambda event: None, max_argument_chars=10, max_reply_chars=20)
     small.take(CallPiece("x" * 10, 0, name="read"))
     with pytest.raises(ModelError, match="10 characters of arguments"):
         small.take(CallPiece("x", 0))
     with pytest.raises(ModelError, match="longer than 20"):
         small.take("x" * 10)
-    many = Assembly(TURN, lambda event: None)
+    many = StreamAssembler(TURN, lambda event: None)
     for index in range(MAX_BLOCKS):
         many.take(CallPiece(index=index, name="read"))
     with pytest.raises(ModelError, match="blocks"):
@@ -166,7 +217,7 @@ def test_a_reply_is_bounded() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["x" * 64, '\\"' * 32], ids=["plain", "escaped"])
 async def test_many_small_fragments_cost_what_they_are_long(part: str) -> None:
-    """Each is O(its length): joined anew each time they would be a hundred gigabytes."""
+    """Each is O(its length): joined again each time they would be a hundred gigabytes."""
 
     def assemble() -> AssistantMessage:
         fragments = (CallPiece(part, 0) for _ in range(60_000))

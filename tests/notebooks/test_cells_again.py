@@ -1,4 +1,4 @@
-"""A notebook's cell that opens a tree is run again: the former tree is closed, and the notebook is told."""
+"""A notebook's cell that opens a tree runs again: the former tree is closed, and the notebook is informed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebooks.cells import CellError, Kernel
+from tests.notebooks.kernel_fixtures import CellError, Kernel
 
 FIRST = """
 import logging
@@ -45,6 +45,7 @@ def kernel(tmp_path: Path) -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", OPEN)
 def test_the_former_tree_is_closed_and_told(kernel: Kernel, how: str) -> None:
     """As often as the cell is run; the last tree works, and there is one journal."""
@@ -62,6 +63,7 @@ def test_the_former_tree_is_closed_and_told(kernel: Kernel, how: str) -> None:
     kernel.run(CLOSE[how])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", OPEN)
 def test_a_tree_that_a_variable_still_holds_is_kept(kernel: Kernel, how: str) -> None:
     """Both work, on one runtime."""
@@ -74,6 +76,7 @@ def test_a_tree_that_a_variable_still_holds_is_kept(kernel: Kernel, how: str) ->
     kernel.run(CLOSE[how])
 
 
+@pytest.mark.slow
 def test_trees_of_one_run_are_all_kept(kernel: Kernel) -> None:
     """A loop in a cell is no second run of it; another cell is another cell."""
     cell = "trees = [await SessionTree(workspace, **options).start() for _ in range(3)]"
@@ -83,6 +86,7 @@ def test_trees_of_one_run_are_all_kept(kernel: Kernel) -> None:
     kernel.run("await tree.close()\nfor each in trees: await each.close()")
 
 
+@pytest.mark.slow
 def test_a_former_tree_says_that_it_was_closed(kernel: Kernel) -> None:
     """What a list still holds is closed with its cell's next run, and says so when it is used."""
     kernel.run("kept = []")
@@ -96,6 +100,7 @@ def test_a_former_tree_says_that_it_was_closed(kernel: Kernel) -> None:
     kernel.run("await kept[1].close()")
 
 
+@pytest.mark.slow
 def test_a_cell_that_resumes_may_be_run_again(kernel: Kernel) -> None:
     """The open tree is let go first."""
     kernel.run(OPEN["awaited"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebooks.cells import Kernel
+from tests.notebooks.kernel_fixtures import Kernel
 
 NOTEBOOKS = sorted(Path(__file__).parents[2].joinpath("notebooks").glob("*.ipynb"))
 
@@ -18,6 +18,7 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
     return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
 
 
+@pytest.mark.covers("C10")
 def test_there_is_a_notebook() -> None:
     """The folder is not empty, so that the tests below test something."""
     assert NOTEBOOKS
@@ -29,6 +30,7 @@ def test_notebook_is_stored_without_outputs(path: Path) -> None:
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code_cells(path))
 
 
+@pytest.mark.covers("C13")
 @pytest.mark.slow
 def test_first_tree_counts_lines_and_ends_every_session() -> None:
     """The first notebook's own claims hold, in a kernel of its own and on Ray."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def found(**settings: dict[str, Any]) -> list[InstalledTool]:
     return [each for each in installed_tools(context(), said) if each.plugin]
 
 
+@pytest.mark.covers("S22")
 @pytest.mark.parametrize(
     ("code", "target", "names"),
     [
@@ -95,7 +97,7 @@ BROKEN = {
     "can't be imported": ("import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
     "is no factory": ("tools = 7", "leads to 7, which is neither a Tool nor a factory"),
     "gives text": ("def tools(context): return 'tune'", "gives 'tune'; return a Tool, several"),
-    "gives other things": ("def tools(context): return [7]", "gives 7, which is no Tool"),
+    "gives other things": ("def tools(context): return [7]", "returned 7, which is not a Tool"),
     "waits": ("async def tools(context): return None", "its factory is async"),
     "wants more": ("def tools(context, more): return None", "missing 1 required positional argument"),
     "declares badly": (ONE + "tune.name = 'no name'\ntools = tune", "name 'no name' must be"),
@@ -116,6 +118,7 @@ def test_a_broken_plugin_is_an_error_that_names_its_distribution(site: Site, how
     assert found(radio={"enabled": False}) == []
 
 
+@pytest.mark.covers("A31")
 def test_what_is_left_out_is_not_loaded_whatever_its_name(site: Site) -> None:
     """Nothing of it runs; ids are compared as names in lists are."""
     module = site.install("loud", "open('/nowhere/at/all')", plugin="Loud-Radio")
@@ -162,6 +165,7 @@ CLASHES = {
 }
 
 
+@pytest.mark.covers("S21")
 @pytest.mark.parametrize("how", CLASHES)
 def test_a_clash_names_both_sides(site: Site, how: str) -> None:
     """And with it the distributions to choose between."""
@@ -177,7 +181,7 @@ def test_a_clash_names_both_sides(site: Site, how: str) -> None:
 def test_settings_for_a_plugin_nobody_installed_are_an_error(site: Site) -> None:
     """A slip in the name of one that is to be left out would leave it in."""
     site.install("radio", ONE + "tools = tune")
-    with pytest.raises(ConfigError, match="nobody installed 'raido'; there are: radio"):
+    with pytest.raises(ConfigError, match="'raido': not installed; installed: radio"):
         found(raido={"enabled": False})
 
 
@@ -187,3 +191,14 @@ def test_this_package_s_own_tools_are_no_plugin_s(site: Site) -> None:
     tools = installed_tools(context())
     assert [each.tool.name for each in tools] == [*(each.name for each in builtin_tools()), "tune"]
     assert {each.plugin for each in tools} == {"", "aaa"}
+
+
+def test_a_distribution_is_found_once_it_is_installed_and_no_longer(site: Site) -> None:
+    """A program that runs on sees what was installed or removed since it made its last tree."""
+    assert found() == []
+    site.install("radio", ONE, target="tune")
+    assert [each.plugin for each in found()] == ["radio"]
+    site.install("television", ONE.replace("tune", "watch"), target="watch")
+    assert [each.plugin for each in found()] == ["radio", "television"]
+    shutil.rmtree(site.folder / "radio-1.0.dist-info")
+    assert [each.plugin for each in found()] == ["television"]

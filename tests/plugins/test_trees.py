@@ -42,11 +42,11 @@ def tools(context):
     return tune, stations
 """
 SECRET = "-".join(["hunter2"] * 2)
-"""Not as it stands here: the program's modules, this one too, are copied into the state directory."""
+"""Not as it is here: the program's modules, this one too, are copied into the state directory."""
 
 
 def shown(request: ModelRequest) -> str:
-    """Return the names of the tools a session is shown, as its last word."""
+    """Return the names of the tools a session is shown, as its final message."""
     return json.dumps([tool.name for tool in request.tools])
 
 
@@ -70,7 +70,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return {"model": NAMING, "backend": "local", "state_dir": tmp_path / "state"}
 
 
-@pytest.mark.covers("S23")
+@pytest.mark.covers("S23", "A31", "S22")
 async def test_a_factory_is_called_once_for_each_tree(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -102,6 +102,7 @@ def _bytes(path: Path) -> bytes:
 
 
 @pytest.mark.covers("S23")
+@pytest.mark.slow
 async def test_a_plugin_is_told_anew_when_a_tree_is_resumed(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -122,6 +123,8 @@ async def test_a_plugin_is_told_anew_when_a_tree_is_resumed(
         assert "tune" not in json.loads(await again.main.send("what is there?"))
 
 
+@pytest.mark.covers("I35")
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["stations", "Radio", "group:plugins"])
 async def test_an_optional_tool_is_there_where_a_list_names_it(
     site: Site, tmp_path: Path, options: dict[str, Any], named: str
@@ -151,7 +154,7 @@ def tune() -> str:
 def test_a_tool_of_the_program_s_clashes_with_a_plugin_s(
     site: Site, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    """Both are named; without plugins there is none."""
+    """Both are named; without plugins nothing is."""
     site.install("radio", RADIO)
     with pytest.raises(ConfigError, match=r"'tune': plugin 'radio' of radio 1\.0 .* the program gives"):
         SessionTree(tmp_path / "ground", tools=[tune], **options)
@@ -169,7 +172,7 @@ def test_a_tool_of_the_program_s_clashes_with_a_plugin_s(
         ({"radio": {"config": {"key": object}}}, r"radio\.config\.key: "),
         ("radio.yaml", r"must end in \.json or \.toml"),
         ("nowhere.toml", "can't be read"),
-        ("broken.json", "is no JSON"),
+        ("broken.json", "is not valid JSON"),
         ("broken.toml", r"radio\.enabled: Input should be a valid boolean"),
     ],
 )

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import find, given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, ToolFlag
+from sessiontree.policy.catalog import CatalogRow
 from sessiontree.policy.compiled import CompiledPolicy, SessionPolicy
-from sessiontree.policy.row import CatalogRow
 from sessiontree.policy.settings import PolicyConfig, ToolLists
 from sessiontree.policy.steps import Standing
 

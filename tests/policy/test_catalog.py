@@ -7,14 +7,11 @@ from typing import Any
 
 import pytest
 
-from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of, highest_of
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import Tool
-from sessiontree.policy.catalog import CATALOG
-from sessiontree.policy.names import folded
-from sessiontree.policy.row import CatalogRow, row_of
+from sessiontree.contracts.context import CAPABILITIES, capabilities_of, highest_of
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.tool import Tool, ToolFlag
+from sessiontree.policy.catalog import CATALOG, CatalogRow, row_of
+from sessiontree.policy.vocabulary import folded
 from sessiontree_tools import builtin_tools
 
 ROWS = {row.name: row for row in CATALOG}
@@ -42,12 +39,14 @@ def same_as_its_class(row: CatalogRow, tool: Tool[Any]) -> None:
     assert replace(row, in_openclaw=False) == row_of(tool)
 
 
+@pytest.mark.covers("A9")
 @pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 def test_every_built_in_tool_is_its_row(tool: Tool[Any]) -> None:
     """Name, label, section, tier, kinds, capabilities, profiles, flags and aliases."""
     same_as_its_class(ROWS[tool.name], tool)
 
 
+@pytest.mark.covers("S20")
 @pytest.mark.parametrize(
     "change",
     [
@@ -76,6 +75,7 @@ def test_the_table_is_whole_and_says_what_is_to_come() -> None:
     assert {row.name for row in CATALOG if row.is_ready} == {tool.name for tool in builtin_tools()}
 
 
+@pytest.mark.covers("REL-L59")
 def test_no_name_stands_for_two_tools() -> None:
     """Names and aliases together are unique, folded."""
     names = [folded(name) for row in CATALOG for name in (row.name, *row.aliases)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.policy.commanding import verdict
+from tests.policy.command_strategies import verdict
 
 IN_DOUBT = [
     ("REL-L3 carrier", "sh -lc '$0 \"$1\"' touch x"),
@@ -122,15 +122,30 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.covers(
+    "REL-L3",
+    "REL-L8",
+    "REL-L14",
+    "REL-L20",
+    "REL-L22",
+    "REL-L23",
+    "REL-L26",
+    "REL-L27",
+    "REL-L29",
+    "REL-L30",
+    "REL-L31",
+    "REL-L32",
+)
 @pytest.mark.parametrize(("lesson", "command"), IN_DOUBT)
 def test_what_deceived_others_is_in_doubt(lesson: str, command: str) -> None:
-    """Nothing of it is harmless, an *always* covers none of it, and the reason is told."""
+    """Nothing of it is harmless, an *always* covers none of it, and the reason is reported."""
     found = verdict(command)
     assert not found.is_harmless, lesson
     assert not found.shapes, lesson
     assert found.doubt, lesson
 
 
+@pytest.mark.covers("REL-L20", "REL-L22", "REL-L30")
 @pytest.mark.parametrize(("lesson", "command"), HARMLESS)
 def test_what_is_harmless_is_known_however_it_is_wrapped(lesson: str, command: str) -> None:
     """A judge that doubts everything would pass the table above; this one can tell."""
@@ -150,5 +165,5 @@ def test_what_is_harmless_is_known_however_it_is_wrapped(lesson: str, command: s
     ],
 )
 def test_what_runs_in_the_end_is_named(command: str, programs: tuple[str, ...]) -> None:
-    """REL-L20: in doubt or not, a person is told what is behind the wrappers."""
+    """REL-L20: in doubt or not, a person learns what is behind the wrappers."""
     assert verdict(command).programs == programs

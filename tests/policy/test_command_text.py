@@ -12,8 +12,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.policy.commands.shell_text import MAX_CALLS, MAX_CHARS, Word, calls_of, words_of_one_call
-from tests.policy.commanding import HOSTILE
+from sessiontree.policy.commands.command_line import MAX_CALLS, MAX_CHARS, Word, calls_of, words_of_one_call
+from tests.policy.command_strategies import HOSTILE
 
 Read = Callable[[str], tuple[tuple[Word, ...], ...]]
 SEARCH = settings(max_examples=300, derandomize=True, database=None, phases=[Phase.generate])
@@ -55,11 +55,13 @@ def agrees_with_bash(read: Read, place: Path) -> int:
     return len(texts)
 
 
+@pytest.mark.covers("REL-L23")
 def test_words_are_those_of_bash(tmp_path: Path) -> None:
     """Thousands of random texts; none that is read means something else to bash."""
     assert agrees_with_bash(calls_of, tmp_path) > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
@@ -175,11 +177,12 @@ REFUSED = (
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: ascii(text)[:40])
 def test_what_is_refused(text: str) -> None:
-    """Whatever a shell would expand, compute, define, redirect or run beside it, and what is not seen."""
+    """Whatever a shell would expand, compute, define, redirect or run alongside it, and what is not seen."""
     with pytest.raises(ValueError, match=r"\w"):
         calls_of(text)
 
 
+@pytest.mark.covers("REL-L26")
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -11,11 +11,17 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.approvals import Precedent
-from sessiontree.policy.commands.arguments import Grammar, read_arguments
-from sessiontree.policy.commands.programs import HARMLESS, LITERAL, PROGRAMS
-from sessiontree.policy.commands.verdict import Verdict, precedent_of, single_program
-from tests.policy.commanding import CALLS, HARMLESS_CALLS, HOSTILE, INTERPRETERS, Judge, verdict
-from tests.policy.commanding import find as find_program
+from sessiontree.policy.commands.command_line import Grammar, read_arguments
+from sessiontree.policy.commands.verdict import (
+    HARMLESS,
+    LITERAL,
+    PROGRAMS,
+    Verdict,
+    precedent_of,
+    single_program,
+)
+from tests.policy.command_strategies import CALLS, HARMLESS_CALLS, HOSTILE, INTERPRETERS, Judge, verdict
+from tests.policy.command_strategies import find as find_program
 
 SEARCH = settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
 JOINTS = st.sampled_from((" | ", " && ", "; ", " || ", "\n", " |& "))
@@ -52,6 +58,7 @@ def every_member_counts(judge_: Judge, members: list[str], joints: list[str]) ->
         assert set(whole.shapes) == {shape for part in parts for shape in part.shapes}
 
 
+@pytest.mark.covers("REL-L24")
 @given(case=LISTS)
 def test_every_member_of_a_list_counts(case: tuple[list[str], list[str]]) -> None:
     """Pipes, lists and lines."""
@@ -70,6 +77,7 @@ def wrapping_changes_nothing(judge_: Judge, wrappers: list[str], call: str) -> N
         assert not wrapped.shapes
 
 
+@pytest.mark.covers("REL-L20", "REL-L21")
 @given(case=WRAPPED)
 def test_a_wrapped_call_is_judged_by_what_it_runs(case: tuple[list[str], str]) -> None:
     """Up to twenty wrappers deep."""
@@ -91,12 +99,14 @@ def _shallow(text: str) -> Verdict:
     return verdict("true") if text.count("nice ") + text.count("env ") > 4 else verdict(text)
 
 
+@pytest.mark.covers("REL-L24")
 @pytest.mark.parametrize("broken", [_first_alone, lambda text: verdict(text.replace("rm -r", "ls"))])
 def test_member_property_notices_planted_bugs(broken: Judge) -> None:
     """It fails on a judge that stops at the first call, or takes one program for another."""
     assert find(LISTS, lambda case: fails(lambda: every_member_counts(broken, *case)), settings=SEARCH)
 
 
+@pytest.mark.covers("REL-L21")
 @pytest.mark.parametrize("broken", [_wrapper_alone, _shallow])
 def test_wrapper_property_notices_planted_bugs(broken: Judge) -> None:
     """It fails on a judge that trusts the wrapper, and on one that gives up looking at some depth."""
@@ -131,6 +141,7 @@ OPTIONS = st.tuples(
 )
 
 
+@pytest.mark.covers("REL-L25")
 @given(case=OPTIONS)
 def test_an_unknown_or_shortened_option_is_refused(case: tuple[str, str]) -> None:
     """Every program, every letter, every beginning of an option's name."""
@@ -146,12 +157,14 @@ def _generous(grammar: Grammar, words: list[str]) -> object:
     return read_arguments(grammar, [word for word in words if word != "-o"])
 
 
+@pytest.mark.covers("REL-L25")
 @pytest.mark.parametrize("broken", [_abbreviating, _generous])
 def test_option_property_notices_planted_bugs(broken: Callable[[Grammar, list[str]], object]) -> None:
     """It fails where abbreviations are taken, and where one letter is passed over."""
     assert find(OPTIONS, lambda case: fails(lambda: knows_its_options(broken, *case)), settings=SEARCH)
 
 
+@pytest.mark.covers("REL-L28")
 def test_no_interpreter_is_known() -> None:
     """REL-L28: nothing with a language, an output or a program of its own counts as harmless or literal."""
     assert {*PROGRAMS, *LITERAL}.isdisjoint(INTERPRETERS)
@@ -170,6 +183,7 @@ def test_text_of_a_shell_is_judged_as_the_shell_reads_it(call: str) -> None:
         assert verdict(text).is_harmless
 
 
+@pytest.mark.covers("REL-L14")
 @pytest.mark.parametrize(
     ("command", "shapes"),
     [
@@ -236,7 +250,7 @@ def test_what_the_shell_does_not_know_itself_must_be_found(command: str) -> None
     def without_time(name: str) -> str | None:
         return None if name == "time" else find_program(name)
 
-    assert "no program of the system's" in verdict(command, without_time).doubt
+    assert "not a program of the system" in verdict(command, without_time).doubt
 
 
 def test_a_program_without_a_shell_goes_by_its_path() -> None:

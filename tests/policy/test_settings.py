@@ -1,4 +1,4 @@
-"""Policies as files hold them: both spellings, both forms, and every slip told with its place."""
+"""Policies as files hold them: both spellings, both forms, and every slip reported with its place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.settings import PolicyConfig, ProfiledTools, ToolLists, ToolPolicy, parse_policy
 from sessiontree.policy.steps import Standing
-from tests.policy.drawn import ROWS
+from tests.policy.policy_strategies import ROWS
 
 JSON = """{
   "tools": {"profile": "coding", "alsoAllow": ["web_fetch"], "deny": ["exec"],
@@ -55,8 +55,8 @@ def test_both_forms_and_both_spellings_say_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "policy p is no JSON"),
-        ("[" * 100_000, "policy p is no JSON"),
+        ("{", "policy p is not valid JSON"),
+        ("[" * 100_000, "policy p is not valid JSON"),
         ("[]", "policy p can't be used: the whole"),
         ('{"tool": {}}', "tool: no setting is called that; did you mean 'tools'?"),
         ('{"tools": {"alow": []}}', "tools.alow: no setting is called that; did you mean 'allow'?"),
@@ -83,30 +83,30 @@ def test_a_settled_policy_cannot_change() -> None:
 SLIPS = [
     (
         PolicyConfig(tools=ToolPolicy(deny=("exce",))),
-        "tools.deny: 'exce' stands for no tool; did you mean 'exec'?",
+        "tools.deny: 'exce' does not name a tool; did you mean 'exec'?",
     ),
     (
         PolicyConfig(tools=ToolPolicy(allow=("group:fz",))),
-        "tools.allow: 'group:fz' stands for no tool; did you mean 'group:fs'?",
+        "tools.allow: 'group:fz' does not name a tool; did you mean 'group:fs'?",
     ),
     (
         PolicyConfig(agents={"a": ToolPolicy(by_provider={"x": ProfiledTools(deny=("no_*_such",))})}),
-        "agents.a.tools.byProvider.x.deny: 'no_*_such' stands for no tool",
+        "agents.a.tools.byProvider.x.deny: 'no_*_such' does not name a tool",
     ),
     (
         PolicyConfig(tools=ToolPolicy(also_allow=("read",))),
-        "tools.alsoAllow adds to a profile's list, and there is no profile",
+        "tools.alsoAllow adds to a profile's list, and no profile is set",
     ),
-    (PolicyConfig(groups={"g": ToolLists(deny=("?",))}), "groups.g.tools.deny: '?' stands for no tool"),
+    (PolicyConfig(groups={"g": ToolLists(deny=("?",))}), "groups.g.tools.deny: '?' does not name a tool"),
     (PolicyConfig(plugins={"tv": ToolLists()}), "plugins.tv: no plugin of that id brings a tool along"),
-    (PolicyConfig(sandbox=ToolLists(deny=("q",))), "sandbox.tools.deny: 'q' stands for no tool"),
-    (PolicyConfig(subagents=ToolLists(allow=("q",))), "subagents.tools.allow: 'q' stands for no tool"),
+    (PolicyConfig(sandbox=ToolLists(deny=("q",))), "sandbox.tools.deny: 'q' does not name a tool"),
+    (PolicyConfig(subagents=ToolLists(allow=("q",))), "subagents.tools.allow: 'q' does not name a tool"),
 ]
 
 
 @pytest.mark.parametrize(("config", "words"), SLIPS)
 def test_a_slip_is_told_and_in_a_strict_policy_an_error(config: PolicyConfig, words: str) -> None:
-    """The list is used as it stands; strict refuses the policy."""
+    """The list is used as it is; strict refuses the policy."""
     assert CompiledPolicy(ROWS, config).warnings == (words,)
     with pytest.raises(ConfigError) as caught:
         CompiledPolicy(ROWS, config.model_copy(update={"strict": True}))

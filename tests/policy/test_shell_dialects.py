@@ -14,12 +14,10 @@ from random import Random
 import pytest
 
 from sessiontree.contracts.approvals import Precedent
-from sessiontree.policy.commands.shell_text import calls_of
+from sessiontree.policy.commands.command_line import calls_of, is_harmless_variable
 from sessiontree.policy.commands.verdict import judge, precedent_of
-from sessiontree.policy.commands.wrappers import is_harmless_variable
-from sessiontree.sandbox.environment import SYSTEM_PATH
-from sessiontree.sandbox.program_finder import program_finder
-from tests.policy.commanding import find, verdict
+from sessiontree.sandbox.environment import SYSTEM_PATH, program_finder
+from tests.policy.command_strategies import find, verdict
 
 IsHarmless = Callable[[str, str], bool]
 """Takes a shell and a text for its ``-c``."""
@@ -269,7 +267,7 @@ def test_any_other_locale_is_in_doubt(name: str, value: str) -> None:
 
 
 def test_other_variables_are_in_doubt() -> None:
-    """What looks like one of a locale is none, and LANGUAGE names catalogues of messages."""
+    """What looks like one of a locale is not one, and LANGUAGE names catalogues of messages."""
     for name in (
         "LANGUAGE",
         "LC_",

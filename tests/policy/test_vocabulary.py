@@ -9,11 +9,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.policy.catalog import CATALOG
-from sessiontree.policy.names import folded, glob_fits, provider_of
-from sessiontree.policy.row import CatalogRow
-from sessiontree.policy.vocabulary import Vocabulary
-from tests.policy.drawn import ENTRIES, GLOBS, GROUPS, NAMES, OWN, PLUGGED, ROW_SETS, ROWS, spelled
+from sessiontree.policy.catalog import CATALOG, CatalogRow
+from sessiontree.policy.vocabulary import Vocabulary, folded, glob_fits, provider_of
+from tests.policy.policy_strategies import (
+    ENTRIES,
+    GLOBS,
+    GROUPS,
+    NAMES,
+    OWN,
+    PLUGGED,
+    ROW_SETS,
+    ROWS,
+    spelled,
+)
 
 SEARCH = settings(max_examples=120, derandomize=True, database=None, phases=[Phase.generate])
 Fold: TypeAlias = Callable[[str], str]
@@ -54,6 +62,7 @@ def folds_once(fold: Fold) -> None:
     meets()
 
 
+@pytest.mark.covers("REL-L59")
 def test_names_fold_once() -> None:
     """Case, width, hyphens and edges make no other name."""
     folds_once(folded)
@@ -86,6 +95,7 @@ def spelling_is_no_matter(made: Words) -> None:
             assert words.names_in(words.allowed(name)) == (row.name,)
 
 
+@pytest.mark.covers("REL-P7", "REL-L8", "REL-L59")
 def test_spelling_is_no_matter() -> None:
     """Deny ``exec``, and ``Bash``, ``SHELL`` in full width and ``exec.`` are denied with it."""
     spelling_is_no_matter(Vocabulary)
@@ -107,6 +117,7 @@ class NamelessWords(Vocabulary):
         return super().denied(entry) if folded(entry) not in {"bash", "shell"} else 0
 
 
+@pytest.mark.covers("REL-P7")
 @pytest.mark.parametrize("planted", [ExactWords, NamelessWords])
 def test_a_planted_reading_is_found(planted: Words) -> None:
     """A deny list that a capital letter or an alias gets past fails the property."""
@@ -122,6 +133,7 @@ def test_what_an_entry_allows_it_also_denies(entry: str, rows: tuple[CatalogRow,
     assert words.allowed(entry) & ~words.denied(entry) == 0
 
 
+@pytest.mark.covers("S17", "S18", "S19", "REL-P6")
 def test_groups_are_the_specification_s() -> None:
     """Eleven groups by section, with what this house adds; ``group:openclaw`` lacks files and runtime."""
     words = Vocabulary(CATALOG)
@@ -133,6 +145,7 @@ def test_groups_are_the_specification_s() -> None:
     assert openclaw == {row.name for row in CATALOG} - outside - landing
 
 
+@pytest.mark.covers("S21")
 def test_plugins_are_named_by_their_id_and_together() -> None:
     """``radio`` and ``group:plugins`` are the plugin's tools; its section is a group too."""
     words = Vocabulary((*CATALOG, OWN, *PLUGGED))

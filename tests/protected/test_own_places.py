@@ -1,4 +1,4 @@
-"""What processes of ours import from, told by a program that is asked in an environment of its own."""
+"""What processes of ours import from, reported by a program that is asked in an environment of its own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def environment(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_environment_and_editable_packages_are_whole(environment: Path) -> None:
-    """All of ``.venv``; of the project the package that is installed editable, not what stands beside it."""
+    """All of ``.venv``; of the project the package that is installed editable, not what is next to it."""
     root = environment
     for name in ("app/__init__.py", "tests/__init__.py", "setup.py", "notes.md"):
         (root / name).parent.mkdir(exist_ok=True)
@@ -116,7 +116,7 @@ def test_links_on_the_way_are_named(tmp_path: Path) -> None:
 
 
 def test_this_process_names_its_own(tmp_path: Path) -> None:
-    """The interpreter, the directories of packages, this package; the workspace of a test is none of them."""
+    """The interpreter, the directories of packages, this package; not the workspace of a test."""
     own = own_places()
     assert {sys.prefix, sysconfig.get_paths()["purelib"]} <= set(own.trees)
     assert any(tree.endswith("/sessiontree") for tree in own.trees)

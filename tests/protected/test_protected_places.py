@@ -1,4 +1,4 @@
-"""Whether a place is protected: by name, by what stands there, in repositories of any form; planted bugs."""
+"""Whether a place is protected: by name, by what is there, in repositories of any form; planted bugs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import PermissionDenied
 from sessiontree.protected import OwnPlaces, ProtectedPlaces, Seen
-from sessiontree.protected.git_places import DECIDING, RepositoryFinder, folded
+from sessiontree.protected.protected_places import DECIDING, RepositoryFinder, folded
 from sessiontree.workspace import WorkspaceWriter
 
 Why: TypeAlias = Callable[[ProtectedPlaces, int, str, Sequence[str]], str]
@@ -54,11 +54,13 @@ def names_decide(why: Why, root: Path) -> None:
         os.close(fd)
 
 
+@pytest.mark.slow
 def test_names_decide_where_nothing_stands_yet(tmp_path: Path) -> None:
     """A repository that a session would make by and by is protected from its first file on."""
     names_decide(ProtectedPlaces.why, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
@@ -97,7 +99,7 @@ def test_own_places_are_found_by_what_they_are(tmp_path: Path) -> None:
         "mine.py",
         "env/../mine.py",
     ):
-        assert writer.standings(path), path
+        assert writer.places_at(path), path
         with pytest.raises(PermissionDenied, match="it is protected"):
             writer.write(path, b"evil")
     for path in ("env/lib/x.py", "mine.py"):
@@ -105,11 +107,11 @@ def test_own_places_are_found_by_what_they_are(tmp_path: Path) -> None:
             writer.remove(path)
     with pytest.raises(PermissionDenied, match="hard links"):
         writer.write("link.py", b"evil")
-    assert not writer.standings("environment/x.py")
+    assert not writer.places_at("environment/x.py")
     writer.write("environment/x.py", b"fine")
     (root / "env").rename(root / "other")
     (root / "env").symlink_to("other")
-    assert writer.standings("other/lib/x.py"), "by identity, through the name it is known by"
+    assert writer.places_at("other/lib/x.py"), "by identity, through the name it is known by"
 
 
 def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -
         "__pycache__/mine.cpython-311.pyc",
         "deep/__pycache__/x.pyc",
     ):
-        assert writer.standings(path), path
+        assert writer.places_at(path), path
     for path in (
         "mine.py",
         "json.txt",
@@ -134,7 +136,7 @@ def test_a_module_in_front_of_what_is_installed_is_asked_about(tmp_path: Path) -
         "mine/__init__.py",
         "pydantic.md",
     ):
-        assert not writer.standings(path), path
+        assert not writer.places_at(path), path
 
 
 def test_an_allowed_writer_changes_what_it_was_allowed_and_no_other(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_an_allowed_writer_changes_what_it_was_allowed_and_no_other(tmp_path: Pa
     (root / "b/.git").mkdir(parents=True)
     (root / "link").symlink_to("a")
     writer = WorkspaceWriter(root)
-    allowed = writer.allowing(writer.standings("link/.git/config"))
+    allowed = writer.allowing(writer.places_at("link/.git/config"))
     (root / "link").unlink()
     (root / "link").symlink_to("b")
     for path in ("link/.git/config", "b/.git/config", "a/.git/hooks/x"):
@@ -204,7 +206,7 @@ def test_repositories_are_found_again_when_they_change(tmp_path: Path) -> None:
 
 
 def test_other_names_of_a_protected_file_are_read_only_too(tmp_path: Path) -> None:
-    """A hard link that was there before is found, wherever it lies."""
+    """A hard link that was there before is found, wherever it is."""
     (tmp_path / ".git").mkdir()
     for name in ("HEAD", "objects", "refs"):
         (tmp_path / ".git" / name).mkdir()
@@ -222,11 +224,11 @@ def test_hooks_of_a_repository_above_the_workspace_are_protected(tmp_path: Path)
     (root / "hooks").mkdir(parents=True)
     git.mkdir()
     (git / "config").write_text("[core]\n\thooksPath = part/hooks\n")
-    assert WorkspaceWriter(root).standings("hooks/pre-commit")
-    assert not WorkspaceWriter(root).standings("other/pre-commit")
+    assert WorkspaceWriter(root).places_at("hooks/pre-commit")
+    assert not WorkspaceWriter(root).places_at("other/pre-commit")
     assert ProtectedPlaces(str(root), OwnPlaces()).see().paths == (str(root / "hooks"),)
     (git / "config").write_text("[core]\n\thooksPath = part/later\n")
-    assert WorkspaceWriter(root).standings("later/pre-commit")
+    assert WorkspaceWriter(root).places_at("later/pre-commit")
     assert ProtectedPlaces(str(root), OwnPlaces()).see().absent == (str(root / "later"),)
 
 

@@ -22,8 +22,8 @@ from sessiontree import (
     SessionTree,
     call,
 )
-from sessiontree.backends.local.transport import Faults
-from sessiontree.contracts.client_call import ClientAnswer
+from sessiontree.backends.local.backend import Faults
+from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.hooks import EndedCall
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.results import ToolResult
@@ -33,8 +33,8 @@ from sessiontree.contracts.tree_facts import ClientCallEnded as Closed
 from sessiontree.contracts.tree_facts import ClientCallOpened
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.live_session import LiveSession
-from tests.behaviours.reading import facts_of, results
-from tests.runtime.faulty import FaultyRuntime, KillAt, faults_of
+from tests.behaviours.fact_fixtures import facts_of, results
+from tests.runtime.runtime_fakes import FaultyRuntime, KillAt, faults_of
 
 PATIENCE_S = 60.0
 ROUNDS = 3
@@ -96,7 +96,7 @@ async def run(directory: Path, faults: Faults | None, hooks: tuple[Hook, ...] = 
             assert (await branch.result()).summary == "done"
             await tree.finish("over")
             await serving
-            opened = {fact.client_id: fact for fact in await facts_of(tree, ClientCallOpened)}
+            opened = {fact.call.call_id: fact for fact in await facts_of(tree, ClientCallOpened)}
             closed = {fact.client_id: fact for fact in await facts_of(tree, Closed)}
             assert opened.keys() == closed.keys() == told.keys()
             assert all(fact.how == "ok" and fact.answer_id for fact in closed.values())
@@ -106,9 +106,10 @@ async def run(directory: Path, faults: Faults | None, hooks: tuple[Hook, ...] = 
             assert sorted(heard) == sorted(told.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_an_acknowledged_answer_is_what_the_session_heard(tmp_path: Path, seed: int) -> None:
-    """Whatever is lost, repeated or late, and however many hosts die: one answer each, durable when told."""
+    """Whatever is lost, repeated or late, however many hosts die: one answer each, durable when reported."""
     await run(tmp_path, faults_of(seed, deaths=3 * (seed % 2)))
 
 
@@ -143,13 +144,13 @@ async def test_an_answer_asked_about_again_is_taken_once(tmp_path: Path) -> None
         async with tree, asyncio.timeout(PATIENCE_S):
             asking = asyncio.ensure_future(tree.main.call("ask", {"text": "now"}))
             waiting = await anext(aiter(tree.client_calls))
-            owner, given = runtime.local.owner, ClientAnswer(ToolResult("yes"))
+            supervisor, given = runtime.local.supervisor, ClientAnswer(ToolResult("yes"))
             for again in (False, True):
-                await owner.answer(tree.tree_id, waiting.call_id, given, "a1", again)
+                await supervisor.answer(tree.tree_id, waiting.call_id, given, "a1", again)
             assert (await asking).text == "yes"
             for answer_id, again in (("a1", False), ("a2", True)):
                 with pytest.raises(ClientCallClosed, match="is ok"):
-                    await owner.answer(tree.tree_id, waiting.call_id, given, answer_id, again)
+                    await supervisor.answer(tree.tree_id, waiting.call_id, given, answer_id, again)
 
 
 def test_an_answer_that_is_on_its_way_already_is_not_brought_twice() -> None:
@@ -163,6 +164,6 @@ def test_an_answer_that_is_on_its_way_already_is_not_brought_twice() -> None:
         bring(live)
         assert [each.stimulus.answer_id for each in live.waiting] == ["a", "b"]
 
-    check(LiveSession.bring_again)
+    check(LiveSession.requeue_answers)
     with pytest.raises(AssertionError):
         check(lambda live: None)

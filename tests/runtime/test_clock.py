@@ -39,7 +39,7 @@ def test_a_clock_begins_at_the_machines_time() -> None:
 
 
 async def test_a_bell_rings_at_its_time_or_at_once_where_that_is_over() -> None:
-    """A time that has passed rings in the next turn of the loop; a cancelled bell does not ring."""
+    """A time that has passed rings in the next turn of the loop; a cancelled timer does not fire."""
     clock = TreeClock()
     rung: list[str] = []
     over = asyncio.Event()

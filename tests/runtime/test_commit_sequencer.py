@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from sessiontree.contracts.errors import JournalUnwritable, SessionTreeError
-from sessiontree.runtime.future_map import FutureMap
-from sessiontree.runtime.tree_controller import CommitSequencer
+from sessiontree.runtime.effects import CommitSequencer
+from sessiontree.runtime.live_session import FutureMap
 
 
 async def test_actions_follow_their_commits_in_the_order_given() -> None:
@@ -35,7 +35,7 @@ async def test_actions_follow_their_commits_in_the_order_given() -> None:
 
 
 async def test_nothing_follows_after_a_commit_that_failed() -> None:
-    """The failure is told once; what came before has happened, what comes later never does."""
+    """The failure is reported once; what came before has happened, what comes later never does."""
     loop = asyncio.get_running_loop()
     done: list[str] = []
     failures: list[Exception] = []

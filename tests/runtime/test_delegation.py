@@ -12,20 +12,20 @@ from pydantic import BaseModel
 from sessiontree import ClientTool, PermissionTier, PolicyConfig, SessionKind, ToolCall, ToolFlag
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.context import SessionRights
 from sessiontree.contracts.jsonable import digest_of
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_ids import SessionIds, session_key
 from sessiontree.dispatch.dispatcher import Dispatcher
-from sessiontree.dispatch.phases import ImmediateOutcome
 from sessiontree.dispatch.tool_table import ToolTable
 from sessiontree.policy.compiled import compiled
-from sessiontree.runtime.delegation import Delegation
-from sessiontree.runtime.session_policy import session_policy
+from sessiontree.runtime.session_rights import session_policy
+from sessiontree.runtime.tool_calls import Delegation
 from sessiontree.session import instructions as todo
 from sessiontree.session.state import CallState
 from sessiontree.testing.context import FixedStatus, fresh_report
-from tests.session.words import spec
+from tests.session.session_fixtures import spec
 
 
 class Question(BaseModel):
@@ -59,15 +59,15 @@ def handed(
         policy,
         tool_timeout_s=60.0,
         now_ms=lambda: 5,
-        standing=lambda arguments, member: "",
+        command_fingerprint=lambda arguments, member: "",
     )
     due: deque[Any] = deque()
-    over: list[ImmediateOutcome] = []
     ids = SessionIds("main", session_key(nonce, "main"))
-    delegation = Delegation(dispatcher, lambda: 5, due, [], over.append, ids)
+    delegation = Delegation(dispatcher, lambda: 5, due, [], ids)
     call = CallState("1.0", ToolCall("c1", tool, {"text": "x"}), asked_by=asked_by)
-    delegation.hand_over(todo.ExecuteCall("1.0", "main#1.0", tool, {"text": "x"}, digest), None, call)
-    return [stimulus for _, stimulus in due], over
+    checked = CheckedCall("1.0", tool, {"text": "x"}, digest, int(PermissionTier.WORKSPACE), False)
+    over = delegation.hand_over(todo.ExecuteCall("main#1.0", checked), None, call)
+    return [stimulus for _, stimulus in due], [] if over is None else [over]
 
 
 def allowed(tool: str) -> str:
@@ -80,7 +80,7 @@ def test_a_call_is_handed_over_as_it_was_allowed() -> None:
     (heard,), over = handed("ask", allowed("ask"), nonce="ab" * 16)
     assert over == []
     assert isinstance(heard, stimuli.CallHandedOver)
-    assert (heard.tool, heard.arguments, heard.expires_at_ms) == ("ask", {"text": "x"}, 60_005)
+    assert (heard.call.tool, heard.call.arguments, heard.expires_at_ms) == ("ask", {"text": "x"}, 60_005)
     ((again,), _) = handed("ask", allowed("ask"), nonce="ab" * 16)
     assert len(heard.client_id) == 32
     assert again.client_id == heard.client_id

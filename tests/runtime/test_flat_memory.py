@@ -11,15 +11,16 @@ from typing import TypeAlias
 import pytest
 
 from sessiontree import SessionClosed, SessionKind
+from sessiontree.contracts.approvals import RejectedCall
 from sessiontree.contracts.messages import ToolCall
 from sessiontree.contracts.untrusted import wrapped
 from sessiontree.dispatch.dispatcher import Dispatcher
-from sessiontree.dispatch.phases import ImmediateOutcome, RejectedCall
+from sessiontree.dispatch.results import ImmediateOutcome
 from sessiontree.policy.compiled import CompiledPolicy, compiled
 from sessiontree.policy.settings import PolicyConfig
 from sessiontree.policy.steps import Standing
 from sessiontree.runtime.grants import Grants
-from sessiontree.runtime.host import HostEquipment, tooling_of
+from sessiontree.runtime.host import HostEquipment, build_tooling
 from tests.runtime.test_session_policy import TABLE, adopt, now_ms, rights_of
 
 Attack: TypeAlias = Callable[[int], None]
@@ -58,9 +59,9 @@ def is_flat(make: Callable[[], Attack]) -> None:
 def dispatcher() -> Dispatcher:
     """Return the dispatcher of a Main with every tool."""
     policy = compiled(TABLE.rows, PolicyConfig())
-    equipment = HostEquipment(TABLE, None, (), None, policy, "family", "openai/gpt-5", None)
-    frame = adopt(SessionKind.MAIN, "clerk", tuple(entry.name for entry in TABLE))
-    return tooling_of(equipment, frame, rights_of(frame), now_ms)[1]
+    equipment = HostEquipment(TABLE, {}, (), None, policy, "family", None)
+    frame = adopt(SessionKind.MAIN, "clerk", tuple(entry.name for entry in TABLE), "openai/gpt-5")
+    return build_tooling(equipment, frame, rights_of(frame), now_ms)[1]
 
 
 def tools_nobody_has() -> Attack:
@@ -127,6 +128,7 @@ ATTACKS = [
 ]
 
 
+@pytest.mark.covers("REL-L67")
 @pytest.mark.slow
 @pytest.mark.parametrize("make", ATTACKS)
 def test_made_up_names_are_forgotten(make: Callable[[], Attack]) -> None:
@@ -151,6 +153,7 @@ def remembers_tokens() -> Attack:
     return lambda number: seen.add(f"{number:064x}")
 
 
+@pytest.mark.covers("REL-L67")
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", [remembers_refusals, remembers_tokens])
 def test_a_planted_memory_is_found(planted: Callable[[], Attack]) -> None:

@@ -15,8 +15,8 @@ from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.models.scripted import ScriptedModel
 from sessiontree.runtime.grants import RIGHTS, Grants
 from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.memory_protocol import MemoryRight
-from tests.runtime.faulty import FaultyRuntime
+from sessiontree.runtime.memory_api import MemoryRight
+from tests.runtime.runtime_fakes import FaultyRuntime
 
 KINDS = st.sampled_from(SessionKind)
 STEPS = st.lists(st.sampled_from(["issue", "revoke", "end"]), max_size=12)
@@ -47,7 +47,7 @@ def only_the_last_grant_counts(ask: Check, kind: SessionKind, steps: list[str]) 
             live.over = True
         current = live.grant
         for token in [*tokens, "", "0" * 32]:
-            for right in ("report", "say", "spawn", "recall", "remember", "forget"):
+            for right in ("report", "say", "spawn", "look", "direct", "recall", "remember", "forget"):
                 counts = token != "" and token == current and not live.over
                 try:
                     found = ask(grants, token, right)
@@ -63,6 +63,7 @@ def only_the_last_grant_counts(ask: Check, kind: SessionKind, steps: list[str]) 
     assert len(grants) <= 1
 
 
+@pytest.mark.covers("C3", "REL-P12", "REL-L50")
 @given(KINDS, STEPS)
 def test_only_the_last_grant_counts(kind: SessionKind, steps: list[str]) -> None:
     """REL-L34: a token says who asks; nothing else does."""
@@ -98,7 +99,7 @@ async def test_the_supervisor_says_who_a_session_is_to_memory(tmp_path: Path) ->
         SessionTree(tmp_path, model=ScriptedModel(["hello"] * 9), agents=agents, runtime=runtime) as tree,
     ):
         await tree.main.send("begin")
-        supervisor = runtime.local.supervisor
+        supervisor = runtime.local.core
         controller = supervisor.tree(tree.tree_id)
         worker = LiveSession(controller, "main/b1/w7", SessionKind.WORKER, dedicated=False)
         token = supervisor.grants.issue(worker, SessionKind.WORKER)
@@ -119,18 +120,18 @@ async def test_a_worker_and_a_freed_host_get_nothing(tmp_path: Path) -> None:
         SessionTree(tmp_path, model=ScriptedModel(["hello"] * 9), runtime=runtime) as tree,
     ):
         await tree.main.send("begin")
-        supervisor = runtime.local.supervisor
+        supervisor = runtime.local.core
         live = supervisor.tree(tree.tree_id).live_sessions["main"]
         old = live.grant
-        before = runtime.local.owner.last_seq(tree.tree_id)
+        before = await runtime.local.supervisor.last_seq(tree.tree_id)
         for token in ("", "f" * 32):
             with pytest.raises(SessionClosed):
                 await supervisor.say(token, "psst")
             with pytest.raises(SessionClosed):
                 await supervisor.spawn(token, SpawnRequest(SessionKind.WORKER, "go"), "key")
         assert live.link is not None
-        live.link.condemn("the host was taken away", to_blame=False)
+        live.link.declare_lost("the host was taken away", to_blame=False)
         with pytest.raises(SessionClosed):
             await supervisor.say(old, "psst")
-        assert runtime.local.owner.last_seq(tree.tree_id) == before
+        assert await runtime.local.supervisor.last_seq(tree.tree_id) == before
         assert await tree.main.send("and now?") == "hello"

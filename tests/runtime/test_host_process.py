@@ -32,6 +32,7 @@ asyncio.run(begun())
 """In a process of its own, as its watching thread lives for as long as that."""
 
 
+@pytest.mark.slow
 def test_a_process_is_busy_only_with_what_sessions_began() -> None:
     """One that waits for its first session is free, whatever threads it has; a blocking call counts."""
     done = subprocess.run(

@@ -16,10 +16,10 @@ from sessiontree.contracts.tree_facts import (
     PostsTaken,
     ResultHeld,
     SessionEnded,
-    SessionStirred,
+    SessionReactivated,
 )
 from sessiontree.journal.record import Record
-from sessiontree.runtime.supervisor_api import _Busy
+from sessiontree.runtime.supervisor_service import _Busy
 
 HEAD, BRANCH, WORKER = "main", "main/b1", "main/b1/w1"
 RESULT: SessionResult[Any] = SessionResult(SessionStatus.CANCELLED, "interrupted")
@@ -66,7 +66,7 @@ def test_one_that_hears_something_new_is_busy_again() -> None:
         ResultHeld(HEAD, RESULT, quiet=True),
         ResultHeld(BRANCH, RESULT, quiet=True),
         *ENDED,
-        SessionStirred(BRANCH),
+        SessionReactivated(BRANCH),
         PostsTaken(BRANCH, ("p3",)),
     )
     assert not is_over(*told)

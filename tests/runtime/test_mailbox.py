@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from sessiontree import ScriptedModel, SessionTree
-from sessiontree.runtime.host_link import HostLost
-from sessiontree.runtime.mailbox import Mailbox
-from tests.runtime.faulty import FaultyRuntime
+from sessiontree.runtime.link import HostLost, Mailbox
+from tests.runtime.runtime_fakes import FaultyRuntime
 
 AT_ONCE_S = 10.0
 """Half of what a host's own poll may last."""
@@ -25,7 +24,7 @@ def mailbox() -> Mailbox:
 
 
 async def test_frames_without_an_answer_are_told_to_a_poll_that_waits_already() -> None:
-    """A host that was told to let go is free at once, not at the end of a poll."""
+    """A host that was asked to let go is free at once, not at the end of a poll."""
     box = mailbox()
     polling = asyncio.create_task(box.poll(0, POLL_S))
     await asyncio.sleep(0)
@@ -61,7 +60,7 @@ async def test_the_only_host_serves_the_next_tree_as_soon_as_one_is_closed(tmp_p
 
 
 async def test_a_short_poll_is_not_kept_by_the_patience_of_a_longer_one() -> None:
-    """Polls share one bell: it rings for the one that gives up first."""
+    """Polls share one timer; it fires for the one that gives up first."""
     box = mailbox()
     long = asyncio.create_task(box.poll(0, POLL_S))
     await asyncio.sleep(0)
@@ -73,7 +72,7 @@ async def test_a_short_poll_is_not_kept_by_the_patience_of_a_longer_one() -> Non
 
 
 async def test_a_closed_mailbox_leaves_no_bell_behind() -> None:
-    """Whoever polled is told, and no timer keeps the mailbox."""
+    """Whoever polled is informed, and no timer keeps the mailbox."""
     box = mailbox()
     polling = asyncio.create_task(box.poll(0, POLL_S))
     await asyncio.sleep(0)

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import MemoryFailed, MemoryUnwritable, PermissionDenied, SessionClosed
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.memory import MemoryQuery, NewRecord, Selection
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.runtime.host_link import HostLost
-from sessiontree.runtime.memory_client import MOST_LOSSES, MemoryLine, MemoryLink
-from sessiontree.runtime.memory_protocol import Ended
+from sessiontree.runtime.link import HostLost
+from sessiontree.runtime.memory_api import MAX_LOSSES, Ended, MemoryApi, MemoryClient, MemoryLink
 
 RECORDS = (NewRecord("the sky is blue"),)
 
@@ -47,12 +46,12 @@ class Process:
         return list(self.answer)
 
 
-def line_to(process: Process, answer_s: float = 20.0) -> MemoryLine:
+def line_to(process: Process, answer_s: float = 20.0) -> MemoryApi:
     """Return a host's way to it."""
-    return MemoryLine(process.find, answer_s=answer_s, again_s=0.0)
+    return MemoryClient(process.find, answer_s=answer_s, again_s=0.0).memory
 
 
-@pytest.mark.parametrize("losses", [0, 1, MOST_LOSSES - 1])
+@pytest.mark.parametrize("losses", [0, 1, MAX_LOSSES - 1])
 async def test_a_lost_process_is_asked_again_by_the_same_key(losses: int) -> None:
     """Each time the supervisor says which way; what is asked stays the same, key and all."""
     process = Process(losses)
@@ -77,10 +76,10 @@ async def test_the_way_is_asked_for_once() -> None:
 
 
 async def test_a_process_that_is_lost_each_time_fails_the_call() -> None:
-    """Typed, with the reason; the next call begins anew."""
-    process = Process(MOST_LOSSES)
+    """Typed, with the reason; the next call begins again."""
+    process = Process(MAX_LOSSES)
     line = line_to(process)
-    with pytest.raises(MemoryFailed, match=f"lost {MOST_LOSSES} times.*killed the {MOST_LOSSES}. time"):
+    with pytest.raises(MemoryFailed, match=f"lost {MAX_LOSSES} times.*killed the {MAX_LOSSES}. time"):
         await line.store("grant", RECORDS, "key")
     assert await line.store("grant", RECORDS, "key") == ["id"]
 
@@ -93,7 +92,7 @@ async def test_a_memory_that_never_answers_fails_the_call() -> None:
         raise AssertionError
 
     with pytest.raises(MemoryFailed, match=r"no answer within 0\.01 s"):
-        await MemoryLine(never, answer_s=0.01).search("grant", MemoryQuery("x"))
+        await MemoryClient(never, answer_s=0.01).memory.search("grant", MemoryQuery("x"))
 
 
 @pytest.mark.parametrize(
@@ -116,8 +115,8 @@ async def test_what_memory_says_is_not_asked_again(error: Exception) -> None:
 
 async def test_a_given_up_call_is_given_up() -> None:
     """Cancelling the tool ends the waiting at once; it is no failure of memory."""
-    process = Process(losses=MOST_LOSSES)
-    line = MemoryLine(process.find, again_s=1000.0)
+    process = Process(losses=MAX_LOSSES)
+    line = MemoryClient(process.find, again_s=1000.0).memory
     storing = asyncio.ensure_future(line.store("grant", RECORDS, "key"))
     while not process.asked:  # noqa: ASYNC110 - one turn of the loop
         await asyncio.sleep(0)
@@ -130,7 +129,7 @@ async def test_a_given_up_call_is_given_up() -> None:
 class Started:
     """Memory's process as its supervisor sees it."""
 
-    way: str = "the way"
+    connection: str = "the connection"
     told: list[tuple[Any, ...]] = field(default_factory=list)
     is_ended: bool = False
 
@@ -144,7 +143,7 @@ class Started:
 
 
 async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -> None:
-    """Before, nothing is told; after, only what it has been told is taken back."""
+    """Before, nothing is reported; after, only what it has learned is taken back."""
     started: list[Started] = []
 
     def start() -> Started:
@@ -156,10 +155,10 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
     link.ended(end)
     assert link.actors() == []
     assert started == []
-    assert link.way() == link.way() == "the way"
+    assert link.connection() == link.connection() == "the connection"
     assert [(row.name, row.role, row.pid) for row in link.actors()] == [("memory", "memory", 0)]
     link.begun(77)
-    told = link.told(
+    told = link.scopes_for(
         [("a", "recall"), ("b", "remember"), ("c", "recall")],
         [_SCOPE, _SCOPE, SessionClosed("?", "none")],
     )
@@ -169,7 +168,9 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
     link.ended(end)
     (process,) = started
     assert process.told == [("revoked", "a"), ("ended", end)]
-    assert [link.told([], []).ended for _ in range(2)] == [(end,), ()], "it is told once more, in order"
+    assert [link.scopes_for([], []).ended for _ in range(2)] == [(end,), ()], (
+        "it is reported once more, in order"
+    )
     assert [row.pid for row in link.actors()] == [77]
     await link.close()
     assert process.is_ended
@@ -177,12 +178,12 @@ async def test_memory_is_started_by_its_first_use_and_told_what_it_must_know() -
 
 
 async def test_a_process_that_begins_again_knows_no_grant() -> None:
-    """What the one before was told need not be taken back from it."""
+    """What the one before learned need not be taken back from it."""
     process = Started()
     link = MemoryLink(lambda: process)
-    link.way()
+    link.connection()
     link.begun(1)
-    link.told([("a", "recall")], [_SCOPE])
+    link.scopes_for([("a", "recall")], [_SCOPE])
     link.begun(2)
     link.revoked("a")
     assert process.told == []

@@ -16,7 +16,7 @@ from sessiontree.contracts.memory import MemoryQuery, MemoryScope, NewRecord, Se
 from sessiontree.memory.place import StoreLock
 from sessiontree.runtime import memory_peers
 from sessiontree.runtime.memory_peers import KEY, SOCKET, SharedStore
-from tests.runtime.remembering import ListStore
+from tests.runtime.memory_fakes import ListStore
 
 PATIENCE_S = 60.0
 SCOPE = MemoryScope("t1", "main/b2", "default", "/workspace")
@@ -73,7 +73,7 @@ async def test_everything_is_asked_of_who_writes(sharing: Sharing) -> None:
     await one.open()
     stored = await one.store([SKY], SCOPE, "key")
     await two.open()
-    assert two.unfinished_trees() == {"t1"}
+    assert await two.unfinished_trees() == {"t1"}
     assert await two.store([SKY], SCOPE, "key") == stored
     assert await two.store([NewRecord("the sea")], SCOPE, "other") != stored
     for scope in (SCOPE, None):
@@ -85,7 +85,7 @@ async def test_everything_is_asked_of_who_writes(sharing: Sharing) -> None:
     assert await one.select(Selection(ids=tuple(stored)), SCOPE, 10) == []
     third = sharing()
     await third.open()
-    assert third.unfinished_trees() == set()
+    assert await third.unfinished_trees() == set()
 
 
 async def test_many_questions_are_answered_at_once(sharing: Sharing) -> None:

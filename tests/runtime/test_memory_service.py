@@ -1,4 +1,4 @@
-"""Memory answers for whom the supervisor says a grant stands, and only while it does."""
+"""Memory answers for whom the supervisor says a grant represents, and only while it does."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.memory import Hit, MemoryQuery, MemoryScope, NewRecord, Selection
 from sessiontree.runtime.grants import Grants
 from sessiontree.runtime.live_session import LiveSession
-from sessiontree.runtime.memory_protocol import Ended, MemoryRight
-from sessiontree.runtime.memory_service import MemoryCore, MemoryGrants, MemoryHost
-from tests.runtime.remembering import ListStore, Supervisor
+from sessiontree.runtime.memory_api import Ended, MemoryRight
+from sessiontree.runtime.memory_service import MemoryGrants, MemoryHost, MemoryService
+from tests.runtime.memory_fakes import ListStore, Supervisor
 
 SCOPE = MemoryScope("t1", "main/b2", "default", "/workspace")
 END = Ended("t1", "default", "/workspace", 7)
@@ -37,16 +37,16 @@ def anybody(token: str, right: MemoryRight) -> MemoryScope:
     return SCOPE
 
 
-def core_over(store: ListStore, supervisor: Supervisor) -> MemoryCore:
+def core_over(store: ListStore, supervisor: Supervisor) -> MemoryService:
     """Return a memory over a store that opens at once."""
 
     async def open_store() -> ListStore:
         return store
 
-    return MemoryCore("/memory", open_store, supervisor)
+    return MemoryService("/memory", open_store, supervisor)
 
 
-async def asked(core: MemoryCore, name: str, token: str) -> object:
+async def asked(core: MemoryService, name: str, token: str) -> object:
     """Ask one thing of each sort, as a host would."""
     selection = Selection(ids=("x",))
     given: dict[str, tuple[Any, ...]] = {
@@ -65,7 +65,7 @@ ASKED: dict[str, MemoryRight] = {
     "forget": "forget",
 }
 STEPS = st.lists(st.sampled_from(["issue", "revoke", "end", *ASKED]), min_size=2, max_size=20)
-Make = Callable[[ListStore, Supervisor], MemoryCore]
+Make = Callable[[ListStore, Supervisor], MemoryService]
 
 
 async def only_what_counts_is_answered(make: Make, kind: SessionKind, steps: list[str]) -> None:
@@ -139,7 +139,7 @@ class Deaf(MemoryGrants):
 def test_planted_bugs_are_seen(grants: type[MemoryGrants], kind: SessionKind, steps: list[str]) -> None:
     """Storing by a kept answer, or keeping a revoked one, breaks the property."""
 
-    def careless(store: ListStore, supervisor: Supervisor) -> MemoryCore:
+    def careless(store: ListStore, supervisor: Supervisor) -> MemoryService:
         core = core_over(store, supervisor)
         core._grants = grants(core._whose)
         return core
@@ -180,7 +180,7 @@ async def test_stores_at_once_are_asked_about_at_once() -> None:
 
 
 async def test_a_supervisor_that_fails_fails_those_who_ask_alone() -> None:
-    """Everybody who waits is told; the next is asked about again."""
+    """Everybody who waits is informed; the next is asked about again."""
 
     def fails(token: str, right: MemoryRight) -> MemoryScope:
         if not heard:
@@ -281,7 +281,7 @@ async def test_a_store_that_can_not_be_written_says_so_and_goes_on_later() -> No
 
 
 async def test_a_store_that_does_not_open_is_tried_again_by_the_next() -> None:
-    """All who waited for one opening are told; the next asks anew."""
+    """All who waited for one opening are informed; the next asks again."""
     store, tries = ListStore(), 0
 
     async def open_store() -> ListStore:
@@ -292,7 +292,7 @@ async def test_a_store_that_does_not_open_is_tried_again_by_the_next() -> None:
             raise MemoryFailed("/memory", "no such place")
         return store
 
-    core = MemoryCore("/memory", open_store, Supervisor(anybody))
+    core = MemoryService("/memory", open_store, Supervisor(anybody))
     both = {asyncio.ensure_future(asked(core, name, "a")) for name in ("search", "store")}
     await asyncio.wait(both)
     assert [type(each.exception()) for each in both] == [MemoryFailed, MemoryFailed]
@@ -311,7 +311,7 @@ async def test_a_store_that_another_process_lets_go_is_waited_for() -> None:
             raise MemoryLocked("/memory", "process 7 writes it")
         return ListStore()
 
-    core = MemoryCore("/memory", open_store, Supervisor(anybody))
+    core = MemoryService("/memory", open_store, Supervisor(anybody))
     async with asyncio.timeout(60):
         assert await asked(core, "search", "a") == []
     assert tries == 3
@@ -345,14 +345,14 @@ async def test_what_ends_is_marked_if_it_left_anything() -> None:
 
 
 async def test_who_asks_after_an_end_finds_what_was_left() -> None:
-    """The end is told with the answer about the grant, and marked before anything is searched."""
+    """The end is reported with the answer about the grant, and marked before anything is searched."""
     store, marking = ListStore(), asyncio.Event()
 
     class Slow(ListStore):
-        async def mark_finished(self, tree_id: str, **end: Any) -> None:
+        async def mark_finished(self, tree_id: str, agent_id: str, workspace: str, ended_at_ms: int) -> None:
             marking.set()
             await asyncio.sleep(0)
-            await store.mark_finished(tree_id, **end)
+            await store.mark_finished(tree_id, agent_id, workspace, ended_at_ms)
 
         async def search(self, query: MemoryQuery, scope: MemoryScope | None) -> list[Hit]:
             assert store.finished == {"t1": END}
@@ -377,7 +377,7 @@ async def test_what_ends_while_the_store_opens_is_marked() -> None:
         await opening.wait()
         return store
 
-    core = MemoryCore("/memory", open_store, supervisor)
+    core = MemoryService("/memory", open_store, supervisor)
     searching = asyncio.ensure_future(asked(core, "search", "token"))
     await supervisor.asked.wait()
     await asyncio.sleep(0)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from sessiontree.contracts.errors import ModelError
 from sessiontree.contracts.events import Done, ModelEvent, TextDelta, ToolCallDelta, TranscriptRepaired
+from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.messages import AssistantMessage, Message, TextContent, ToolCall
-from sessiontree.models.deltas import CallPiece, Piece, StopPiece
-from sessiontree.models.port import GatewayModel, ModelRequest
+from sessiontree.models.port import CallPiece, GatewayModel, ModelRequest, Piece, StopPiece, ToolSpec
 from sessiontree.models.scripted import AsyncFunctionModel, StreamFunctionModel
-from sessiontree.models.streaming import PIECES_AT_ONCE
+from sessiontree.models.stream_assembler import PIECES_AT_ONCE
 from sessiontree.runtime.frames import AskModel, ModelPrompt
-from sessiontree.runtime.model_gateway import Asker, GatewayCore
-from tests.behaviours.misbehaving import junk
-from tests.models.foreign import is_paired, reply, result, user
+from sessiontree.runtime.model_gateway import MOST_SHARED, Asker, GatewayCore
+from tests.behaviours.bad_tool_fakes import junk
+from tests.models.conversation_strategies import is_paired, reply, result, user
 
 PATIENCE_S = 60.0
 Stream = Callable[[ModelRequest], AsyncIterator[Piece]]
@@ -30,7 +32,7 @@ class Questions:
     """Asks one session's questions and keeps what comes back."""
 
     def __init__(self, model: GatewayModel) -> None:
-        self.core = GatewayCore(lambda tree_id: model)
+        self.core = GatewayCore(lambda tree_id: {"default": model})
         self.events: list[ModelEvent] = []
         self.order: list[str] = []
         """What happened besides, as it did."""
@@ -48,9 +50,10 @@ class Questions:
             Asker(
                 "tree",
                 "main",
+                "default",
                 SessionKind.MAIN,
                 self._answered,
-                lambda reason, said: self._answered((reason, said)),
+                lambda failure: self._answered((failure.reason, failure.said)),
                 lambda: self._answer.set_exception(AssertionError("asked for the whole conversation")),
                 self.events.append,
             ),
@@ -96,7 +99,7 @@ def ids_in(messages: Sequence[Message]) -> list[str]:
     return [call.id for m in messages if isinstance(m, AssistantMessage) for call in m.tool_calls]
 
 
-@pytest.mark.covers("I17")
+@pytest.mark.covers("I17", "REL-P32")
 async def test_a_provider_is_shown_its_own_ids_from_turn_to_turn_and_the_session_keeps_its() -> None:
     """REL-P32 at the gateway: what a model answers with an id it was shown comes back as the session's."""
     told: list[list[Message]] = []
@@ -141,6 +144,7 @@ async def test_a_conversation_that_does_not_match_is_shown_matched_and_that_is_t
     assert ids_in(told[1]) == ["c1", "c2", "c3"]
 
 
+@pytest.mark.covers("I33")
 async def test_a_stream_is_heard_piece_by_piece_and_answers_as_a_whole() -> None:
     """Also where a coroutine gives the stream, as clients of providers do."""
 
@@ -267,3 +271,46 @@ async def test_a_stream_that_never_waits_lets_others_have_their_turn() -> None:
         answer = await questions.answer()
         assert isinstance(answer, AssistantMessage)
         assert len(answer.text) <= 4 * PIECES_AT_ONCE
+
+
+async def test_sessions_with_equal_tools_share_one_list_of_them() -> None:
+    """Each prompt arrives as a copy; a session whose tools differ keeps its own."""
+    held: dict[str, ModelRequest] = {}
+    arrived = asyncio.Event()
+
+    async def hold(request: ModelRequest) -> str:
+        held[request.session_id] = request
+        if len(held) == len(tools_of):
+            arrived.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("nothing was answered")
+
+    model = AsyncFunctionModel(hold)
+    core = GatewayCore(lambda tree_id: {"default": model})
+    schema: Mapping[str, JsonValue] = {"type": "object", "properties": {"path": {"type": "string"}}}
+    one, two = ToolSpec("one", "Does one thing.", schema), ToolSpec("two", "Does another.", schema)
+    changed = replace(two, description="Does a third.")
+    tools_of = {f"main/w{number}": (one, two) if number % 2 else (one,) for number in range(50)}
+    tools_of["main/other"] = (one, changed)
+    for session, tools in tools_of.items():
+        prompt: ModelPrompt = pickle.loads(pickle.dumps(ModelPrompt(f"You are {session}.", tools, None)))
+        callbacks = (unexpected, unexpected, unexpected, unexpected)
+        asker = Asker("tree", session, "default", SessionKind.WORKER, *callbacks)
+        core.ask(AskModel(1, 0, (user("go"),), prompt), asker)
+    async with asyncio.timeout(PATIENCE_S):
+        await arrived.wait()
+    assert all(held[session].tools == tools for session, tools in tools_of.items())
+    assert len({id(request.tools) for request in held.values()}) == 3
+    assert {request.system_prompt for request in held.values()} == {f"You are {each}." for each in tools_of}
+    await core.close()
+
+
+async def test_what_a_gateway_remembers_to_share_is_bounded() -> None:
+    """However many trees and agents there were, few lists of tools are kept beyond their conversations."""
+    core = GatewayCore(lambda tree_id: {})
+    for number in range(3 * MOST_SHARED):
+        core._sharing(f"tree{number}", ModelPrompt("", (ToolSpec(f"tool{number}", "", {}),), None))
+    assert len(core._shared) == MOST_SHARED

@@ -15,11 +15,11 @@ from sessiontree.contracts.codec import to_wire
 from sessiontree.contracts.session_facts import CallIntended, CallResolved
 from sessiontree.contracts.tree_facts import ApprovalDecided, ApprovalRequested
 from sessiontree.journal.record import Packed
-from sessiontree.runtime.replay import fact_of
-from tests.behaviours import household
-from tests.behaviours.effects import LOG, TOOLS, Append, effects
-from tests.behaviours.reading import facts_of
-from tests.runtime.faulty import Chunks, FaultyRuntime, recorded, write_prefix
+from sessiontree.runtime.replay import read_fact
+from tests.behaviours import household_fakes as household
+from tests.behaviours.effect_fakes import LOG, TOOLS, Append, effects
+from tests.behaviours.fact_fixtures import facts_of
+from tests.runtime.runtime_fakes import Chunks, FaultyRuntime, recorded, write_prefix
 
 LIE = ('"repeatable":false', '"repeatable":true')
 CHANGING = {tool.name for tool in TOOLS if isinstance(tool, Append)}
@@ -62,9 +62,9 @@ def intents(appends: tuple[Chunks, ...]) -> tuple[dict[str, str], set[str]]:
     for chunks in appends:
         for session, packed in chunks:
             for each in packed:
-                fact = fact_of(each.text)
-                if isinstance(fact, CallIntended) and fact.tool in CHANGING:
-                    intended[f"{session}#{fact.key}"] = str(fact.arguments["text"])
+                fact = read_fact(each.text)
+                if isinstance(fact, CallIntended) and fact.call.tool in CHANGING:
+                    intended[f"{session}#{fact.call.key}"] = str(fact.call.arguments["text"])
                 elif isinstance(fact, CallResolved):
                     resolved.add(f"{session}#{fact.key}")
     return intended, resolved
@@ -103,7 +103,7 @@ async def resumed_from(written: Written, cut: int, happened: bool, directory: Pa
         assert len({call_id for call_id, _ in effects(workspace)}) == len(effects(workspace))
         unknown = [fact for fact in await facts_of(tree, CallResolved) if fact.outcome == "unknown"]
         assert len(unknown) == len(pending)
-        asked = Counter(fact.request_id for fact in await facts_of(tree, ApprovalRequested))
+        asked = Counter(fact.question.request_id for fact in await facts_of(tree, ApprovalRequested))
         decided = Counter(fact.request_id for fact in await facts_of(tree, ApprovalDecided))
         assert asked == decided
         assert max(asked.values()) == 1
@@ -116,6 +116,7 @@ async def test_a_tree_goes_on_from_a_few_of_its_prefixes(written: Written, tmp_p
         await resumed_from(written, cut, bool(cut % 2), tmp_path / str(cut))
 
 
+@pytest.mark.covers("REL-S18", "REL-S42")
 @pytest.mark.slow
 @pytest.mark.parametrize("happened", [True, False], ids=["had happened", "had not happened"])
 async def test_a_tree_goes_on_from_every_prefix(written: Written, tmp_path: Path, happened: bool) -> None:
@@ -125,6 +126,7 @@ async def test_a_tree_goes_on_from_every_prefix(written: Written, tmp_path: Path
         await resumed_from(written, cut, happened, tmp_path / str(cut))
 
 
+@pytest.mark.covers("REL-S42")
 async def test_an_effect_that_is_repeated_is_found(written: Written, tmp_path: Path) -> None:
     """The check fails where a journal says of an effect, falsely, that it may be repeated."""
     pretending = tuple(

@@ -7,20 +7,7 @@ import asyncio
 import pytest
 
 from sessiontree import SessionTreeError
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.runtime.frames import AskModel
-from sessiontree.runtime.model_gateway import Ask
-from sessiontree.runtime.resource_cache import MOST_TREES, ResourceCache
-
-QUESTION = AskModel(1, 0, (), None)
-
-
-def frames(*names: str) -> list[tuple[int, Ask]]:
-    """Return questions of trees with this equipment."""
-    return [
-        (number, Ask(name, "main", number, SessionKind.MAIN, QUESTION, name))
-        for number, name in enumerate(names, 1)
-    ]
+from sessiontree.runtime.tree_resources import MAX_TREES, ResourceCache
 
 
 class Fetching:
@@ -43,24 +30,24 @@ class Fetching:
 async def test_frames_of_more_trees_than_are_kept(known: str) -> None:
     """None of them is let go before it was used, whichever was here already."""
     fetching = Fetching()
-    await fetching.equipping.fetch(frames(known))
-    names = ["first", *map(str, range(MOST_TREES)), "last"]
-    await fetching.equipping.fetch(frames(*names))
+    await fetching.equipping.fetch([known])
+    names = ["first", *map(str, range(MAX_TREES)), "last"]
+    await fetching.equipping.fetch(names)
     assert [fetching.equipping.of(name) for name in names] == names
 
 
 async def test_only_the_latest_trees_are_kept() -> None:
     """Memory does not grow with every tree that ever was."""
     fetching = Fetching()
-    names = [str(number) for number in range(3 * MOST_TREES)]
+    names = [str(number) for number in range(3 * MAX_TREES)]
     for name in names:
-        await fetching.equipping.fetch(frames(name))
+        await fetching.equipping.fetch([name])
         assert fetching.equipping.of(name) == name
     fetching.fetched.clear()
-    for name in names[-MOST_TREES:]:
-        await fetching.equipping.fetch(frames(name))
+    for name in names[-MAX_TREES:]:
+        await fetching.equipping.fetch([name])
     assert fetching.fetched == []
-    await fetching.equipping.fetch(frames(names[0]))
+    await fetching.equipping.fetch([names[0]])
     assert fetching.fetched == names[:1]
 
 
@@ -68,11 +55,11 @@ async def test_what_cannot_be_had_says_why_each_time_and_is_fetched_again() -> N
     """Two sessions of one tree both hear of it, in words; a later one may have more luck."""
     fetching = Fetching()
     fetching.broken.add("tree")
-    await fetching.equipping.fetch(frames("tree", "tree"))
+    await fetching.equipping.fetch(["tree", "tree"])
     with pytest.raises(SessionTreeError, match="no way to it"):
         fetching.equipping.of("tree")
-    with pytest.raises(SessionTreeError, match="can't be had here"):
+    with pytest.raises(SessionTreeError, match="can't be loaded in this process"):
         fetching.equipping.of("tree")
     fetching.broken.clear()
-    await fetching.equipping.fetch(frames("tree"))
+    await fetching.equipping.fetch(["tree"])
     assert fetching.equipping.of("tree") == "tree"

@@ -12,13 +12,18 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CAPABILITIES, capabilities_of
-from sessiontree.contracts.context import SessionRights
+from sessiontree.contracts.context import CAPABILITIES, SessionRights, capabilities_of
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.session_rights import Handles, build_rights
 from sessiontree.sandbox import CommandShell
-from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
-from sessiontree.testing.memory import PlainMemory
+from sessiontree.testing.context import (
+    FixedStatus,
+    PlainMemory,
+    RecordingChannel,
+    RecordingSessions,
+    RecordingSubtree,
+    fresh_report,
+)
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
@@ -44,6 +49,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         shell=CommandShell(root),
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
+        subtree=RecordingSubtree(),
         status=FixedStatus(fresh_report(SessionKind.MAIN)),
         memory=PlainMemory(),
         memory_writer=PlainMemory(),
@@ -57,7 +63,7 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
         held = {name for name in CAPABILITIES if getattr(rights, name) is not None}
         assert held <= capabilities_of(kind)
         if kind is SessionKind.WORKER:
-            assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions"})
+            assert held.isdisjoint({"writer", "shell", "channel", "memory_writer", "sessions", "subtree"})
         else:
             everything = set(CAPABILITIES)
             assert held == (everything if config.workspace_access == "rw" else everything - {"writer"})
@@ -67,13 +73,15 @@ def rights_are_bounded_by_kind(build: Build, root: Path) -> None:
     check()
 
 
-@pytest.mark.covers("A35", "A36", "S46")
+@pytest.mark.covers("A35", "A36", "S46", "C3", "A21", "REL-P11")
+@pytest.mark.slow
 def test_a_worker_never_holds_a_handle_that_changes_anything(tmp_path: Path) -> None:
     """REL-P11: for every kind, configuration and set of handles."""
     rights_are_bounded_by_kind(build_rights, tmp_path)
 
 
-@pytest.mark.parametrize("handle", ["writer", "shell", "channel", "memory_writer", "sessions"])
+@pytest.mark.covers("REL-P11")
+@pytest.mark.parametrize("handle", ["writer", "shell", "channel", "memory_writer", "sessions", "subtree"])
 def test_one_handle_too_many_is_found(tmp_path: Path, handle: str) -> None:
     """The property fails where a Worker of one configuration in three holds one handle."""
 

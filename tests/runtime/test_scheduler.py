@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree import FunctionModel, ModelRequest, ScriptedModel, SessionKind, SessionTree
-from sessiontree.backends.local.backend import LocalBackend
-from sessiontree.backends.local.transport import LocalTransport
+from sessiontree.backends.local.backend import LocalBackend, LocalTransport
 from sessiontree.contracts.errors import ApprovalClosed, JournalCorrupt
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.models.answers import Answer, call
@@ -17,9 +16,9 @@ from sessiontree.runtime.frames import Adopt, Outcome, Unfit
 from sessiontree.runtime.host import HostCore
 from sessiontree.runtime.live_session import LiveSession
 from sessiontree.runtime.supervisor import SupervisorCore
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.reading import until
-from tests.runtime.faulty import FaultyRuntime
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.fact_fixtures import until
+from tests.runtime.runtime_fakes import FaultyRuntime
 
 PATIENCE_S = 60.0
 
@@ -40,7 +39,7 @@ def live_session_of(supervisor: SupervisorCore, tree: SessionTree, session: str 
 
 
 async def test_hosts_kept_for_life_take_no_room_from_the_others(tmp_path: Path) -> None:
-    """Dedicated hosts are beside the pool: when the pool's only host is lost, another one is started."""
+    """Dedicated hosts are extra: when the pool's only host is lost, another one is started."""
     async with (
         FaultyRuntime(tmp_path / "state", slots=1) as runtime,
         SessionTree(tmp_path, model=MODEL, tools=TOOLS, runtime=runtime) as tree,
@@ -49,9 +48,9 @@ async def test_hosts_kept_for_life_take_no_room_from_the_others(tmp_path: Path) 
         await tree.main.send("hello")
         child = await tree.main.spawn("branch", "go", dedicated=True)
         await until(tree, ApprovalWaiting)
-        link = live_session_of(runtime.local.supervisor, tree).link
+        link = live_session_of(runtime.local.core, tree).link
         assert link is not None
-        link.condemn("it was lost", to_blame=False)
+        link.declare_lost("it was lost", to_blame=False)
         assert await tree.main.send("there?") == "here"
         (pending,) = tree.approvals.pending()
         await pending.approve()
@@ -66,13 +65,13 @@ async def test_a_dedicated_session_does_not_queue_for_the_pool(tmp_path: Path) -
         asyncio.timeout(PATIENCE_S),
     ):
         await tree.main.send("hello")
-        scheduler = runtime.local.supervisor.scheduler
-        main = live_session_of(runtime.local.supervisor, tree)
+        scheduler = runtime.local.core.scheduler
+        main = live_session_of(runtime.local.core, tree)
         main.idle = False
         scheduler.settle(main)
         await tree.main.spawn("branch", "go")
         kept = await tree.main.spawn("branch", "go", dedicated=True)
-        live = live_session_of(runtime.local.supervisor, tree, kept.session_id)
+        live = live_session_of(runtime.local.core, tree, kept.session_id)
         assert live.link is not None
 
 
@@ -86,16 +85,16 @@ async def test_two_sessions_of_one_name_never_share_an_epoch(tmp_path: Path) -> 
         asyncio.timeout(PATIENCE_S),
     ):
         await one.main.send("hello")
-        supervisor = runtime.local.supervisor
+        supervisor = runtime.local.core
         epoch = live_session_of(supervisor, one).epoch
         await other.main.send("hello")
         live = live_session_of(supervisor, other)
         assert live.link is not None
-        before = runtime.local.owner.last_seq(other.tree_id)
+        before = await runtime.local.supervisor.last_seq(other.tree_id)
         late = Outcome("main", epoch, 9, (), (), False, None, "it crashed")
         live.link._on_outcome(live.link, late)
         assert await other.main.send("hello") == "here"
-        assert runtime.local.owner.last_seq(other.tree_id) > before
+        assert await runtime.local.supervisor.last_seq(other.tree_id) > before
 
 
 async def test_a_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ async def test_a_session_whose_facts_cannot_be_read_ends_alone(tmp_path: Path) -
         child = await tree.main.spawn("branch", "go")
         await until(tree, ApprovalWaiting)
         assert await other.main.send("hello") == "here"
-        journal = runtime.local.supervisor.journal
+        journal = runtime.local.core.journal
         whole = journal.read_session
 
         def damaged(tree_id: str, session: str, *, after_seq: int = 0, max_n: int | None = None) -> object:
@@ -145,7 +144,7 @@ class EarlyHosts(LocalBackend):
                 else:
                     super()._adopt(adopt)
 
-        host = EarlyHost(self._equip, self.supervisor, self.memory, self._hub, self._clock.now_ms)
+        host = EarlyHost(self._equip, self.core, self.memory, self._hub, self._clock.now_ms)
         transport = LocalTransport(host, None, self.transports.remove)
         self.transports.append(transport)
         return transport
@@ -156,7 +155,7 @@ async def test_a_tree_made_after_all_hosts_were_started_gets_a_new_one(tmp_path:
     runtime = FaultyRuntime(tmp_path / "state")
     await runtime.close()
     backend = runtime.backend = runtime.local = EarlyHosts(tmp_path / "state", slots=6)
-    backend.supervisor.scheduler._most_losses = 2
+    backend.core.scheduler._most_losses = 2
     async with (
         runtime,
         SessionTree(tmp_path, model=MODEL, tools=TOOLS, runtime=runtime) as tree,

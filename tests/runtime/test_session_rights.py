@@ -11,14 +11,19 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CAPABILITIES
-from sessiontree.contracts.context import CallSignals, SessionRights, ToolContext
+from sessiontree.contracts.context import CAPABILITIES, CallSignals, SessionRights, ToolContext
 from sessiontree.contracts.errors import ExecutionError, SessionClosed
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.runtime.session_rights import PORTS, Facades
-from sessiontree.testing.context import FixedStatus, RecordingChannel, RecordingSessions, fresh_report
+from sessiontree.testing.context import (
+    FixedStatus,
+    RecordingChannel,
+    RecordingSessions,
+    RecordingSubtree,
+    fresh_report,
+)
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
-from tests.behaviours.object_graph import handles, insides, reachable
+from tests.behaviours.object_graph_oracle import handles, insides, reachable
 
 
 def bare(root: Path) -> SessionRights:
@@ -34,11 +39,12 @@ def bare(root: Path) -> SessionRights:
         writer=WorkspaceWriter(root),
         channel=RecordingChannel(),
         sessions=RecordingSessions(),
+        subtree=RecordingSubtree(),
     )
 
 
 def test_a_facade_offers_its_protocol_and_nothing_else(tmp_path: Path) -> None:
-    """Each method, by its name and with its text; no attribute can be read or set beside them."""
+    """Each method, by its name and with its text; no attribute can be read or set next to them."""
     rights = Facades("main").rights(bare(tmp_path))
     for name, port in PORTS.items():
         facade = getattr(rights, name)
@@ -105,7 +111,7 @@ async def test_let_go_nothing_stands_behind_a_facade(tmp_path: Path) -> None:
     assert gone() is None
 
 
-@pytest.mark.parametrize("name", ["writer", "channel", "sessions"])
+@pytest.mark.parametrize("name", ["writer", "channel", "sessions", "subtree"])
 def test_a_handle_without_a_facade_is_found(tmp_path: Path, name: str) -> None:
     """The walk that proves rights narrow finds a bare handle, wherever it hangs."""
     sealed = Facades("main").rights(bare(tmp_path)).narrowed("look", {"reader"})

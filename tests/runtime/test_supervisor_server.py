@@ -37,12 +37,14 @@ async def taken_up(order: Order, arrivals: list[int]) -> list[int]:
     return done
 
 
+@pytest.mark.covers("REL-S45")
 @given(st.permutations(range(1, 9)))
 def test_every_order_of_arrival_is_put_right(arrivals: list[int]) -> None:
     """Nobody is taken up before those with a smaller number."""
     assert anyio.run(taken_up, SequenceGate(), arrivals) == sorted(arrivals)
 
 
+@pytest.mark.covers("REL-S45")
 def test_planted_bug_is_seen() -> None:
     """A line that lets everybody through at once keeps no order."""
 

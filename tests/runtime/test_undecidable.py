@@ -9,21 +9,24 @@ from typing import Any
 import pytest
 
 from sessiontree import ApprovalAnswer, AsyncFunctionModel, ModelRequest, ScriptedModel, SessionTree, call
+from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_facts import TurnStarted
+from sessiontree.contracts.stimuli import ApprovalAsked, ResultOffered
 from sessiontree.runtime.frames import Outcome
-from sessiontree.session.instructions import AskApproval, OfferResult, SessionInstruction
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.misbehaving import junk
-from tests.behaviours.reading import asked, until
-from tests.runtime.faulty import FaultyRuntime
+from sessiontree.session.instructions import SessionInstruction, ToTree
+from tests.behaviours.bad_tool_fakes import junk
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import asked, until
+from tests.runtime.runtime_fakes import FaultyRuntime
 from tests.runtime.test_faults import check_replay
 
 UNFINISHED: SessionResult[Any] = SessionResult(SessionStatus.ACTIVE, "not yet")
+UNWRITABLE = CheckedCall("1.0", "launch", {"text": junk(object())}, "d", 3, repeatable=False)
 JUNK: dict[str, SessionInstruction] = {
-    "a result that is no end": OfferResult(UNFINISHED),
-    "a request that can't be written": AskApproval("r1", "1.0", "launch", {"text": junk(object())}, "d", 3),
+    "a result that is no end": ToTree(ResultOffered(UNFINISHED)),
+    "a request that can't be written": ToTree(ApprovalAsked("r1", UNWRITABLE)),
 }
 
 
@@ -46,7 +49,7 @@ async def test_a_host_that_wants_the_impossible_loses_its_session_alone(tmp_path
         worker = await tree.main.spawn("worker", "look")
         other = await tree.main.spawn("worker", "look")
         await until(tree, TurnStarted, count=2)
-        controller = runtime.local.supervisor.tree(tree.tree_id)
+        controller = runtime.local.core.tree(tree.tree_id)
         live = controller.live_sessions[worker.session_id]
         wanted = (JUNK[name],)
         controller.on_outcome(
@@ -62,7 +65,7 @@ async def test_a_host_that_wants_the_impossible_loses_its_session_alone(tmp_path
 
 
 async def test_an_answer_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    """Whoever gave it is told; the request waits as before, and a good answer is taken."""
+    """Whoever gave it is informed; the request waits as before, and a good answer is taken."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     model = ScriptedModel([call("launch"), "done"])
@@ -74,7 +77,7 @@ async def test_an_answer_that_cannot_be_written_changes_nothing(tmp_path: Path) 
         (pending,) = await asked(tree)
         request_id = pending.request.request_id
         with pytest.raises(TypeError):
-            await runtime.local.owner.decide(
+            await runtime.local.supervisor.decide(
                 tree.tree_id, request_id, ApprovalAnswer(True, junk(object())), "x"
             )
         assert tree.approvals.pending() == [pending]

@@ -22,7 +22,7 @@ from sessiontree import (
     call,
 )
 from sessiontree.contracts.ports import SearchQuery, Web
-from tests.web.sites import answer, serving
+from tests.web.site_fakes import answer, serving
 
 
 class Nothing(BaseModel):

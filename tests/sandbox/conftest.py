@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.victims import differences, traces
-from tests.sandbox.escaping import EVERY
-from tests.sandbox.grounds import CONTENT
+from sessiontree.sandbox.self_test import differences, traces
+from tests.sandbox.escape_fixtures import CONTENT
+from tests.sandbox.escape_program import EVERY
 from tests.tools.conftest import nothing_left as nothing_left
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -81,7 +81,7 @@ class Prison:
             sys.executable,
             "-S",
             "-m",
-            "tests.sandbox.escaping",
+            "tests.sandbox.escape_program",
             str(self.root),
             str(outside.pid),
             name,

@@ -20,9 +20,9 @@ from typing import Any
 import ray
 from ray._private import worker as ray_worker
 
-from sessiontree.sandbox import Jail, level_in_force, prepare_victims, py_executable, self_test
-from sessiontree.sandbox.attempts import try_all
-from sessiontree.sandbox.victims import traces
+from sessiontree.sandbox import Jail, level_in_force, prepare_canaries, py_executable, self_test
+from sessiontree.sandbox.self_test import traces
+from sessiontree.sandbox.write_probes import try_all
 
 BIG = 5_000_000
 PATIENCE_S = 90.0
@@ -108,7 +108,7 @@ def told_after_a_kill(actor: Any) -> tuple[bool, str]:
 def observe(home: Path, logs: Path) -> dict[str, Any]:
     """Start confined actors and a free one, and ask them for everything."""
     victims = {name: home / name for name in ("victims", "thread-victims", "free-victims")}
-    prepared = {name: prepare_victims(folder) for name, folder in victims.items()}
+    prepared = {name: prepare_canaries(folder) for name, folder in victims.items()}
     token, state = home / "token", home / "state"
     jail = Jail(hidden=(state, token), writable=(logs,), secrets=(("RAY_AUTH_TOKEN", token),))
     free_start_s = [start(sys.executable)[1] for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The window a command has for its last words once it is asked to end, and what closes it early."""
+"""The window a command has for its final output once it is asked to end, and what closes it early."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 
 from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell
-from sessiontree.sandbox.bounds import MIB
-from sessiontree.sandbox.process_tree import descendants
+from sessiontree.sandbox.command_bounds import MIB
+from sessiontree.sandbox.process_tree import descendants, process_of
+from tests.sandbox.command_shell_fakes import CarelessShell, reporting_late
 
 LONG_S = 60.0
 """Longer than anything here takes; a window that is as long is not waited for."""
@@ -67,7 +68,7 @@ class Heard:
 
 
 @asynccontextmanager
-async def begun(shell: CommandShell, command: str) -> AsyncIterator[Heard]:
+async def begun(shell: CommandShell | CarelessShell, command: str) -> AsyncIterator[Heard]:
     """Run a command, and give what it says once it has begun; at the end it is gone."""
     heard = Heard()
     heard.task = asyncio.ensure_future(shell.run(command, timeout_s=10 * LONG_S, on_output=heard.take))
@@ -99,7 +100,7 @@ def timed_out(place: Path, command: str, bounds: Bounds | None = None, *, cleanu
 @pytest.mark.covers("I23")
 @pytest.mark.slow
 def test_last_words_at_the_time_out(tmp_path: Path, nothing_left: Watched) -> None:
-    """They are kept, and how it ended is told: here by itself, with a code of its own."""
+    """They are kept, and how it ended is reported: here by itself, with a code of its own."""
     with nothing_left():
         finished = timed_out(tmp_path, TRAPPED, cleanup_s=LONG_S)
     assert finished.head.endswith("bye\n")
@@ -107,7 +108,7 @@ def test_last_words_at_the_time_out(tmp_path: Path, nothing_left: Watched) -> No
 
 
 async def test_last_words_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
-    """Who cancels is told what it says until it has ended."""
+    """Who cancels learns what it says until it has ended."""
     async with begun(CommandShell(tmp_path, cleanup_s=LONG_S), TRAPPED) as heard:
         heard.task.cancel()
         assert (await heard.cancelled()).endswith("bye\n")
@@ -140,6 +141,7 @@ def test_what_ignores_it_is_killed_when_the_window_is_over(tmp_path: Path, nothi
     assert finished.elapsed_s >= MOMENTS_S[0] + SHORT_S
 
 
+@pytest.mark.slow
 async def test_the_window_is_waited_for_by_who_cancels(tmp_path: Path) -> None:
     """Nothing of the command lives when the cancelled call has ended."""
     os.mkfifo(tmp_path / "pipe")
@@ -155,7 +157,7 @@ async def test_the_window_is_waited_for_by_who_cancels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["cancelled again", "in a hurry"])
 async def test_who_can_not_wait_does_not(tmp_path: Path, how: str) -> None:
-    """Cancelling again kills at once; so does cancelling where the shell was told that nobody can wait."""
+    """Cancelling again kills at once; so does cancelling where the shell learned that nobody can wait."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     shell = CommandShell(tmp_path, cleanup_s=10 * LONG_S)
@@ -173,6 +175,14 @@ async def test_who_can_not_wait_does_not(tmp_path: Path, how: str) -> None:
         assert os.read(reader, 1) == b"", "or BlockingIOError, where somebody holds it still"
     finally:
         os.close(reader)
+
+
+async def test_what_says_something_can_be_asked_to_end(tmp_path: Path) -> None:
+    """A command begins only after its launcher can pass on the request and has reported so."""
+    shell = CarelessShell(tmp_path, (), source=reporting_late)
+    async with begun(shell, f"trap 'echo asked; exit' TERM; {BEGUN} {SLEEPING}") as heard:
+        heard.task.cancel()
+        assert "asked\n" in await heard.cancelled()
 
 
 async def test_what_has_not_begun_is_not_waited_for(tmp_path: Path) -> None:
@@ -202,3 +212,17 @@ def test_excess_is_ended_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "asked").exists()
     finished = timed_out(tmp_path, f"trap yes TERM; {BEGUN} {SLEEPING}", bounds, cleanup_s=10 * LONG_S)
     assert (finished.reason, finished.signal) == ("timeout", signal.SIGKILL)
+
+
+MANY = f"trap '' TERM; for n in $(seq 60); do (trap '' TERM; sleep 1000 & wait) & done; {BEGUN} sleep 1000"
+
+
+async def test_what_was_ended_at_once_is_waited_for(tmp_path: Path) -> None:
+    """EXE8: killing returns before the processes are gone; `ended` returns after."""
+    shell = CommandShell(tmp_path)
+    async with begun(shell, MANY):
+        killed = shell.end()
+        assert len(killed) > 60
+        await asyncio.wait_for(shell.ended(), LONG_S)
+        assert [each for each in killed if process_of(each.pid) == each] == []
+    await asyncio.wait_for(shell.ended(), LONG_S)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.escape_trials.attempts import ATTEMPTS, SUCCEEDED
+from benchmarks.escape_trials.outside import outside
+from benchmarks.escape_trials.trial import try_all
+from benchmarks.escape_trials.unprivileged import NOBODY, run_as_nobody, words_as_nobody
 from sessiontree.contracts.ports import Shell
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.command_attempts import ATTEMPTS, SUCCEEDED
-from sessiontree.sandbox.command_outside import outside
-from sessiontree.sandbox.command_trial import try_all
-from sessiontree.sandbox.unprivileged import NOBODY, run_as_nobody, words_as_nobody
-from tests.sandbox import planting
-from tests.sandbox.planting import CarelessShell
+from tests.sandbox import command_shell_fakes as planting
+from tests.sandbox.command_shell_fakes import CarelessShell
 
 IS_ROOT = os.geteuid() == 0
 USERS = ("root", "nobody") if IS_ROOT else ("self",)
@@ -29,7 +29,7 @@ Made = dict[str, tuple[dict[str, str], list[str]]]
 def as_user(user: str) -> tuple[dict[str, str], list[str]]:
     """Make every attempt as a user; return what came of them, and what changed outside."""
     if user == "nobody":
-        with outside(NOBODY) as place, words_as_nobody("sessiontree.sandbox.command_trial") as words:
+        with outside(NOBODY) as place, words_as_nobody("benchmarks.escape_trials.trial") as words:
             told = json.loads(run_as_nobody(words, json.dumps(place.facts), *ATTEMPTS))
             return told, place.changes()
     return with_shell(CommandShell, *ATTEMPTS)
@@ -50,6 +50,7 @@ def made() -> Made:
     return {user: as_user(user) for user in USERS}
 
 
+@pytest.mark.covers("REL-L33", "REL-L71")
 @pytest.mark.slow
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("name", ATTEMPTS)
@@ -104,6 +105,7 @@ CARELESS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 ]
 
 
+@pytest.mark.covers("REL-L33")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("careless", "names"), [row[1:] for row in CARELESS], ids=[row[0] for row in CARELESS]
@@ -118,6 +120,7 @@ def test_each_part_left_out_opens_a_way(careless: dict[str, Any], names: tuple[s
         assert changes
 
 
+@pytest.mark.slow
 def test_namespaces_alone_close_the_network() -> None:
     """Without the filter and without rules for ports there is still no way to the machine's network."""
     names = ("connect_to_loopback", "connect_outside", "connect_to_an_abstract_socket", "send_a_datagram")

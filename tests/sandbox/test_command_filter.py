@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.sandbox import jail
-from sessiontree.sandbox.command_filter import METADATA, command_filter, command_program
+from sessiontree.sandbox.command_plan import METADATA, command_filter, command_program
 from sessiontree.sandbox.jail import ALLOW, ENOSYS, EPERM, KILL, MACHINES, Machine
 from tests.sandbox.test_filter import NEW_NAMESPACES, denied_numbers, verdict
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.sandbox import command_output
-from sessiontree.sandbox.command_output import Decoder, OutputKeeper, shown
+from sessiontree.sandbox import command_process
+from sessiontree.sandbox.command_process import Decoder, OutputKeeper, shown
 
 TEXTS = st.text(max_size=120)
 PIECES = st.lists(st.one_of(st.binary(max_size=40), TEXTS.map(str.encode)), max_size=12)
@@ -25,7 +25,7 @@ def kept_of(pieces: list[bytes], keep_bytes: int) -> tuple[str, str, int]:
 
 
 def whole_output_is_told_whole(keep: Callable[[list[bytes], int], tuple[str, str, int]]) -> None:
-    """What fits is told as it is."""
+    """What fits is reported as it is."""
 
     @settings(max_examples=200, derandomize=True, database=None)
     @given(pieces=PIECES)
@@ -56,16 +56,20 @@ def text_is_cut_between_characters(keep: Callable[[list[bytes], int], tuple[str,
     check()
 
 
+@pytest.mark.slow
 def test_output_that_fits_is_whole() -> None:
     """Any bytes, in any pieces."""
     whole_output_is_told_whole(kept_of)
 
 
+@pytest.mark.covers("REL-P36")
+@pytest.mark.slow
 def test_characters_are_never_cut() -> None:
     """Beginning and end are the text's own, and what is missing is counted."""
     text_is_cut_between_characters(kept_of)
 
 
+@pytest.mark.covers("REL-P36")
 def test_planted_cut_is_found() -> None:
     """A keeper that cuts bytes where they fall breaks the property."""
 
@@ -79,6 +83,7 @@ def test_planted_cut_is_found() -> None:
         text_is_cut_between_characters(careless)
 
 
+@pytest.mark.covers("REL-L65")
 def test_memory_stays_bounded() -> None:
     """However much comes, a few times what is kept is held."""
     keeper = OutputKeeper(1000)
@@ -102,4 +107,4 @@ def test_decoder_tells_what_the_whole_would(data: bytes, cuts: list[int]) -> Non
 def test_nul_and_stray_bytes_are_shown() -> None:
     """Neither reaches a terminal or a journal as it is."""
     assert shown(b"a\0b\xffc") == "a\ufffdb\ufffdc"
-    assert command_output.SHOWN_AS == "\ufffd"
+    assert command_process.SHOWN_AS == "\ufffd"

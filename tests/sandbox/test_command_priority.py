@@ -15,6 +15,7 @@ LONG_S = 120.0
 POLICY = "import os; print(os.sched_getscheduler(0))"
 
 
+@pytest.mark.slow
 def test_commands_and_their_children_run_idle(tmp_path: Path) -> None:
     """Those in sessions of their own, too."""
     command = f"python3 -c '{POLICY}'; setsid -w python3 -c '{POLICY}'"

@@ -21,9 +21,9 @@ from sessiontree.contracts.errors import (
 )
 from sessiontree.contracts.ports import Finished
 from sessiontree.sandbox import Bounds, CommandShell, command_confinement
-from sessiontree.sandbox.bounds import MIB
-from sessiontree.sandbox.command_kernel import bubblewrap
+from sessiontree.sandbox.command_bounds import MIB
 from sessiontree.sandbox.environment import LOADERS
+from sessiontree.sandbox.kernel_support import bubblewrap
 from sessiontree.sandbox.process_tree import descendants
 
 LONG_S = 60.0
@@ -57,7 +57,7 @@ def test_this_machine_confines_commands() -> None:
 
 def test_missing_bubblewrap_says_what_to_install(tmp_path: Path) -> None:
     """Where it is not found nothing runs, and the package is named."""
-    with pytest.raises(ConfinementUnavailable, match="there is no bwrap in") as refusal:
+    with pytest.raises(ConfinementUnavailable, match="bwrap is missing in") as refusal:
         bubblewrap(str(tmp_path))
     assert "package 'bubblewrap'" in refusal.value.remedy
 
@@ -88,6 +88,7 @@ def test_workspace_is_written_at_its_own_path(tmp_path: Path) -> None:
     assert (tmp_path / "a/b/c").stat().st_mode & 0o777 == 0o750
 
 
+@pytest.mark.slow
 def test_home_and_tmp_are_private_and_vanish(tmp_path: Path) -> None:
     """They can be written, and the next command finds them empty."""
     command = (
@@ -97,6 +98,7 @@ def test_home_and_tmp_are_private_and_vanish(tmp_path: Path) -> None:
     assert "f" not in output_of(tmp_path, "ls -A $HOME")
 
 
+@pytest.mark.slow
 def test_python_is_the_running_environment(tmp_path: Path) -> None:
     """Its packages can be imported, and not be changed."""
     told = output_of(
@@ -111,7 +113,7 @@ def test_python_is_the_running_environment(tmp_path: Path) -> None:
 
 
 def test_environment_in_the_workspace_is_read_only_and_shadows_nothing(tmp_path: Path) -> None:
-    """Its Python is used; a program beside it does not take the place of one of the system's."""
+    """Its Python is used; a program next to it does not take the place of one of the system's."""
     for name in ("ls", "cat"):
         (tmp_path / name).write_text("#!/bin/sh\necho shadowed\n")
         (tmp_path / name).chmod(0o755)
@@ -122,6 +124,7 @@ def test_environment_in_the_workspace_is_read_only_and_shadows_nothing(tmp_path:
     assert "." not in path
 
 
+@pytest.mark.covers("REL-L27", "REL-L32")
 def test_environment_is_made_anew(tmp_path: Path) -> None:
     """Nothing of this process's is inherited, and no variable that chooses code is there."""
     names = {line.partition("=")[0] for line in output_of(tmp_path, "env").splitlines()}
@@ -141,6 +144,7 @@ def test_variables_are_added_as_given(tmp_path: Path) -> None:
     assert told.head == value + "x"
 
 
+@pytest.mark.covers("REL-L27")
 @pytest.mark.parametrize(
     "name",
     [
@@ -208,6 +212,7 @@ def test_command_that_cannot_be_passed_is_refused(tmp_path: Path, command: str) 
     assert refusal.value.field == "/command"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["/", "/proc", "/dev/shm"])
 def test_workspace_of_the_system_is_refused(place: str) -> None:
     """A sandbox that held it would hold the machine."""
@@ -215,8 +220,9 @@ def test_workspace_of_the_system_is_refused(place: str) -> None:
         run(Path(place), "true")
 
 
+@pytest.mark.slow
 def test_workspace_that_vanishes(tmp_path: Path) -> None:
-    """A command whose workspace is taken away ends as it ends; the next one is told what is missing."""
+    """A command whose workspace is taken away ends as it ends; the next one learns what is missing."""
     place = tmp_path / "place"
     place.mkdir()
     waiting = "echo started; while [ -e started ]; do sleep 0.2; done; sleep 0.5; echo ended"
@@ -233,15 +239,15 @@ def test_workspace_that_vanishes(tmp_path: Path) -> None:
 
     finished = asyncio.run(through_the_end())
     assert (finished.reason, finished.exit_code, finished.head) == ("exited", 0, "started\nended\n")
-    with pytest.raises(ExecutionError, match=r"workspace .* is gone.* bring it back"):
+    with pytest.raises(ExecutionError, match=r"workspace .* is gone.* restore it"):
         run(place, "true")
     place.touch()
-    with pytest.raises(ExecutionError, match="bring it back"):
+    with pytest.raises(ExecutionError, match="restore it"):
         run(place, "true")
 
 
 def test_hidden_places_beneath_the_workspace(tmp_path: Path) -> None:
-    """A directory is empty, a file can't be read, and what is not there is no hindrance."""
+    """A directory is empty, a file can't be read, and what is missing does no harm."""
     (tmp_path / "a/state").mkdir(parents=True)
     (tmp_path / "a/state/journal").write_text("secret")
     (tmp_path / "token").write_text("secret")
@@ -285,6 +291,7 @@ def test_output_keeps_both_ends(tmp_path: Path) -> None:
     assert finished.dropped_bytes == 588_895 - len(finished.head) - len(finished.tail)
 
 
+@pytest.mark.slow
 def test_all_it_started_ends_with_it(tmp_path: Path, nothing_left: Watched) -> None:
     """What it left in the background is gone when the result is here, sessions of their own too."""
     before = started(set())
@@ -296,8 +303,9 @@ def test_all_it_started_ends_with_it(tmp_path: Path, nothing_left: Watched) -> N
     assert started(before) == set()
 
 
+@pytest.mark.slow
 def test_time_out_ends_all(tmp_path: Path, nothing_left: Watched) -> None:
-    """Whatever ignores signals; the output so far is told."""
+    """Whatever ignores signals; the output so far is reported."""
     command = "trap '' TERM INT HUP; echo begun; sleep 1000 & wait"
     for timeout_s in MOMENTS_S:
         with nothing_left():
@@ -310,6 +318,7 @@ def test_time_out_ends_all(tmp_path: Path, nothing_left: Watched) -> None:
     pytest.fail("the command never began")
 
 
+@pytest.mark.slow
 def test_nothing_lives_when_the_result_is_here(tmp_path: Path) -> None:
     """Not even for a moment: whatever held the pipe's other end is gone, however it ended."""
     os.mkfifo(tmp_path / "pipe")
@@ -406,6 +415,7 @@ signal.pause()
 " """
 
 
+@pytest.mark.covers("REL-L66")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "limit", "reason"),
@@ -438,12 +448,14 @@ def test_limit_that_was_reached_is_named(
     assert reason in {None, finished.reason}
 
 
+@pytest.mark.slow
 def test_many_short_processes_one_after_another_are_no_bomb(tmp_path: Path) -> None:
     """A long script may start any number, and pipe them too."""
     told = output_of(tmp_path, "for i in $(seq 700); do /bin/true; done; seq 9 | sort -r | head -1 | cat")
     assert told == "9\n"
 
 
+@pytest.mark.covers("REL-L66")
 def test_bounds_are_the_kernels_own(tmp_path: Path) -> None:
     """What every process of the command finds as its limits."""
     bounds = replace(Bounds(), open_files=77, cpu_s=55, file_bytes=8 * MIB)

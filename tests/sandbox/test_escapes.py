@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.sandbox.allowed_work_fixtures import ERRANDS
 from tests.sandbox.conftest import USERS, Escape, Prison
-from tests.sandbox.errands import ERRANDS
-from tests.sandbox.file_escapes import CONTENTS, METADATA
-from tests.sandbox.process_escapes import SECRETS, SIGNALS, SYSTEM
+from tests.sandbox.file_escape_fixtures import CONTENTS, METADATA
+from tests.sandbox.process_escape_fixtures import SECRETS, SIGNALS, SYSTEM
 
 REFUSED = {"EACCES", "EPERM"}
 OTHER_REFUSALS = {
@@ -107,6 +107,8 @@ def assert_refused(escape: Escape, name: str) -> None:
     assert escape.changes[name] == []
 
 
+@pytest.mark.covers("A37", "REL-L57")
+@pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", [*CONTENTS, *METADATA, *SECRETS, *SYSTEM])
 def test_escape_is_refused_and_changes_nothing(tables: Tables, user: str, name: str) -> None:
@@ -121,6 +123,7 @@ def test_errand_is_done(tables: Tables, user: str, name: str) -> None:
     assert tables.of(user, "jailed").outcomes[name] == "succeeded"
 
 
+@pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", [*CONTENTS, *METADATA, *SECRETS, *sorted(LOCKED_OUT)])
 def test_row_is_noticed_without_a_jail(tables: Tables, user: str, name: str) -> None:
@@ -129,6 +132,7 @@ def test_row_is_noticed_without_a_jail(tables: Tables, user: str, name: str) -> 
         assert_refused(tables.of(user, "free"), name)
 
 
+@pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", METADATA)
 def test_metadata_row_is_noticed_without_seccomp(tables: Tables, user: str, name: str) -> None:
@@ -155,6 +159,7 @@ def test_each_half_does_its_own_work(tables: Tables, user: str) -> None:
         assert_refused(tables.of(user, "without Landlock"), name)
 
 
+@pytest.mark.slow
 @as_every_user
 @pytest.mark.parametrize("name", SYSTEM)
 def test_older_kernels_let_signals_out_and_nothing_else(tables: Tables, user: str, name: str) -> None:

@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import PermissionDenied
+from sessiontree.contracts.kinds import ExecSecurity
 from sessiontree.contracts.ports import Finished
-from sessiontree.contracts.tiers import ExecSecurity
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.bounds import Bounds
+from sessiontree.sandbox.command_bounds import Bounds
 from sessiontree.sandbox.command_plan import _rules
-from sessiontree.sandbox.environment import SYSTEM_PATH, check_plain_variables
+from sessiontree.sandbox.environment import (
+    SYSTEM_PATH,
+    check_plain_variables,
+    mount_words,
+    program_finder,
+    running_interpreter,
+)
 from sessiontree.sandbox.jail import landlock_abi
-from sessiontree.sandbox.mounts import mount_words, running_interpreter
-from sessiontree.sandbox.program_finder import program_finder
 
 LONG_S = 60.0
 STRICT: tuple[ExecSecurity, ...] = ("safe-bin", "paranoid")
@@ -28,6 +32,7 @@ def run(place: Path, command: str, security: ExecSecurity, **env: str) -> Finish
     return asyncio.run(CommandShell(place, security=security).run(command, timeout_s=LONG_S, env=env))
 
 
+@pytest.mark.covers("S53")
 @pytest.mark.parametrize("security", STRICT)
 def test_a_harmless_program_runs(tmp_path: Path, security: ExecSecurity) -> None:
     """It gets its arguments as they were written, in the workspace."""
@@ -36,6 +41,7 @@ def test_a_harmless_program_runs(tmp_path: Path, security: ExecSecurity) -> None
     assert run(tmp_path, "echo '*' * ~ a{1,2}", security, LC_ALL="C").head == "* * ~ a{1,2}\n"
 
 
+@pytest.mark.covers("S53")
 @pytest.mark.parametrize("security", STRICT)
 @pytest.mark.parametrize(
     "command",
@@ -88,6 +94,7 @@ def test_a_refusal_shows_no_more_than_the_beginning_of_a_command(tmp_path: Path,
     assert "\x1b" not in str(refusal.value)
 
 
+@pytest.mark.covers("REL-L31")
 @pytest.mark.parametrize("security", STRICT)
 def test_a_program_of_the_workspace_is_not_the_systems(tmp_path: Path, security: ExecSecurity) -> None:
     """REL-L31: neither its name nor a path puts it in the place of one."""
@@ -123,6 +130,7 @@ class _Anything(CommandShell):
 
 
 @pytest.mark.covers("S46")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -143,6 +151,7 @@ def test_paranoid_has_a_workspace_that_nothing_can_write(tmp_path: Path, command
     assert lax.exit_code == 0
 
 
+@pytest.mark.covers("S53")
 def test_paranoid_holds_twice(tmp_path: Path) -> None:
     """Mounts and Landlock each leave the workspace out of what may be written."""
     place = str(tmp_path)

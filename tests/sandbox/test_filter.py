@@ -182,10 +182,11 @@ def test_clone_of_threads_and_processes_is_allowed(here: Machine, flags: int) ->
 OWN = 4711
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", jail.OWN_PROCESS_CALLS.split()[::3])
 @given(word=WORDS)
 def test_no_other_process_is_bounded_or_scheduled(here: Machine, name: str, word: int) -> None:
-    """Which process is meant stands in the lower half of the first word: none but this one."""
+    """Which process is meant is in the lower half of the first word: none but this one."""
     number = jail.numbers_of(here, jail.OWN_PROCESS_CALLS)[name]
     program = filter_program(here, OWN)
     for pid in (word, word & ~0xFFFFFFFF, word & ~0xFFFFFFFF | OWN):

@@ -9,11 +9,9 @@ from random import Random
 
 import pytest
 
-from sessiontree.policy.commands.programs import HARMLESS, PROGRAMS
-from sessiontree.policy.commands.verdict import judge
+from sessiontree.policy.commands.verdict import HARMLESS, PROGRAMS, judge
 from sessiontree.sandbox import CommandShell
-from sessiontree.sandbox.environment import SYSTEM_PATH
-from sessiontree.sandbox.program_finder import program_finder
+from sessiontree.sandbox.environment import SYSTEM_PATH, program_finder
 
 NAMES = ("a", "b", "d", "new", "-", "1", "+x", "d/c", "o=a", "--", "a:b")
 LONG_S = 120.0
@@ -67,6 +65,7 @@ def made(place: Path) -> Path:
     return place
 
 
+@pytest.mark.covers("REL-L28")
 @pytest.mark.slow
 def test_what_is_harmless_changes_nothing(tmp_path: Path) -> None:
     """Hundreds of calls, every program, options and operands by chance; some fail, none leaves a trace."""
@@ -77,6 +76,7 @@ def test_what_is_harmless_changes_nothing(tmp_path: Path) -> None:
     assert said.count("\n") > 6 * len(HARMLESS)
 
 
+@pytest.mark.slow
 def test_a_trace_would_be_seen(tmp_path: Path) -> None:
     """The same look at a workspace finds one wrong line among many."""
     place = made(tmp_path / "workspace")
@@ -97,14 +97,15 @@ def options_of(name: str) -> list[tuple[str, bool]]:
     ]
 
 
+@pytest.mark.covers("REL-L25")
 @pytest.mark.slow
 def test_grammars_are_those_of_the_programs(tmp_path: Path) -> None:
-    """A value taken for an operand, or the other way round, would hide what stands behind it."""
+    """A value taken for an operand, or the other way round, would hide what is behind it."""
     asked = [
         (name, *option) for name in PROGRAMS if name not in {"echo", "true"} for option in options_of(name)
     ]
     script = "".join(
-        f"timeout 5 env {name} {option} </dev/null 2>&1 >/dev/null | head -c 300; printf '\\1'\n"
+        f"timeout 15 env {name} {option} </dev/null 2>&1 >/dev/null | head -c 300; printf '\\1'\n"
         for name, option, _ in asked
     )
     half = script.count("\n") // 2

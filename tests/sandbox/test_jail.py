@@ -72,7 +72,7 @@ for path in sys.argv[1:]:
 
 
 def test_siblings_on_every_level_stay_readable(tmp_path: Path) -> None:
-    """Only the hidden place itself disappears: what lies beside it and beside its parents does not."""
+    """Only the hidden place itself disappears: what is next to it and alongside its parents does not."""
     state = tmp_path / "a" / "b" / "state"
     state.mkdir(parents=True)
     paths = [tmp_path / "file", tmp_path / "a" / "file", tmp_path / "a" / "b" / "state-2", state / "file"]
@@ -151,7 +151,7 @@ def test_secret_is_passed_on_from_a_hidden_file(tmp_path: Path) -> None:
 
 
 def test_secret_without_a_file_leaves_the_variable_unset(tmp_path: Path) -> None:
-    """There is nothing to pass on where nobody is asked for a token."""
+    """Nothing is passed on where nobody is asked for a token."""
     done = launch("--secret", f"ABSENT={tmp_path}/none", *python("import os; print('ABSENT' in os.environ)"))
     assert done.stdout == "False\n"
 
@@ -199,8 +199,8 @@ def test_command_is_found_on_the_path_and_its_exit_code_is_kept() -> None:
     ("words", "reason"),
     [
         (["--nonsense", "--", "true"], "'--nonsense'"),
-        (["--hide", "relative", "--", "true"], "'relative' is no absolute path"),
-        (["--secret", "NAME=relative", "--", "true"], "'relative' is no absolute path"),
+        (["--hide", "relative", "--", "true"], "'relative' is not an absolute path"),
+        (["--secret", "NAME=relative", "--", "true"], "'relative' is not an absolute path"),
         (["--hide"], "'--hide'"),
         (["--best-effort"], "no command"),
         (["--"], "no command"),
@@ -245,6 +245,7 @@ def test_kernel_without_landlock_is_refused() -> None:
     assert "Linux 6.2" in done.stderr
 
 
+@pytest.mark.slow
 def test_best_effort_starts_without_landlock_and_says_so() -> None:
     """Best effort is asked for by name, and the process can tell what it got."""
     done = on_a_kernel_without_landlock("--best-effort", "--", "sh", "-c", f"echo ${jail.LEVEL_VARIABLE}")

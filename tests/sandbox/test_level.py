@@ -58,6 +58,7 @@ def test_this_kernel_offers_the_full_level() -> None:
     assert available_level().is_full
 
 
+@pytest.mark.slow
 def test_confined_process_tells_what_was_available() -> None:
     """What the kernel offers is what the launcher puts in force, and the process can tell."""
     command = [sys.executable, "-I", "-S", jail.__file__, "--"]
@@ -65,16 +66,18 @@ def test_confined_process_tells_what_was_available() -> None:
 
 
 def test_this_process_is_not_confined() -> None:
-    """Without the launcher there is no level."""
+    """Without the launcher the level is missing."""
     assert level_in_force() == Level(0, False)
 
 
+@pytest.mark.slow
 def test_word_alone_confines_nobody() -> None:
     """Planted bug: the variable is set and nothing is in force; the process does not believe it."""
     assert told(said="landlock-7+seccomp") == "none"
     assert told(said="nonsense") == "none"
 
 
+@pytest.mark.slow
 def test_seccomp_is_believed_only_with_a_filter() -> None:
     """Planted bug: files are confined, calls are not, and the variable says both."""
     program = (

@@ -1,4 +1,4 @@
-"""What a command sees: an interpreter in the workspace, and the order of what lies upon what."""
+"""What a command sees: an interpreter in the workspace, and the order of what is upon what."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessiontree.sandbox.bounds import Bounds
-from sessiontree.sandbox.environment import SYSTEM_PATH
-from sessiontree.sandbox.mounts import STAND_IN, Interpreter, mount_words, programs_of, running_interpreter
+from sessiontree.sandbox.command_bounds import Bounds
+from sessiontree.sandbox.environment import (
+    STAND_IN,
+    SYSTEM_PATH,
+    Interpreter,
+    mount_words,
+    programs_of,
+    running_interpreter,
+)
 
 PROGRAM = """
 import asyncio, pathlib, sys
@@ -49,7 +55,7 @@ def run_from_within(workspace: Path, command: str) -> str:
 
 @pytest.mark.slow
 def test_interpreter_in_the_workspace_is_used_and_can_not_be_changed(workspace: Path) -> None:
-    """It is the runtime's own next time; what lies beside it shadows nothing."""
+    """It is the runtime's own next time; what is next to it shadows nothing."""
     told = run_from_within(workspace, "python -c 'import sys; print(sys.prefix, sys.base_prefix)'; ls -d env")
     assert told == f"{STAND_IN} {sys.base_prefix}\nenv\n"
     command = "touch env/new; echo x >>env/pyvenv.cfg; mv env other; rm -rf env"
@@ -98,8 +104,9 @@ def test_running_interpreter_is_this_one() -> None:
     assert {os.path.realpath(prefix) for prefix in outside} <= set(found.prefixes)
 
 
+@pytest.mark.covers("REL-L31")
 def test_nothing_of_the_workspace_comes_before_the_systems_programs() -> None:
-    """Wherever the interpreter lies."""
+    """Wherever the interpreter is."""
     inside = Interpreter("/w/e/bin/python", "/p/bin/python", ("/p", "/w/e"), "/w/e/bin")
     assert programs_of(inside, "/w") == (f"{STAND_IN}/bin", *SYSTEM_PATH, "/w/e/bin")
     assert programs_of(inside, "/v") == ("/w/e/bin", *SYSTEM_PATH)

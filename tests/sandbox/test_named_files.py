@@ -73,6 +73,7 @@ def notices(named: Named, place: Path, command: str, change: Callable[[Path], No
     assert named(str(place), arguments, "command") != before
 
 
+@pytest.mark.covers("REL-L10")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__.strip("_"))
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_changed_file_is_noticed(tmp_path: Path, command: str, change: Callable[[Path], None]) -> None:
@@ -93,6 +94,7 @@ def _by_everything(workspace: str, arguments: Mapping[str, JsonValue], member: s
     return str([(each.name, each.stat().st_ctime_ns) for each in sorted(Path(workspace).iterdir())])
 
 
+@pytest.mark.covers("REL-L10")
 @pytest.mark.parametrize("broken", [_by_words, _by_size_and_time, _by_everything])
 def test_planted_bugs_are_noticed(tmp_path: Path, broken: Named) -> None:
     """A text of words, or of size and time, misses a change; one of the whole directory sees too many."""
@@ -240,6 +242,7 @@ def binds_what_it_runs(named: Named, place: Path, command: str) -> None:
     assert named(str(place), arguments, "command") != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", WAYS)
 def test_a_script_is_bound_however_it_is_reached(tmp_path: Path, command: str) -> None:
     """APP7: by a directory that another word names, a pattern, a variable, a text within a text."""
@@ -315,6 +318,7 @@ def test_what_is_computed_is_bound_to_every_file_that_commands_see(tmp_path: Pat
     assert named() != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -356,6 +360,7 @@ def test_hostile_text_is_read_in_bounded_time(tmp_path: Path, command: str) -> N
     assert time.process_time() - begun < 2
 
 
+@pytest.mark.covers("REL-L9")
 def test_a_swapped_directory_is_noticed(tmp_path: Path) -> None:
     """REL-L9: what a command starts in is the directory, not its name."""
     for name in ("here", "there"):
@@ -379,5 +384,5 @@ def test_a_swapped_directory_is_noticed(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_said_of_what_is_not_there(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    """Nor of what lies outside the workspace."""
+    """Nor of what is outside the workspace."""
     assert named_files(str(tmp_path), arguments, "command") in {"", "{}"}

@@ -27,7 +27,7 @@ sys.stdin.readline()
 if sys.argv[2] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 """
-"""Starts what it is told, tells who it is, and ends when it is told."""
+"""Starts what it is asked to, says who it is, and ends when it is asked to."""
 
 
 def started(place: Path, commands: list[list[str]], end: str) -> subprocess.Popen[str]:
@@ -45,6 +45,7 @@ def started(place: Path, commands: list[list[str]], end: str) -> subprocess.Pope
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["exits", "killed"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_outlives_a_host_however_it_ends(tmp_path: Path, kind: str, end: str) -> None:
@@ -83,7 +84,7 @@ def test_a_host_ends_with_its_reaper(tmp_path: Path) -> None:
 
 
 def test_a_process_is_known_by_its_start() -> None:
-    """An id given again would be another process; one that only waits to be collected is none."""
+    """An id given again would be another process; one that only waits to be collected is not one."""
     me = process_of(os.getpid())
     assert me is not None
     assert ancestors(os.getpid())[0] == me

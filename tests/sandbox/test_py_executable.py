@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -66,6 +68,7 @@ def test_words_survive_the_shell() -> None:
     words_survive_the_shell(py_executable)
 
 
+@pytest.mark.slow
 def test_words_without_quotes_are_found() -> None:
     """Planted bug: the words are joined as they are."""
     with pytest.raises((AssertionError, ValueError, jail.JailError, launcher.LaunchError)):
@@ -172,3 +175,32 @@ def test_probe_finds_an_interpreter_that_is_hidden() -> None:
     """Hiding the interpreter itself leaves nothing to start."""
     with pytest.raises(ConfigError, match="can't start"):
         probe(Jail(hidden=(Path(sys.executable).resolve(),)))
+
+
+def test_given_variables_are_set_and_others_are_not_kept(tmp_path: Path) -> None:
+    """Those of the file, named ones and harmless ones are there, whatever their values; nothing else is."""
+    passed = tmp_path / "it's $HOME"
+    passed.write_bytes(b"ONE=a=b\n\0TWO=\xff\0THREE=not named\0no variable\0")
+    words = words_for("host", tmp_path, None, keep=["ONE", "TWO", "FOUR"], given=passed)
+    program = "import os, sys; sys.stdout.write(repr(sorted(os.environb.items())))"
+    done = subprocess.run(
+        ["bash", "-c", f"exec {words} -c {shlex.quote(program)}"],
+        env={"PATH": os.environ["PATH"], "ONE": "old", "FOUR": "kept", "FIVE": "not named"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = dict(ast.literal_eval(done.stdout))
+    assert {name: found.get(name) for name in (b"ONE", b"TWO", b"FOUR")} == {
+        b"ONE": b"a=b\n", b"TWO": b"\xff", b"FOUR": b"kept",
+    }  # fmt: skip
+    assert b"PATH" in found
+    assert not found.keys() & {b"THREE", b"FIVE", b"no variable"}
+
+
+def test_a_file_of_variables_that_is_gone_is_reported(tmp_path: Path) -> None:
+    """A host without its variables does not start."""
+    words = words_for("host", tmp_path, None, keep=["ONE"], given=tmp_path / "gone")
+    done = subprocess.run(["bash", "-c", f"exec {words} -c ''"], capture_output=True, text=True, check=False)
+    assert done.returncode == launcher.UNUSABLE
+    assert "can't read the variables in" in done.stderr

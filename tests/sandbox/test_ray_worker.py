@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sessiontree.sandbox import available_level
-from sessiontree.sandbox.attempts import ATTEMPTS
+from sessiontree.sandbox.write_probes import ATTEMPTS
 from tests.sandbox.conftest import CHECKOUT
 
 pytestmark = pytest.mark.slow
@@ -61,6 +61,7 @@ def test_confined_actor_changes_no_file(found: dict[str, Any]) -> None:
     assert found["untouched"] == [True, True]
 
 
+@pytest.mark.covers("REL-L71")
 def test_confined_actor_does_not_read_journal_and_token(found: dict[str, Any]) -> None:
     """State and Ray's token are hidden, though the actor talks to Ray with that token; a neighbour is not."""
     assert (found["journal"], found["token"]) == ("PermissionError", "PermissionError")

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.sandbox import SelfTest, jail, prepare_victims, self_test
-from sessiontree.sandbox.attempts import ATTEMPTS, SUCCEEDED, try_all
-from sessiontree.sandbox.self_test import Attempt
-from sessiontree.sandbox.victims import differences, traces
+from sessiontree.sandbox import SelfTest, jail, prepare_canaries, self_test
+from sessiontree.sandbox.self_test import Attempt, differences, traces
+from sessiontree.sandbox.write_probes import ATTEMPTS, SUCCEEDED, try_all
 from tests.sandbox.conftest import CHECKOUT
 from tests.sandbox.test_escapes import WITHOUT_SECCOMP
 
@@ -54,17 +53,19 @@ def run_test(folder: Path, *before: str) -> tuple[bool, list[str]]:
     return holds, faults
 
 
+@pytest.mark.slow
 def test_confined_process_passes_and_the_victims_are_untouched(tmp_path: Path) -> None:
     """Whoever prepared the victims sees the same afterwards, to the byte and the nanosecond."""
-    prepared = prepare_victims(tmp_path / "victims")
+    prepared = prepare_canaries(tmp_path / "victims")
     found = run_test(tmp_path / "victims", sys.executable, "-I", "-S", jail.__file__, "--")
     assert found == (True, [])
     assert traces(tmp_path / "victims") == prepared
 
 
+@pytest.mark.slow
 def test_process_without_seccomp_fails_on_metadata_alone(tmp_path: Path) -> None:
     """Planted bug: Landlock by itself lets times and modes through."""
-    prepare_victims(tmp_path / "victims")
+    prepare_canaries(tmp_path / "victims")
     holds, faults = run_test(tmp_path / "victims", sys.executable, "-c", WITHOUT_SECCOMP, "--")
     assert not holds
     open_ways = {line.partition(" from ")[0] for line in faults if line.endswith(SUCCEEDED)}
@@ -75,7 +76,7 @@ def test_process_without_seccomp_fails_on_metadata_alone(tmp_path: Path) -> None
 
 def test_free_process_fails_on_every_attempt(tmp_path: Path, ready: Executor) -> None:
     """Planted bug: without a jail each attempt succeeds once, and every change is seen."""
-    prepare_victims(tmp_path / "victims")
+    prepare_canaries(tmp_path / "victims")
     found = self_test(tmp_path / "victims", ready)
     assert not found.holds
     assert {attempt.outcome for attempt in found.attempts[: len(ATTEMPTS)]} == {SUCCEEDED}
@@ -88,7 +89,7 @@ def test_free_process_fails_on_every_attempt(tmp_path: Path, ready: Executor) ->
 
 def test_every_route_makes_every_attempt(tmp_path: Path, ready: Executor) -> None:
     """Nothing is left out: four routes, nine attempts, in order."""
-    prepare_victims(tmp_path / "victims")
+    prepare_canaries(tmp_path / "victims")
     made = self_test(tmp_path / "victims", ready).attempts
     assert [(attempt.route, attempt.name) for attempt in made] == [
         (route, name) for route in ROUTES for name in ATTEMPTS
@@ -110,9 +111,10 @@ for line in self_test(Path(sys.argv[1]), ready).faults():
 """
 
 
+@pytest.mark.slow
 def test_jail_put_on_too_late_is_found_by_the_ready_thread(tmp_path: Path) -> None:
     """Planted bug: a process that confines itself confines one thread; those made before go on writing."""
-    prepare_victims(tmp_path / "victims")
+    prepare_canaries(tmp_path / "victims")
     command = [sys.executable, "-c", LATE_JAIL, str(tmp_path / "victims")]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True, timeout=120)
     open_ways = [line for line in done.stdout.splitlines() if line.endswith(SUCCEEDED)]
@@ -146,12 +148,12 @@ def _nothing(folder: Path) -> None:
 
 
 def _stranger(folder: Path) -> None:
-    prepare_victims(folder)
+    prepare_canaries(folder)
     (folder / "stranger").write_text("")
 
 
 def _one_gone(folder: Path) -> None:
-    prepare_victims(folder)
+    prepare_canaries(folder)
     (folder / "utime").unlink()
 
 
@@ -163,7 +165,7 @@ def _absent(folder: Path) -> None:
 def test_victims_must_be_as_prepared(
     tmp_path: Path, ready: Executor, prepare: Callable[[Path], None]
 ) -> None:
-    """A test on the wrong directory is refused: it would prove nothing, or harm what lies there."""
+    """A test on the wrong directory is refused: it would prove nothing, or harm what is there."""
     prepare(tmp_path / "victims")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ConfigError, match="victims"):
@@ -175,17 +177,18 @@ def test_victims_are_prepared_in_an_empty_directory_only(tmp_path: Path) -> None
     """Nobody's files are taken for victims."""
     (tmp_path / "precious").write_text("text")
     with pytest.raises(ConfigError, match="not empty"):
-        prepare_victims(tmp_path)
+        prepare_canaries(tmp_path)
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_each_attempt_succeeds_where_nothing_refuses_it(tmp_path: Path, name: str) -> None:
     """An attempt that always fails would pass every jail; each leaves its own trace."""
-    before = prepare_victims(tmp_path / "victims")
+    before = prepare_canaries(tmp_path / "victims")
     ATTEMPTS[name](tmp_path / "victims")
     assert differences(before, traces(tmp_path / "victims"))
 
 
+@pytest.mark.slow
 def test_outcome_of_an_attempt_is_its_errno(tmp_path: Path) -> None:
     """In a directory without victims the attempts on them fail, and say how."""
     outcomes = try_all(tmp_path)

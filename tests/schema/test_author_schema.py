@@ -16,7 +16,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.tool import RawTool
 from sessiontree.schema.compiled import CompiledTool, compile_tool
-from tests.schema.hard_schemas import VALUES, fitting, roots
+from tests.schema.schema_strategies import VALUES, fitting, roots
 
 Compile: TypeAlias = Callable[[dict[str, Any]], CompiledTool]
 Case: TypeAlias = tuple[dict[str, Any], list[dict[str, Any]]]
@@ -78,7 +78,7 @@ def parts(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def neighbours(draw: st.DrawFn) -> Case:
-    """Draw two small schemas, one beside a reference to the other, at the root or below it."""
+    """Draw two small schemas, one next to a reference to the other, at the root or below it."""
     target, beside = parts(draw), parts(draw)
     values = draw(st.lists(SMALL_VALUES, min_size=3, max_size=6))
     if draw(st.booleans()):
@@ -133,7 +133,7 @@ def is_taken(tool: CompiledTool, value: dict[str, Any]) -> bool:
 @settings(max_examples=200)
 @given(cases() | neighbours())
 def test_a_schema_from_elsewhere_means_what_its_author_wrote(case: Case) -> None:
-    """References with anything beside them, recursive roots, empty and null values, every keyword."""
+    """References with anything next to them, recursive roots, empty and null values, every keyword."""
     means_what_was_written(compiled, case)
 
 
@@ -143,7 +143,7 @@ def _typed(schema: dict[str, Any]) -> CompiledTool:
 
 
 def _beside_wins(schema: dict[str, Any]) -> CompiledTool:
-    """Planted: what stands beside a reference is laid over what it leads to, and looks at it."""
+    """Planted: what is next to a reference is laid over what it leads to, and looks at it."""
     target = schema["$defs"]["A"]
     if "$ref" in schema:
         return compiled({**target, **schema, "$ref": "#/$defs/none", "$defs": {"none": {}}})

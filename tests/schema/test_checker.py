@@ -1,4 +1,4 @@
-"""Faults told in words a model can act on."""
+"""Faults reported in words a model can act on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ConfigError, ValidationError
-from sessiontree.schema.checker import MAX_MESSAGE_CHARS, MAX_TOLD, MAX_VALUE_CHARS, Checker, shown
+from sessiontree.schema.checker import MAX_MESSAGE_CHARS, MAX_TOLD, MAX_VALUE_CHARS, Checker, json_excerpt
 
 
 def told(schema: Any, value: Any) -> tuple[str, str | None]:
@@ -67,9 +67,9 @@ def test_a_message_stays_short() -> None:
 
 def test_a_value_is_shown_by_its_beginning() -> None:
     """In JSON, every script readable."""
-    assert shown({"ї": None}) == '{"ї":null}'
-    assert len(shown("x" * 1000)) == MAX_VALUE_CHARS
-    assert shown("x" * 1000).endswith("x…")
+    assert json_excerpt({"ї": None}) == '{"ї":null}'
+    assert len(json_excerpt("x" * 1000)) == MAX_VALUE_CHARS
+    assert json_excerpt("x" * 1000).endswith("x…")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.schema.checker import Checker
 from sessiontree.schema.definitions import write_out
 from sessiontree.schema.keywords import rewrite
-from tests.schema.hard_schemas import VALUES, fitting, roots
+from tests.schema.schema_strategies import VALUES, fitting, roots
 
 Make: TypeAlias = Callable[[dict[str, Any]], Checker]
 
@@ -57,6 +57,7 @@ def passes(checker: Checker, value: JsonValue) -> bool:
     return True
 
 
+@pytest.mark.covers("REL-P22")
 @pytest.mark.slow
 def test_any_schema_is_read_as_others_read_it() -> None:
     """Every keyword, in every place, with definitions that contain each other."""
@@ -77,6 +78,7 @@ def without(keyword: str) -> Make:
     )
 
 
+@pytest.mark.covers("REL-P22")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "planted",

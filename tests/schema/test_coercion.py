@@ -35,6 +35,7 @@ def coerced(value: Any, schema: Any) -> str:
     return repr(Coercer(ROOT).coerce(value, schema))
 
 
+@pytest.mark.covers("S31")
 @pytest.mark.parametrize(
     ("value", "schema", "expected"),
     [
@@ -144,8 +145,9 @@ def test_what_fits_or_may_mean_two_things_is_left_alone(value: Any, schema: Any)
     assert Coercer(ROOT).coerce(value, schema) is value
 
 
+@pytest.mark.covers("U6")
 def test_null_for_an_optional_member_is_absence_at_every_level() -> None:
-    """Required members keep theirs, to be told of; unknown ones are not ours to drop."""
+    """Required members keep theirs, to be reported; unknown ones are not ours to drop."""
     value: Any = {"name": None, "note": None, "other": None, "next": {"name": None, "note": "x"}}
     assert Coercer(ROOT).coerce(value, ROOT) == {"note": None, "other": None, "next": {"note": "x"}}
     assert value["next"]["name"] is None

@@ -26,10 +26,9 @@ from sessiontree.contracts.client_tool import ClientTool
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError, ValidationError
 from sessiontree.contracts.jsonable import JsonValue, digest_of
-from sessiontree.contracts.params import AllowEmpty, Trimmed
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.schema_tool import schema_tool
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 from sessiontree.schema.derive import derive_schema, schema_digest
 
@@ -109,6 +108,7 @@ def test_the_model_gets_defaults_and_the_digest_what_was_given() -> None:
     assert final == {"path": "a.txt"}
 
 
+@pytest.mark.covers("U4")
 def test_every_slip_at_once_ends_in_canonical_arguments() -> None:
     """Spellings, numbers, lists, structures and margins are put right; two calls that mean one are one."""
     params, final = DECLARED.validate(
@@ -132,23 +132,26 @@ def test_every_slip_at_once_ends_in_canonical_arguments() -> None:
     assert digest_of("declared", final) == digest_of("declared", DECLARED.validate(expected)[1])
 
 
+@pytest.mark.covers("I25", "I26")
 @pytest.mark.parametrize("spelling", ["path", "file_path", "filePath", "where"])
 def test_every_spelling_of_a_parameter_is_taken(spelling: str) -> None:
     """Claude-style, camelCase and the tool's own aliases."""
     assert DECLARED.validate({spelling: "a"})[1] == {"path": "a"}
 
 
+@pytest.mark.covers("I28")
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"path": ""}, {"path": None}, {"file_path": ""}, {"limit": 0}, {"pth": "a"}],
 )
 def test_what_is_required_must_be_there(arguments: dict[str, Any]) -> None:
-    """Missing, null and empty are one, told first and in the specification's words."""
+    """Missing, null and empty are one, reported first and in the specification's words."""
     error = refused(DECLARED, arguments)
     assert str(error) == "path required"
     assert error.field == "/path"
 
 
+@pytest.mark.covers("S32")
 def test_a_trimmed_name_of_white_space_is_missing() -> None:
     """Trimming comes before the check."""
     tool = compiled(type("P", (BaseModel,), {"__annotations__": {"name": Annotated[str, Trimmed()]}}))
@@ -326,6 +329,7 @@ def test_an_open_schema_takes_what_it_does_not_name_but_only_json() -> None:
     assert refused(tool, {"\ud800": 1}).field is None
 
 
+@pytest.mark.covers("A43")
 def test_a_raw_tool_gets_a_dict_of_its_own() -> None:
     """What the tool does to its parameters changes neither the digest nor the caller's arguments."""
     tool = compile_tool(Raw({"properties": {"a": {"type": "array"}}, "required": ["a"]}))
@@ -348,7 +352,7 @@ def test_a_model_shares_nothing_with_the_final_arguments() -> None:
 
 
 def test_the_schema_decides_where_the_model_is_more_lenient() -> None:
-    """A validator that reads other shapes changes nothing: what a model was told holds."""
+    """A validator that reads other shapes changes nothing: what a model learned holds."""
 
     class Params(BaseModel):
         sizes: Annotated[list[int], BeforeValidator(lambda value: value if isinstance(value, list) else [0])]
@@ -373,7 +377,7 @@ def test_the_models_own_checks_come_last_and_are_told() -> None:
         @model_validator(mode="after")
         def in_order(self) -> Self:
             if self.end < self.start:
-                raise ValueError("end lies before start")
+                raise ValueError("end is before start")
             if self.end == 13:
                 raise KeyError("thirteen")
             return self
@@ -385,11 +389,11 @@ def test_the_models_own_checks_come_last_and_are_told() -> None:
     error = refused(tool, {"span": {"start": 7, "end": 9}})
     assert (error.field, "seven is taken" in str(error)) == ("/span/start", True)
     error = refused(tool, {"span": {"start": 3, "end": 2}})
-    assert (error.field, "end lies before start" in str(error)) == ("/span", True)
+    assert (error.field, "end is before start" in str(error)) == ("/span", True)
     error = refused(tool, {"span": {"start": 3, "end": 13}})
     assert (error.field, "KeyError" in str(error)) == (None, True)
     error = refused(compiled(Span), {"start": 3, "end": 2})
-    assert (error.field, str(error)) == (None, "end lies before start")
+    assert (error.field, str(error)) == (None, "end is before start")
 
 
 def test_a_strict_model_reads_json() -> None:
@@ -434,6 +438,37 @@ def test_a_schema_that_cannot_work_is_refused_before_any_session(parameters: Any
     with pytest.raises(ConfigError, match="tool 'raw'") as caught:
         compile_tool(Raw(parameters))
     assert said in str(caught.value)
+
+
+def test_tools_of_one_model_share_what_is_compiled_until_it_is_rebuilt() -> None:
+    """Another name, another alias, or a field that was changed since makes another tool of it."""
+
+    class Params(BaseModel):
+        size: int = 1
+
+    first = compiled(Params)
+    assert compiled(Params) is first
+    assert compiled(Params, name="other") is not first
+    assert compiled(Params, param_aliases={"width": "size"}) is not first
+    assert compiled(Params, brief=True) is not first
+    Params.model_fields["size"].default = 2
+    Params.model_rebuild(force=True)
+    again = compiled(Params)
+    assert (again.schema["properties"], again.validate({})[0].size) == (
+        {"size": {"type": "integer", "default": 2}},
+        2,
+    )
+
+
+def test_raw_tools_of_equal_schemas_share_what_is_compiled() -> None:
+    """The text of the schema decides, the order of properties and the kind of a number included."""
+    given: dict[str, Any] = {"properties": {"a": {"const": 1}, "b": {}}}
+    first = compile_tool(Raw(given))
+    assert compile_tool(Raw({"properties": {**given["properties"]}})) is first
+    given["properties"]["a"]["const"] = 1.0
+    assert compile_tool(Raw(given)) is not first
+    other = compile_tool(Raw({"properties": {"b": {}, "a": {"const": 1}}}))
+    assert list(other.schema["properties"]) == ["b", "a"]  # type: ignore[arg-type]
 
 
 def test_an_alias_to_nowhere_is_refused_before_any_session() -> None:

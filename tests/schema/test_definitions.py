@@ -12,7 +12,7 @@ from sessiontree.schema.definitions import MAX_SCHEMAS, object_root, write_out
 
 
 def test_a_definition_is_written_where_it_is_used() -> None:
-    """Annotations beside a reference win over the definition's."""
+    """Annotations next to a reference win over the definition's."""
     schema = write_out(
         {
             "properties": {"a": {"$ref": "#/$defs/A", "description": "Mine."}, "b": {"$ref": "#/$defs/A"}},
@@ -28,7 +28,7 @@ def test_a_definition_is_written_where_it_is_used() -> None:
 
 
 def test_a_condition_beside_a_reference_is_joined_not_lost() -> None:
-    """Both the definition's minimum and the one beside it hold."""
+    """Both the definition's minimum and the one next to it hold."""
     schema = write_out(
         {"items": {"$ref": "#/$defs/A", "minimum": 5}, "$defs": {"A": {"type": "integer", "minimum": 1}}}
     )

@@ -17,9 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.params import AllowEmpty, Trimmed, optional_string_enum, string_enum
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed, optional_string_enum, string_enum
 from sessiontree.schema.derive import derive_schema, schema_digest
 from sessiontree.schema.keywords import Schema
 
@@ -88,6 +87,7 @@ class Node(BaseModel):
     children: list[Node] = []
 
 
+@pytest.mark.covers("A4")
 def test_a_model_becomes_an_object_without_titles_definitions_or_nulls() -> None:
     """Descriptions stay; pydantic's titles, ``$ref`` and the null of optional parameters go."""
 
@@ -147,6 +147,7 @@ def test_only_what_contains_itself_stays_a_definition() -> None:
     assert not validator.is_valid({"title": "a", "children": [{"children": []}]})
 
 
+@pytest.mark.covers("S24")
 def test_the_order_of_keywords_is_fixed_and_of_properties_as_declared() -> None:
     """Two runs give the same bytes, so a provider's prompt cache holds."""
 
@@ -196,7 +197,7 @@ def test_a_schema_that_is_no_plain_object_is_refused(parameters: Any, said: str)
 
 
 def test_a_union_at_the_root_stays_and_is_not_closed() -> None:
-    """It decides what is taken; closing the object it stands in would refuse all that its variants name."""
+    """It decides what is taken; closing the object it is in would refuse all that its variants name."""
     schema = derive_schema(tool_of(RootModel[Range | Node]))
     assert list(schema) == ["type", "properties", "anyOf", "$defs"]
     assert "additionalProperties" not in schema
@@ -250,6 +251,7 @@ def test_properties_named_like_keywords_survive(names: list[str]) -> None:
     names_survive(derive_schema, names)
 
 
+@pytest.mark.covers("REL-P31")
 def test_a_cleaner_that_looks_at_names_alone_is_caught() -> None:
     """The property fails where every key called ``title`` or ``default`` goes."""
 
@@ -303,6 +305,7 @@ def meaning_is_kept(derive: Derive, schema: dict[str, Any], value: Any) -> None:
     assert original.is_valid(value) == derived.is_valid(value)
 
 
+@pytest.mark.covers("S29")
 @given(raw_schemas(), VALUES)
 def test_writing_out_keeps_the_meaning(schema: dict[str, Any], value: Any) -> None:
     """REL-P28: a schema written out accepts what it accepted."""
@@ -310,7 +313,7 @@ def test_writing_out_keeps_the_meaning(schema: dict[str, Any], value: Any) -> No
 
 
 def test_writing_out_that_drops_what_stands_beside_a_reference_is_caught() -> None:
-    """The property fails where ``minimum`` beside ``$ref`` is lost."""
+    """The property fails where ``minimum`` alongside ``$ref`` is lost."""
 
     def careless(tool: Tool[Any]) -> Schema:
         schema = copy.deepcopy(tool.parameters)  # type: ignore[attr-defined]
@@ -336,6 +339,7 @@ def test_deriving_never_changes_what_was_declared(schema: dict[str, Any]) -> Non
     input_is_kept(derive_schema, schema)
 
 
+@pytest.mark.covers("REL-P30")
 @pytest.mark.slow
 def test_deriving_in_place_is_caught() -> None:
     """The property fails where definitions are popped from the tool's own schema."""
@@ -359,6 +363,7 @@ def test_deriving_twice_is_deriving_once(schema: dict[str, Any]) -> None:
     assert json.dumps(again) == json.dumps(once)
 
 
+@pytest.mark.covers("S27")
 def test_enums_of_texts_are_flat_and_hold_no_null() -> None:
     """Values the program knows when it runs; the optional one is simply not required."""
     views = ["desktop", "tablet", "desktop"]
@@ -373,5 +378,5 @@ def test_enums_of_texts_are_flat_and_hold_no_null() -> None:
 def test_an_enum_of_texts_has_some_and_nothing_else(values: Any) -> None:
     """One text would make a value of every letter."""
     for made in (string_enum, optional_string_enum):
-        with pytest.raises(ConfigError, match="give a list of texts"):
+        with pytest.raises(ConfigError, match="give a list of at least one text"):
             made(values)

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from sessiontree import to_mcp
 from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import Tool
 from sessiontree_tools import builtin_tools
 
@@ -69,6 +69,7 @@ class Doing(Tool[Nothing]):
         return ToolResult("done")
 
 
+@pytest.mark.covers("A41")
 @pytest.mark.parametrize("tool", builtin_tools(), ids=lambda tool: tool.name)
 def test_every_built_in_tool_has_the_protocol_s_shape(tool: Tool[Any]) -> None:
     """Checked by a validator; the schema of its arguments is the one its calls are checked against."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.errors import ConfigError
-from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, PLAIN, dialect_named, dialect_of
+from sessiontree.schema.dialect import DIALECTS, GEMINI_STRIPPED, PLAIN, dialect_for_model, dialect_named
 from sessiontree.schema.provider_schema import clean
 
 
@@ -51,16 +51,20 @@ def parameter(schema: dict[str, Any], dialect: str) -> Any:
 )
 def test_the_models_name_chooses_the_dialect(model: str, name: str) -> None:
     """A dialect's or provider's name decides; else the family the model's own name begins with."""
-    assert dialect_of(model).name == name
+    assert dialect_for_model(model).name == name
 
 
 def test_an_unknown_dialect_is_refused_with_the_known_ones() -> None:
     """The message lists what there is."""
     assert dialect_named("gemini") is DIALECTS["gemini"]
-    with pytest.raises(ConfigError, match="'gemma'; there are anthropic, gemini, gemini-openapi, mistral"):
+    with pytest.raises(
+        ConfigError,
+        match="'gemma' is not a schema dialect; choose one of anthropic, constrained, gemini,",
+    ):
         dialect_named("gemma")
 
 
+@pytest.mark.covers("S28")
 def test_the_seeds_twenty_keywords_go_and_properties_called_so_stay() -> None:
     """Each of the twenty, as a keyword with a value it may have, and as a property's name."""
     values: dict[str, Any] = dict.fromkeys(GEMINI_STRIPPED, 1) | {
@@ -82,8 +86,9 @@ def test_the_seeds_twenty_keywords_go_and_properties_called_so_stay() -> None:
     assert cleaned(schema, "gemini-openapi") == {"type": "object", "properties": properties}
 
 
+@pytest.mark.covers("S29")
 def test_a_union_of_literals_becomes_one_enum() -> None:
-    """Values in the order met; null goes where there is none, and stands apart where it is not listed."""
+    """Values in the order met; null goes where it is missing, and is apart where it is not listed."""
     union = {"description": "K.", "anyOf": [{"const": "b"}, {"enum": ["a", "b"]}, {"type": "null"}]}
     listed = {"type": "string", "enum": ["b", "a"]}
     assert parameter(union, "gemini-openapi") == {**listed, "description": "K."}
@@ -118,6 +123,7 @@ ACTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.covers("U5")
 @pytest.mark.parametrize("dialect", ["anthropic", "gemini", "gemini-openapi", "mistral", "openai"])
 @pytest.mark.parametrize("union", ["anyOf", "oneOf"])
 def test_a_root_union_becomes_one_object_and_keeps_what_stands_beside_it(dialect: str, union: str) -> None:
@@ -182,6 +188,7 @@ TREE: dict[str, Any] = {
 }
 
 
+@pytest.mark.covers("S29", "REL-P29")
 def test_a_cycle_is_cut_where_references_are_unknown() -> None:
     """What is shown in its place says the type and what it is."""
     assert cleaned(TREE, "gemini-openapi")["properties"]["root"] == {
@@ -254,6 +261,7 @@ def test_older_drafts_are_put_into_todays_words() -> None:
     }
 
 
+@pytest.mark.covers("U7")
 def test_strict_mode_closes_every_object_and_requires_every_property() -> None:
     """Nested objects, lists of objects and enums; what has no type gets the plain ones."""
     place = {"type": "object", "properties": {"line": {"type": "integer"}}}
@@ -400,7 +408,7 @@ def test_what_an_older_draft_asks_and_today_s_only_notes_is_said(keyword: str, d
 
 
 def test_a_lone_variant_that_closes_the_object_is_said_to_change_it() -> None:
-    """Merged with what stands beside it, it would be asked about other names."""
+    """Merged with what is next to it, it would be asked about other names."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"a": {}},

@@ -6,17 +6,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.params import AllowEmpty, Trimmed
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed
 from sessiontree.schema.compiled import compile_tool
-from sessiontree.schema.dialect import DIALECTS, Dialect
-from sessiontree.schema.loss_report import Loss
+from sessiontree.schema.dialect import DIALECTS, Dialect, Loss
 
 
 class Circle(BaseModel):
@@ -105,6 +103,7 @@ def test_a_model_that_is_a_union_gets_what_fits() -> None:
         tool.validate({"corner": 3})
 
 
+@pytest.mark.covers("REL-P28")
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
 def test_what_a_model_is_not_told_is_asked_all_the_same(dialect: Dialect) -> None:
     """Constraints left out of what is shown still refuse a call; the report names them."""
@@ -122,6 +121,7 @@ def test_what_a_model_is_not_told_is_asked_all_the_same(dialect: Dialect) -> Non
     assert tool.validate({"id": "beef", "size": 3})[1] == {"id": "beef", "size": 3}
 
 
+@pytest.mark.covers("S30")
 def test_a_tool_is_cleaned_once_for_each_dialect() -> None:
     """Every session of every model of a dialect is shown the very same object."""
     tool = compile_tool(Declared())
@@ -138,3 +138,48 @@ def test_null_as_strict_models_say_it_is_a_parameter_left_out() -> None:
     assert Draft202012Validator(shown).is_valid(said)
     assert tool.validate(said)[1] == {"path": "a"}
     assert tool.validate({**said, "shape": {"radius": 1}})[1] == {"path": "a", "shape": {"radius": 1}}
+
+
+class Bounded(BaseModel):
+    """Parameters with bounds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pattern: str = Field(min_length=1, max_length=9, pattern="^a", description="What to find.")
+    default: int = Field(default=3, ge=1, le=5)
+
+
+class Brief(Declared):
+    """The same tool with bounds, shown briefly."""
+
+    Params: ClassVar[type[BaseModel]] = Bounded
+    brief = True
+
+
+@pytest.mark.parametrize("dialect", [DIALECTS["plain"], DIALECTS["openai"]], ids=lambda dialect: dialect.name)
+def test_a_brief_tool_shows_no_bounds_and_is_checked_against_them(dialect: Dialect) -> None:
+    """Names, types and descriptions remain; properties may be called like a keyword."""
+    compiled = compile_tool(Brief())
+    assert compiled.shown_in(dialect).schema == {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string", "description": "What to find."},
+            "default": {"type": "integer"},
+        },
+        "required": ["pattern"],
+    }
+    cases: list[dict[str, JsonValue]] = [
+        {"pattern": "b"},
+        {"pattern": "a", "default": 6},
+        {"pattern": "a", "other": 1},
+    ]
+    for refused in cases:
+        with pytest.raises(ValidationError):
+            compiled.validate(refused)
+
+
+def test_a_brief_tool_is_closed_where_a_dialect_wants_that_said() -> None:
+    """OpenAI's strict mode takes closed objects only; nothing narrower is reported."""
+    shown = compile_tool(Brief()).shown_in(DIALECTS["openai-strict"])
+    assert shown.schema["additionalProperties"] is False
+    assert "additionalProperties" not in {loss.keyword for loss in shown.losses}

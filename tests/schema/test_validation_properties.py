@@ -17,9 +17,8 @@ from pydantic import ValidationError as ModelError
 from sessiontree.contracts.context import ToolContext
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.params import AllowEmpty, Trimmed
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tool import RawTool, Tool
+from sessiontree.contracts.tool import AllowEmpty, RawTool, Tool, Trimmed
 from sessiontree.schema.compiled import CompiledTool, compile_tool
 
 Validate = Callable[[Mapping[str, Any]], tuple[Any, dict[str, Any]]]
@@ -234,12 +233,14 @@ def breaks(holds: Callable[[Case], None], case: Case) -> bool:
     return False
 
 
+@pytest.mark.covers("REL-P22")
 @given(cases())
 def test_accepted_arguments_fit_by_an_independent_validator(case: Case) -> None:
     """REL-P22: no tool body ever gets arguments its schema refuses."""
     accepted_arguments_fit(case.tool.validate, case)
 
 
+@pytest.mark.covers("REL-P22")
 @pytest.mark.slow
 def test_a_lenient_model_alone_is_caught() -> None:
     """The property fails where the model's own leniency decides."""
@@ -256,12 +257,15 @@ def test_a_lenient_model_alone_is_caught() -> None:
     assert_some_case_breaks(lenient)
 
 
+@pytest.mark.covers("REL-P23")
 @given(cases())
 def test_errors_name_a_field_that_fails_by_an_independent_validator(case: Case) -> None:
-    """REL-P23: the model is told of a field that really is wrong."""
+    """REL-P23: the model is informed of a field that really is wrong."""
     errors_name_a_failing_field(case.tool.validate, case)
 
 
+@pytest.mark.covers("REL-P23")
+@pytest.mark.slow
 def test_an_error_at_another_field_is_caught() -> None:
     """The property fails where an error names the first parameter, whichever is wrong."""
 

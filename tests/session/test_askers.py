@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.session_facts import ActsFor
+from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import Adopted
-from tests.session.rules import BOB, OLGA
-from tests.session.words import CARDS, spec
-from tests.session.world import World, opened
+from tests.session.session_fixtures import TOOLS, spec
+from tests.session.session_strategies import BOB, OLGA
+from tests.session.world_fakes import World, opened
 
 
 def test_a_child_acts_for_those_its_parent_acted_for() -> None:
     """Its task is theirs; who speaks to it besides joins them."""
     world = World(replace(spec(SessionKind.BRANCH), asked_by=(BOB,)), Limits())
-    world.give(Adopted(0, CARDS, "scripted", ""))
+    world.give(Adopted(0, tuple(TOOLS), "scripted", ""))
     assert world.found(ActsFor) == [ActsFor((BOB,))]
     world.hear("m1", "and that", "steer", by=(OLGA,))
     assert world.found(ActsFor) == [ActsFor((BOB, OLGA))]

@@ -19,19 +19,19 @@ from hypothesis.stateful import (
 )
 
 from sessiontree.contracts import codec, stimuli
-from sessiontree.contracts.client_call import ClientAnswer
-from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.client_tool import ClientAnswer
 from sessiontree.contracts.messages import AssistantMessage, ImageContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.results import ToolResult
 from sessiontree.contracts.session_facts import CallDelegated, CallParked, CallResolved, SessionFact
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.stimuli import ClientCallDelegated, ClientCallWithdrawn, Stimulus
 from sessiontree.session import instructions as todo
 from sessiontree.session.calls import Decision
 from sessiontree.session.decide import decide
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
-from tests.session.machine import REAL, Machine, broken, rebuild
-from tests.session.words import CARDS, call, finished, reply, spec, verdict
+from tests.session.machine_fixtures import REAL, Machine, broken, rebuild
+from tests.session.session_fixtures import TOOLS, call, finished, reply, spec, verdict
 
 TIMEOUT_MS = 60_000
 ANSWER = ClientAnswer(ToolResult("yes"))
@@ -50,7 +50,7 @@ class Desk:
         self.facts: list[SessionFact] = []
         self.told: list[Any] = []
         self.asking = False
-        self.open: dict[str, todo.DelegateCall] = {}
+        self.open: dict[str, ClientCallDelegated] = {}
         """What the program sees waiting."""
         self.ends: dict[str, str] = {}
         self.taken: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class Desk:
         self.of: dict[str, str] = {}
         """Answer to call."""
         self.minted = 0
-        self.give(stimuli.Adopted(0, CARDS, "model", "You work."))
+        self.give(stimuli.Adopted(0, tuple(TOOLS), "model", "You work."))
 
     def give(self, stimulus: Stimulus) -> None:
         """Take one step, its host's work included; what the host hears again is heard too."""
@@ -84,7 +84,7 @@ class Desk:
             self.minted += 1
             expires = self.at_ms + TIMEOUT_MS
             name = f"client{self.minted}"
-            return [stimuli.CallHandedOver(self.at_ms, one.key, name, one.tool, one.arguments, expires)]
+            return [stimuli.CallHandedOver(self.at_ms, name, one.call, expires)]
         if isinstance(one, todo.AbortCalls):
             calls = [self.state.calls[key] for key in one.keys]
             return [finished(self.at_ms, each.key, each.call, "skipped") for each in calls]
@@ -97,11 +97,12 @@ class Desk:
     def _supervise(self, one: Any) -> None:
         if isinstance(one, todo.CallModel):
             self.asking = True
-        elif isinstance(one, todo.DelegateCall):
-            self.open[one.client_id] = one
-        elif isinstance(one, todo.WithdrawCall):
-            assert self.open.pop(one.client_id, None) is not None, "OWED: taken back and was not owed"
-            self.ends[one.client_id] = one.how
+        elif isinstance(one, todo.ToTree) and isinstance(one.event, ClientCallDelegated):
+            self.open[one.event.client_id] = one.event
+        elif isinstance(one, todo.ToTree) and isinstance(one.event, ClientCallWithdrawn):
+            ended = one.event.ended
+            assert self.open.pop(ended.client_id, None) is not None, "OWED: taken back and was not owed"
+            self.ends[ended.client_id] = ended.how
         elif isinstance(one, todo.SettleAnswer):
             client_id = self.of.pop(one.answer_id)
             if one.taken:
@@ -111,7 +112,7 @@ class Desk:
                 self.late.append(client_id)
 
     def replies(self, *tools: str) -> None:
-        """Let the model reply with calls of these tools, or a last word."""
+        """Let the model reply with calls of these tools, or a final message."""
         self.asking = False
         calls = [call(tool, number, call_id=f"c{number}") for number, tool in enumerate(tools)]
         message = reply(*calls) if calls else reply(text="word")
@@ -167,7 +168,7 @@ class ClientCallRules(RuleBasedStateMachine):
     @precondition(lambda self: self.desk.asking and self.desk.state.stopping is None)
     @rule(tools=st.lists(st.sampled_from(["look", "note", "mark"]), max_size=3))
     def model_replies(self, tools: list[str]) -> None:
-        """The model asks for calls, or says a last word."""
+        """The model asks for calls, or says a final message."""
         self.desk.replies(*tools)
 
     @rule(pick=st.integers(0, 5), late=st.booleans())
@@ -211,7 +212,7 @@ class ClientCallRules(RuleBasedStateMachine):
         self.desk.stop()
 
     def teardown(self) -> None:
-        """Each call of the transcript has one result, and what was parked is told."""
+        """Each call of the transcript has one result, and what was parked is reported."""
         if not hasattr(self, "desk"):
             return
         self.desk.check_replay()
@@ -225,7 +226,7 @@ class ClientCallRules(RuleBasedStateMachine):
         parked = {fact.key for fact in self.desk.facts if isinstance(fact, CallParked)}
         resolved = {fact.key for fact in self.desk.facts if isinstance(fact, CallResolved)}
         notices = {f"{key}:outcome" for key in parked & resolved}
-        assert notices <= self.desk.state.heard.keys(), "NOTICE: a late answer is not told"
+        assert notices <= self.desk.state.heard.keys(), "NOTICE: a late answer is not reported"
 
 
 SEARCH = settings(
@@ -259,7 +260,11 @@ def changed(kind: type[Any], other: Any) -> Machine:
 
 def _without(*kinds: type[Any]) -> Any:
     def drop(state: SessionState, stimulus: Any, decision: Decision) -> None:
-        decision.instructions[:] = [each for each in decision.instructions if not isinstance(each, kinds)]
+        decision.instructions[:] = [
+            each
+            for each in decision.instructions
+            if not isinstance(each.event if isinstance(each, todo.ToTree) else each, kinds)
+        ]
 
     return drop
 
@@ -278,23 +283,24 @@ def _nothing(state: SessionState, stimulus: Any, decision: Decision) -> None:
 
 def _forgets_the_call(state: SessionState, fact: SessionFact) -> SessionState:
     evolve(state, fact)
-    if isinstance(fact, CallDelegated) and fact.key in state.calls:
-        state.calls[fact.key].expires_at_ms = 2**60
+    if isinstance(fact, CallDelegated) and fact.call.key in state.calls:
+        state.calls[fact.call.key].expires_at_ms = 2**60
     return state
 
 
 PLANTED: dict[str, Machine] = {
-    "a steering message leaves the program's call": changed(stimuli.Incoming, _without(todo.WithdrawCall)),
-    "a stop leaves the program's calls": changed(stimuli.CancelAsked, _without(todo.WithdrawCall)),
+    "a steering message leaves the program's call": changed(stimuli.Incoming, _without(ClientCallWithdrawn)),
+    "a stop leaves the program's calls": changed(stimuli.CancelAsked, _without(ClientCallWithdrawn)),
     "an overdue call waits on": changed(stimuli.Rang, _nothing),
     "a late answer counts": changed(stimuli.ClientAnswered, _always_taken),
     "nobody hears what became of an answer": changed(stimuli.ClientAnswered, _without(todo.SettleAnswer)),
-    "an answer is no end": changed(stimuli.CallFinished, _without(todo.WithdrawCall)),
+    "an answer is no end": changed(stimuli.CallFinished, _without(ClientCallWithdrawn)),
     "nobody rings after a loss": changed(stimuli.Recovered, _without(todo.WakeSessionAt)),
     "the time of a call is not kept": broken(evolve=_forgets_the_call),
 }
 
 
+@pytest.mark.covers("I32")
 @pytest.mark.slow
 def test_every_call_has_one_end_and_the_program_sees_what_waits() -> None:
     """Through any order of events, on the real machine."""
@@ -309,7 +315,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 
 def test_an_answer_whose_call_has_ended_meanwhile_is_late() -> None:
-    """Hooks may look at an answer while a message overtakes the call: the answer is told late."""
+    """Hooks may look at an answer while a message overtakes the call: the answer is reported late."""
     desk = Desk()
     desk.replies("note")
     (client_id,) = desk.open
@@ -322,7 +328,7 @@ def test_an_answer_whose_call_has_ended_meanwhile_is_late() -> None:
 
 
 def test_a_parked_call_survives_a_steering_message() -> None:
-    """The model has its pending envelope and goes on; the answer is told as a notice, and wakes it."""
+    """The model has its pending envelope and goes on; the answer is reported as a notice, and wakes it."""
     desk = Desk(patience_s=0.0)
     desk.replies("note")
     (client_id,) = desk.open

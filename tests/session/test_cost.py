@@ -8,11 +8,12 @@ from types import FrameType
 from typing import Any
 
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.approvals import CheckedCall
 from sessiontree.contracts.messages import TextContent, ToolResultMessage
+from sessiontree.contracts.settings import Limits
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState, initial
-from tests.session.words import CARDS, call, reply, spec
+from tests.session.session_fixtures import TOOLS, call, reply, spec
 
 TURNS = 2_000
 ASKED = reply(call("look"))
@@ -22,7 +23,7 @@ def one_turn(state: SessionState, turn: int) -> None:
     """Take one turn with one reading call."""
     key = f"{turn}.0"
     react(state, stimuli.ModelAnswered(turn, turn, ASKED))
-    react(state, stimuli.CallPrepared(turn, key, "look", {"n": 0}, 0, "", False, True))
+    react(state, stimuli.CallPrepared(turn, CheckedCall(key, "look", {"n": 0}, "", 0, True), False))
     done = ToolResultMessage("c1", "look", (TextContent("seen"),))
     react(state, stimuli.CallFinished(turn, key, "ok", done))
 
@@ -48,7 +49,7 @@ def lines_of(state: SessionState, turn: int) -> int:
 def test_turn_costs_the_same_at_the_end_of_two_thousand() -> None:
     """Linear: a turn runs through as many lines late as early, and keeps nothing but the transcript."""
     state = initial(spec(), Limits(max_turns=TURNS + 1))
-    react(state, stimuli.Adopted(0, CARDS, "model", "You work."))
+    react(state, stimuli.Adopted(0, tuple(TOOLS), "model", "You work."))
     for turn in range(1, 50):
         one_turn(state, turn)
     early = statistics.median(lines_of(state, turn) for turn in range(50, 70))

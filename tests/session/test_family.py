@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.contracts.session_facts import ChildTroubleNoted, Heard
-from sessiontree.contracts.stimuli import ApproverAnswered, ApproverAsked, ChildTroubled
-from sessiontree.session.instructions import CallModel, OfferResult, ReturnAnswer, RunApprover
-from tests.session.world import opened
+from sessiontree.contracts.session_facts import (
+    ApproverReplied,
+    ChildTroubleNoted,
+    MessageReceived,
+    ToolGivenUp,
+)
+from sessiontree.contracts.stimuli import (
+    ApproverAnswered,
+    ApproverAsked,
+    ApproverReturned,
+    ChildTroubled,
+    ResultOffered,
+)
+from sessiontree.session.instructions import (
+    CallModel,
+    RunApprover,
+)
+from tests.session.session_fixtures import question
+from tests.session.world_fakes import opened
 
-TROUBLE = ChildTroubled(5, "p1", "main/b1/w1", "look", 3, "/path", "must be a string")
+TROUBLE = ChildTroubled(5, "p1", "main/b1/w1", ToolGivenUp("look", 3, "/path", "must be a string"))
 
 
 @pytest.mark.covers("A29")
 def test_childs_trouble_wakes_nobody_and_stands_in_the_next_turn() -> None:
-    """A notice waits in the inbox; the last word stands and is offered still."""
+    """A notice waits in the inbox; the final message holds and is offered still."""
     world = opened()
     world.replies(text="done")
     world.give(TROUBLE)
     assert world.found(ChildTroubleNoted)
-    assert world.found(OfferResult)
+    assert world.found(ResultOffered)
     assert not world.found(CallModel)
     world.hear("m1", "go on")
     assert world.shown()[-2:] == [
@@ -34,7 +49,7 @@ def test_childs_trouble_is_told_once() -> None:
     world = opened()
     world.give(TROUBLE)
     world.give(TROUBLE)
-    assert not world.found(Heard)
+    assert not world.found(MessageReceived)
 
 
 def test_childs_trouble_begins_no_new_run() -> None:
@@ -48,12 +63,12 @@ def test_childs_trouble_begins_no_new_run() -> None:
 def test_approver_is_run_once_and_its_answer_returned() -> None:
     """A request is consulted once; an answer nobody asked for is passed over."""
     world = opened()
-    asked = ApproverAsked(0, "r1", "main/b1/w1", "wipe", {"n": 1}, "Elevated")
+    asked = ApproverAsked(0, question("r1", n=1))
     world.give(asked)
-    assert world.found(RunApprover) == [RunApprover("r1", "main/b1/w1", "wipe", {"n": 1}, "Elevated")]
+    assert world.found(RunApprover) == [RunApprover(question("r1", n=1))]
     world.give(asked)
     assert not world.found(RunApprover)
     world.consult("r1", "deny")
-    assert world.found(ReturnAnswer) == [ReturnAnswer("r1", "deny", "so")]
-    world.say(ApproverAnswered(0, "r1", "approve", ""))
-    assert not world.found(ReturnAnswer)
+    assert world.found(ApproverReturned) == [ApproverReturned(ApproverReplied("r1", "deny", "so"))]
+    world.say(ApproverAnswered(0, ApproverReplied("r1", "approve", "")))
+    assert not world.found(ApproverReturned)

@@ -1,18 +1,18 @@
-"""Interrupting: what is under way ends, who waits is told, and nothing begins before the next message."""
+"""Interrupting: what is under way ends, who waits is informed, and nothing begins before the next message."""
 
 from __future__ import annotations
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.session_facts import Interrupted, Rested, TurnCut
+from sessiontree.contracts.session_facts import Interrupted, RunFinished, TurnCut
+from sessiontree.contracts.stimuli import ResultOffered
 from sessiontree.session.instructions import (
     AbortCalls,
     AnswerMessages,
     CallModel,
-    OfferResult,
     WithdrawQuestion,
 )
-from tests.session.words import call, reply
-from tests.session.world import opened
+from tests.session.session_fixtures import call, reply
+from tests.session.world_fakes import opened
 
 PROBLEM = "the session was interrupted: enough"
 
@@ -41,10 +41,10 @@ def test_running_calls_are_aborted_and_begin_no_turn() -> None:
     world.interrupts()
     assert world.found(AbortCalls) == [AbortCalls(("1.0", "1.1", "call.o1"), PROBLEM)]
     for key in ("1.0", "1.1", "call.o1"):
-        assert not world.found(OfferResult)
+        assert not world.found(ResultOffered)
         world.finish(key)
     assert not world.found(CallModel)
-    assert [(offer.stays, offer.result.summary) for offer in world.found(OfferResult)] == [(True, PROBLEM)]
+    assert [(offer.stays, offer.result.summary) for offer in world.found(ResultOffered)] == [(True, PROBLEM)]
 
 
 def test_a_late_outcome_and_a_childs_report_wait_for_the_next_message() -> None:
@@ -61,13 +61,13 @@ def test_a_late_outcome_and_a_childs_report_wait_for_the_next_message() -> None:
 
 
 def test_a_word_that_stands_is_kept() -> None:
-    """A session that rests has nothing to drop; what it said last stays its last word."""
+    """A session that rests has nothing to drop; what it said last stays its final message."""
     world = opened(SessionKind.MAIN, task="")
     world.hear("m1")
     world.replies(text="done")
     world.interrupts()
-    assert not world.found(Rested)
-    assert [offer.result.summary for offer in world.found(OfferResult)] == ["done"]
+    assert not world.found(RunFinished)
+    assert [offer.result.summary for offer in world.found(ResultOffered)] == ["done"]
 
 
 def test_it_counts_once_and_not_when_the_session_stops() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sessiontree.contracts.stimuli import CallAsked
 from sessiontree.session.instructions import AnswerCall, CallModel, PrepareCall
-from tests.session.words import call
-from tests.session.world import opened
+from tests.session.session_fixtures import call
+from tests.session.world_fakes import opened
 
 
 def test_reading_call_runs_in_the_middle_of_a_turn() -> None:
@@ -19,7 +19,7 @@ def test_reading_call_runs_in_the_middle_of_a_turn() -> None:
 
 
 def test_effect_waits_for_the_end_of_the_turn() -> None:
-    """A call that changes something is held, and checked anew when the turn is through."""
+    """A call that changes something is held, and checked again when the turn is through."""
     world = opened()
     world.asks_outside("o1", call("note"))
     assert world.live.calls["call.o1"].phase == "held"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.session.planted import PLANTED
-from tests.session.rules import SessionRules
+from tests.session.broken_machine_fakes import PLANTED
+from tests.session.session_strategies import SessionRules
 
 SEARCH = settings(
     max_examples=1500,
@@ -19,6 +19,7 @@ SEARCH = settings(
 )
 
 
+@pytest.mark.covers("REL-S16", "REL-P26", "REL-P33", "REL-S46", "REL-L51")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found(name: str) -> None:

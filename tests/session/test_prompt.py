@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.spec import SessionSpec
-from sessiontree.contracts.stimuli import ToolCard
+from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.dispatch.tool_table import ToolTable
-from sessiontree.session.prompt import system_prompt
+from sessiontree.session.decide import system_prompt
 from sessiontree_tools import builtin_tools
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -21,7 +20,7 @@ def prompt_of(kind: SessionKind, *, typed: bool = False) -> str:
     """Return the prompt of a session that holds every built-in tool its kind may."""
     table = ToolTable(builtin_tools())
     held = table.held_by(kind, [entry.name for entry in table])
-    cards = [ToolCard(entry.name, entry.tool.description) for entry in table if entry.name in held]
+    tools = [entry.name for entry in table if entry.name in held]
     spec = SessionSpec(
         session_id=IDS[kind],
         kind=kind,
@@ -40,9 +39,10 @@ def prompt_of(kind: SessionKind, *, typed: bool = False) -> str:
         expires_at_ms=None,
         key=None,
     )
-    return system_prompt(spec, "Do what is asked.", cards)
+    return system_prompt(spec, "Do what is asked.", tools)
 
 
+@pytest.mark.covers("A3")
 @pytest.mark.parametrize("kind", list(SessionKind))
 def test_the_prompt_of_a_kind_is_the_golden_one(kind: SessionKind) -> None:
     """A change of words is a change of behaviour: it is made here too, on purpose."""
@@ -54,11 +54,11 @@ def test_the_prompt_names_the_tools_the_kind_holds_and_no_other(kind: SessionKin
     """The prompt and the dispatcher have one source."""
     table = ToolTable(builtin_tools())
     held = table.held_by(kind, [entry.name for entry in table])
-    lines = {line[2:].partition(":")[0] for line in prompt_of(kind).splitlines() if line.startswith("- ")}
-    assert lines == held
+    (line,) = (line for line in prompt_of(kind).splitlines() if line.startswith("Your tools: "))
+    assert set(line.removeprefix("Your tools: ").removesuffix(".").split(", ")) == held
 
 
 def test_a_typed_result_is_asked_for() -> None:
-    """Only a session whose parent gave a schema is told to reply with JSON."""
+    """Only a session whose parent gave a schema is asked to reply with JSON."""
     assert "one JSON value" in prompt_of(SessionKind.WORKER, typed=True)
     assert "one JSON value" not in prompt_of(SessionKind.WORKER)

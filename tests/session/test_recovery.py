@@ -7,10 +7,15 @@ import json
 import pytest
 
 from sessiontree.contracts.session_facts import Opened
-from sessiontree.contracts.stimuli import Adopted, ApproverAsked
-from sessiontree.session.instructions import AskApproval, CallModel, ExecuteCall, PrepareCall, RunApprover
-from tests.session.words import call
-from tests.session.world import World, opened
+from sessiontree.contracts.stimuli import Adopted, ApprovalAsked, ApproverAsked
+from sessiontree.session.instructions import (
+    CallModel,
+    ExecuteCall,
+    PrepareCall,
+    RunApprover,
+)
+from tests.session.session_fixtures import call, question
+from tests.session.world_fakes import World, opened
 
 
 def lost(world: World) -> World:
@@ -21,7 +26,7 @@ def lost(world: World) -> World:
 
 
 def test_open_call_is_checked_again() -> None:
-    """A call of which only the reply is known is prepared anew, a reading one that ran as well."""
+    """A call of which only the reply is known is prepared again, a reading one that ran as well."""
     world = opened()
     world.replies(call("look"), call("look", 1))
     world.prepare("1.0")
@@ -34,11 +39,11 @@ def test_asking_call_is_asked_again() -> None:
     world = opened()
     world.runs(call("wipe"))
     lost(world)
-    assert [each.key for each in world.found(AskApproval)] == ["1.0"]
+    assert [each.call.key for each in world.found(ApprovalAsked)] == ["1.0"]
 
 
 def test_begun_effect_is_unknown_and_never_repeated() -> None:
-    """S42: what may have run is told as unknown, once, on any number of hosts."""
+    """S42: what may have run is reported as unknown, once, on any number of hosts."""
     world = opened()
     world.runs(call("note"))
     lost(world)
@@ -54,7 +59,7 @@ def test_call_whose_intent_came_with_the_approval_runs_at_once() -> None:
     world = opened()
     world.runs(call("wipe"))
     world.decide(world.requests[0], "approved", at_once=True)
-    assert [each.key for each in world.found(ExecuteCall)] == ["1.0"]
+    assert [each.call.key for each in world.found(ExecuteCall)] == ["1.0"]
     assert [type(fact).__name__ for fact in world.unreported] == ["ApprovalSettled"]
     world.finish("1.0")
     assert world.result_of("1.0") == "ok"
@@ -95,7 +100,7 @@ def test_late_commit_does_not_begin_a_repeated_call_twice() -> None:
 
 
 def test_parked_effect_of_a_lost_host_becomes_a_notice() -> None:
-    """The call has its one result already; that its outcome is unknown is told."""
+    """The call has its one result already; that its outcome is unknown is reported."""
     world = opened(patience_s=0.0)
     world.runs(call("wipe"))
     world.decide(world.requests[0], "approved")
@@ -128,7 +133,7 @@ def test_unreported_turn_is_taken_again() -> None:
 
 
 def test_prompt_stands_from_the_first_adoption_on() -> None:
-    """Another host with another prompt or other tools changes nothing a session was told."""
+    """Another host with another prompt or other tools changes that a session had learned."""
     world = opened()
     before = world.live.system_prompt
     world.say(Adopted(0, (), "other", "Something else."))
@@ -137,15 +142,15 @@ def test_prompt_stands_from_the_first_adoption_on() -> None:
 
 
 def test_approver_is_run_again() -> None:
-    """A consultation of a lost host is begun anew."""
+    """A consultation of a lost host is begun again."""
     world = opened()
-    world.give(ApproverAsked(0, "r1", "main/b1/w1", "wipe", {}, "Elevated"))
+    world.give(ApproverAsked(0, question("r1")))
     lost(world)
-    assert [each.request_id for each in world.found(RunApprover)] == ["r1"]
+    assert [each.question.request_id for each in world.found(RunApprover)] == ["r1"]
 
 
 def test_patience_goes_on_after_a_loss() -> None:
-    """The time asked at is a fact: the wait is not begun anew."""
+    """The time asked at is a fact: the wait is not begun again."""
     world = opened(patience_s=30.0)
     world.runs(call("wipe"))
     world.at_ms += 29_000
@@ -154,6 +159,7 @@ def test_patience_goes_on_after_a_loss() -> None:
     assert world.live.asking
 
 
+@pytest.mark.covers("REL-P33")
 @pytest.mark.parametrize("steps", range(12))
 def test_reply_cut_anywhere_ends_with_one_result_per_call(steps: int) -> None:
     """P33: whichever step a host is lost after, each call has one result, in call order."""

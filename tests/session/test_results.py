@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.jsonable import JsonValue, dump_json
 from sessiontree.contracts.session_facts import ResultRejected
-from sessiontree.session.instructions import OfferResult
-from tests.session.words import RESULT_SCHEMA, call, is_n
-from tests.session.world import World, opened
+from sessiontree.contracts.stimuli import ResultOffered
+from tests.session.session_fixtures import RESULT_SCHEMA, call, is_n
+from tests.session.world_fakes import World, opened
 
 
 def typed(**settings: float) -> World:
@@ -20,7 +20,7 @@ def typed(**settings: float) -> World:
 
 def offered(world: World) -> list[tuple[str, object]]:
     """Return status and output of what the last step offers."""
-    return [(str(each.result.status), each.result.output) for each in world.found(OfferResult)]
+    return [(str(each.result.status), each.result.output) for each in world.found(ResultOffered)]
 
 
 def test_value_that_fits_is_the_output() -> None:
@@ -31,7 +31,7 @@ def test_value_that_fits_is_the_output() -> None:
 
 
 def test_attempts_are_told_apart_and_the_third_failure_ends_it() -> None:
-    """The model is told what does not fit, twice; then the session fails with the reason."""
+    """The model learns what does not fit, twice; then the session fails with the reason."""
     world = typed()
     for attempt, text in enumerate(["no JSON", '{"n": "one"}', "{}"], start=1):
         world.replies(text=text)
@@ -42,6 +42,28 @@ def test_attempts_are_told_apart_and_the_third_failure_ends_it() -> None:
     told = [line for line in world.shown() if line.startswith("user: Your reply does not fit")]
     assert len(told) == 2
     assert "at /n" in told[1]
+
+
+def test_schema_is_in_the_prompt_and_in_every_correction() -> None:
+    """A model that was never shown it by its adapter can still meet it."""
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {"zebra": {"type": "integer"}},
+        "required": ["zebra"],
+    }
+    shown = '{"type":"object","properties":{"zebra":{"type":"integer"}},"required":["zebra"]}'
+    world = opened(result_schema=schema)
+    assert world.live.system_prompt is not None
+    assert world.live.system_prompt.endswith(shown)
+    for text in ("no JSON", "{}"):
+        world.replies(text=text)
+        assert world.shown()[-1].endswith(shown) or world.live.inbox[-1].message.text.endswith(shown)
+    text_world = opened(result_schema={"type": "string", "minLength": 2})
+    assert text_world.live.system_prompt is not None
+    assert (
+        'one text that fits this JSON Schema, and nothing else:\n{"type":"string"'
+        in text_world.live.system_prompt
+    )
 
 
 def test_attempt_that_fits_after_two_counts() -> None:

@@ -10,13 +10,13 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.limits import Limits
 from sessiontree.contracts.session_facts import ArgumentsRejected, CallIntended, ToolGivenUp
-from sessiontree.session.instructions import ReportTrouble
-from tests.session.machine import REAL, Machine
-from tests.session.planted import PLANTED
-from tests.session.words import call, spec
-from tests.session.world import World, opened
+from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.stimuli import TroubleReported
+from tests.session.broken_machine_fakes import PLANTED
+from tests.session.machine_fixtures import REAL, Machine
+from tests.session.session_fixtures import call, spec
+from tests.session.world_fakes import World, opened
 
 SEARCH = settings(max_examples=500, derandomize=True, database=None, phases=[Phase.generate])
 attempts = st.lists(st.integers(0, 9), min_size=1, max_size=8)
@@ -31,7 +31,7 @@ def fresh(machine: Machine) -> World:
 
 
 def never_fits(machine: Machine, sent: Sequence[int], losses: bool = False) -> None:
-    """Property: P24, a model that never fits is stopped at attempt three or at a repeat, and told of once."""
+    """Property: P24, a model that never fits stops at attempt three or at a repeat, reported once."""
     world = fresh(machine)
     allowed = next((n + 1 for n in range(1, min(3, len(sent))) if sent[n] == sent[n - 1]), min(3, len(sent)))
     given_up = allowed == 3 or (allowed > 1 and sent[allowed - 1] == sent[allowed - 2])
@@ -50,7 +50,7 @@ def never_fits(machine: Machine, sent: Sequence[int], losses: bool = False) -> N
 
 
 def fits_at_last(machine: Machine, tool: str, wrong: int) -> None:
-    """Property: P25, valid on attempt k means exactly one execution, and the count begins anew."""
+    """Property: P25, valid on attempt k means exactly one execution, and the count begins again."""
     world = fresh(machine)
     for n in range(wrong):
         world.replies(call(tool, n, bad=True))
@@ -65,7 +65,7 @@ def fits_at_last(machine: Machine, tool: str, wrong: int) -> None:
     assert [tried.count for tried in world.live.ledger.values()] == [1]
 
 
-@pytest.mark.covers("C7", "A28", "A30")
+@pytest.mark.covers("C7", "A28", "A30", "REL-P21", "REL-P24", "REL-L56")
 @pytest.mark.slow
 @given(sent=attempts, losses=st.booleans())
 def test_model_that_never_fits_is_stopped_and_told_of_once(sent: list[int], losses: bool) -> None:
@@ -73,13 +73,14 @@ def test_model_that_never_fits_is_stopped_and_told_of_once(sent: list[int], loss
     never_fits(REAL, sent, losses)
 
 
+@pytest.mark.covers("REL-P21")
 @pytest.mark.parametrize(
     "bug",
     [
         "the same mistake may be made three times",
         "a fourth attempt is allowed",
         "a tool given up is taken up again",
-        "nobody is told that a tool is given up",
+        "nobody learns that a tool is given up",
         "the count is lost with the host",
     ],
 )
@@ -96,6 +97,7 @@ def test_retry_property_notices_planted_bugs(bug: str) -> None:
     assert find(attempts, fails, settings=SEARCH)
 
 
+@pytest.mark.covers("REL-P25")
 @pytest.mark.parametrize("tool", ["look", "note"])
 @pytest.mark.parametrize("wrong", [0, 1, 2])
 def test_valid_call_runs_once_on_whichever_attempt(tool: str, wrong: int) -> None:
@@ -103,6 +105,7 @@ def test_valid_call_runs_once_on_whichever_attempt(tool: str, wrong: int) -> Non
     fits_at_last(REAL, tool, wrong)
 
 
+@pytest.mark.covers("REL-P25")
 @pytest.mark.parametrize("bug", ["what fits does not run", "what does not fit runs"])
 def test_execution_property_notices_planted_bugs(bug: str) -> None:
     """The property fails where nothing runs, or too much."""
@@ -204,7 +207,7 @@ def test_calls_of_the_program_neither_count_nor_reset(tool: str) -> None:
 
 
 def test_joining_call_counts_as_valid() -> None:
-    """A repeat of a pending call fits, so the attempts begin anew."""
+    """A repeat of a pending call fits, so the attempts begin again."""
     world = opened(patience_s=0.0)
     world.runs(call("wipe"))
     world.replies(call("wipe", bad=True))
@@ -221,5 +224,5 @@ def test_trouble_in_main_is_reported_too() -> None:
         world.replies(call("look", bad=True))
         world.report()
         world.prepare(f"{world.live.turn}.0")
-    assert world.found(ReportTrouble) == [ReportTrouble("look", 2, "/bad", "bad: unknown")]
+    assert world.found(TroubleReported) == [TroubleReported(ToolGivenUp("look", 2, "/bad", "bad: unknown"))]
     assert not [fact for fact in world.durable if isinstance(fact, CallIntended)]

@@ -10,12 +10,13 @@ import pytest
 
 from sessiontree.contracts import session_facts as facts
 from sessiontree.contracts import stimuli
-from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.settings import Limits
+from sessiontree.contracts.stimuli import TaintReported
 from sessiontree.session import instructions as todo
 from sessiontree.session.decide import react
 from sessiontree.session.state import SessionState, initial
-from tests.session.machine import rebuild
-from tests.session.words import call, finished, reply, spec
+from tests.session.machine_fixtures import rebuild
+from tests.session.session_fixtures import call, finished, reply, spec
 
 React = Callable[[SessionState, Any], Any]
 
@@ -43,15 +44,15 @@ def is_a_fact_for_life(react_: React) -> None:
     running(react_, state, untrusted=True, outside=True)
     assert state.taint == "", "the model never sees what the program asked for"
     step = running(react_, state, untrusted=True)
-    assert [each for each in step if isinstance(each, facts.Tainted | todo.ReportTaint)] == [
+    assert [each for each in step if isinstance(each, facts.Tainted | todo.ToTree)] == [
         facts.Tainted("look"),
-        todo.ReportTaint("look"),
+        todo.ToTree(TaintReported("look")),
     ]
     again = running(react_, state, untrusted=True)
-    assert not [each for each in again if isinstance(each, facts.Tainted | todo.ReportTaint)]
+    assert not [each for each in again if isinstance(each, facts.Tainted | todo.ToTree)]
     assert state.taint == "look"
     _, told = react_(state, stimuli.Recovered(9))
-    assert todo.ReportTaint("look") in told
+    assert todo.ToTree(TaintReported("look")) in told
 
 
 def test_untrusted_text_is_a_fact_for_life() -> None:

@@ -1,70 +1,167 @@
-"""What stands in the report's place: told without following links, whatever it is."""
+"""Earlier: the removal takes a survey's report and its records, and nothing of anybody else's."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sessiontree.contracts.errors import MemoryFailed
-from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.memory import NewRecord
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.survey.earlier import EarlierSurvey, FindSurvey
-from sessiontree.survey.mark import MARK, mark_text
-from sessiontree.survey.report import MARKER
-from sessiontree.testing.context import call_tool, make_context
-from sessiontree.testing.memory import SCOPE, PlainMemory
+from sessiontree.contracts.errors import ExecutionError, MemoryFailed
+from sessiontree.contracts.memory import MemoryScope, NewRecord
+from sessiontree.survey.census import Findings
+from sessiontree.survey.earlier import MARK, MARKER, find_survey, mark_text, remove_survey, surveys_of
+from sessiontree.survey.report import render
+from sessiontree.testing.context import SCOPE, PlainMemory, call_tool, make_context
+from sessiontree.workspace import WorkspaceReader
 
-MakeTree = Callable[[Mapping[str, str | bytes]], Path]
+MakeRoot = Callable[[Mapping[str, str | bytes]], Path]
+MakeTree = Callable[[Mapping[str, str | bytes]], WorkspaceReader]
+
+
+@pytest.fixture
+def make_root(make_tree: MakeTree, tmp_path: Path) -> MakeRoot:
+    """Return what writes files and returns the directory."""
+
+    def made(files: Mapping[str, str | bytes]) -> Path:
+        make_tree(files)
+        return tmp_path
+
+    return made
+
+
+async def test_removal_takes_an_earlier_report_alone(make_root: MakeRoot) -> None:
+    """A file that begins with our marker goes, and its size is reported."""
+    report = render(Findings(), "x")
+    root = make_root({"docs/SURVEY.md": report})
+    result = await call_tool(remove_survey, make_context(root), path="docs/SURVEY.md")
+    assert result.output == {"removed": "docs/SURVEY.md", "bytes": len(report), "records": 0}
+    assert not (root / "docs" / "SURVEY.md").exists()
 
 
 @pytest.mark.parametrize(
-    ("path", "exists", "is_report"),
+    ("content", "reason"),
     [
-        ("SURVEY.md", True, True),
-        ("docs/SURVEY.md", True, True),
-        ("notes.md", True, False),
-        ("empty.md", True, False),
-        ("docs", True, False),
-        ("link.md", True, False),
-        ("lost.md", True, False),
-        ("pipe", True, False),
-        ("missing.md", False, False),
-        ("nowhere/SURVEY.md", False, False),
+        ("# Mine\n", "not that of a survey's report"),
+        ("", "not that of a survey's report"),
+        (f"\n{MARKER}\n", "not that of a survey's report"),
+        (f"{MARKER} and more\n", "not that of a survey's report"),
+        (MARKER.replace(" -->", "") + "x" * 500, "not that of a survey's report"),
+        (None, "does not exist"),
     ],
 )
-async def test_place_is_told_as_it_is(make_tree: MakeTree, path: str, exists: bool, is_report: bool) -> None:
-    """Only a regular file that begins as a report does counts as one."""
-    report = f"{MARKER}\n# Survey\n"
-    root = make_tree(
-        {"SURVEY.md": report, "docs/SURVEY.md": report, "notes.md": f"x {MARKER}\n", "empty.md": ""}
-    )
-    (root / "link.md").symlink_to("SURVEY.md")
-    (root / "lost.md").symlink_to("nothing")
-    os.mkfifo(root / "pipe")
-    result = await call_tool(FindSurvey(), make_context(root), path=path)
-    assert result.output == {"path": path, "exists": exists, "is_report": is_report}
+async def test_removal_any_other_file_stays(make_root: MakeRoot, content: str | None, reason: str) -> None:
+    """What a person wrote is never removed, whatever it is called."""
+    root = make_root({} if content is None else {"SURVEY.md": content})
+    before = sorted(root.iterdir())
+    with pytest.raises(ExecutionError, match=reason):
+        await call_tool(remove_survey, make_context(root), path="SURVEY.md")
+    assert sorted(root.iterdir()) == before
 
 
-def test_looking_is_harmless() -> None:
-    """It changes nothing, and only Main, who writes the report, holds it."""
-    assert FindSurvey.tier is PermissionTier.READ_ONLY
-    assert frozenset({SessionKind.MAIN}) == FindSurvey.kinds
+async def test_removal_links_and_directories_are_not_removed(make_root: MakeRoot) -> None:
+    """A link to a report is not a report, and what it leads to stays."""
+    root = make_root({"real.md": render(Findings(), "x"), "SURVEY.md/a": ""})
+    (root / "link.md").symlink_to("real.md")
+    for path, what in (("link.md", "link"), ("SURVEY.md", "directory")):
+        with pytest.raises(ExecutionError, match=f"it is a {what}, not a regular file"):
+            await call_tool(remove_survey, make_context(root), path=path)
+    assert (root / "real.md").exists()
+    assert (root / "link.md").is_symlink()
 
 
-async def test_what_memory_knows_is_told(make_tree: MakeTree) -> None:
-    """Surveys that left records are named; a memory that fails is told and costs nothing else."""
-    root = make_tree({})
+async def with_survey(records: int) -> PlainMemory:
+    """Return a memory in which a survey left so many records and its mark."""
     memory = PlainMemory()
-    await memory.store([NewRecord(mark_text("x", 8, 2), "fact", MARK)], key="b")
-    result = await call_tool(FindSurvey(), make_context(root, memory=memory), path="SURVEY.md")
-    found = EarlierSurvey.model_validate(result.output)
-    assert [(one.tree, one.records) for one in found.surveys] == [(SCOPE.tree_id, 8)]
-    memory.failure = MemoryFailed("there", "its files are gone")
-    result = await call_tool(FindSurvey(), make_context(root, memory=memory), path="SURVEY.md")
-    found = EarlierSurvey.model_validate(result.output)
-    assert (found.exists, found.surveys) == (False, ())
-    assert "its files are gone" in found.memory_problem
+    await memory.store([NewRecord(f"record {number}") for number in range(records)], key="a")
+    await memory.store([NewRecord(mark_text("x", records, 2), "fact", MARK)], key="b")
+    return memory
+
+
+async def test_removal_records_go_with_the_report(make_root: MakeRoot) -> None:
+    """One call removes both; the output says how much of each."""
+    root = make_root({"SURVEY.md": render(Findings(), "x")})
+    memory = await with_survey(3)
+    ctx = make_context(root, memory=memory, memory_writer=memory)
+    result = await call_tool(remove_survey, ctx, path="SURVEY.md", trees=[SCOPE.tree_id], records=3)
+    assert (result.output or {})["records"] == 4  # type: ignore[index, call-overload]
+    assert memory.records == []
+    assert not (root / "SURVEY.md").exists()
+
+
+async def test_removal_records_go_where_the_report_is_gone(make_root: MakeRoot) -> None:
+    """Somebody else removed the file: what memory holds of that survey goes all the same."""
+    memory = await with_survey(3)
+    ctx = make_context(make_root({}), memory=memory, memory_writer=memory)
+    await call_tool(remove_survey, ctx, path="SURVEY.md", trees=[SCOPE.tree_id])
+    assert memory.records == []
+
+
+async def test_removal_tree_that_is_no_survey_is_not_forgotten(make_root: MakeRoot) -> None:
+    """What other trees remember is safe from this tool, and the report stays too."""
+    root = make_root({"SURVEY.md": render(Findings(), "x")})
+    memory = await with_survey(3)
+    ctx = make_context(root, memory=memory, memory_writer=memory)
+    with pytest.raises(ExecutionError, match="memory has no survey of that name"):
+        await call_tool(remove_survey, ctx, path="SURVEY.md", trees=[SCOPE.tree_id, "other"])
+    assert len(memory.records) == 4
+    assert (root / "SURVEY.md").exists()
+
+
+async def test_removal_other_file_saves_the_records_too(make_root: MakeRoot) -> None:
+    """Everything is checked before anything is removed."""
+    memory = await with_survey(3)
+    ctx = make_context(make_root({"SURVEY.md": "# Mine\n"}), memory=memory, memory_writer=memory)
+    with pytest.raises(ExecutionError, match="not that of a survey's report"):
+        await call_tool(remove_survey, ctx, path="SURVEY.md", trees=[SCOPE.tree_id])
+    assert len(memory.records) == 4
+
+
+async def test_removal_memory_that_fails_saves_the_report(make_root: MakeRoot) -> None:
+    """A kept report says that something is left to do."""
+    root = make_root({"SURVEY.md": render(Findings(), "x")})
+    memory = PlainMemory(failure=MemoryFailed("there", "gone"))
+    ctx = make_context(root, memory=memory, memory_writer=memory)
+    with pytest.raises(MemoryFailed):
+        await call_tool(remove_survey, ctx, path="SURVEY.md", trees=[SCOPE.tree_id])
+    assert (root / "SURVEY.md").exists()
+
+
+async def test_surveys_of_counts_marks_alone() -> None:
+    """Newest last; another source, another text, or text from outside is no mark."""
+    (mark,) = (await with_survey(0)).records
+    older = replace(mark, scope=MemoryScope("t0", "main", "default", "/"), created_at_ms=-1)
+    others = [
+        replace(mark, source="a.py"),
+        replace(mark, text="survey of x: many records"),
+        replace(mark, trust="foreign"),
+    ]
+    found = surveys_of([mark, *others, older])
+    assert [(one.tree, one.records) for one in found] == [("t0", 1), (SCOPE.tree_id, 1)]
+    assert surveys_of(others) == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "exists", "is_report"),
+    [(None, False, False), ("# Mine\n", True, False), (f"{MARKER}\nx", True, True)],
+)
+async def test_find_survey_says_what_is_there(
+    make_root: MakeRoot, content: str | None, exists: bool, is_report: bool
+) -> None:
+    """Whether something is at the path, whether it is a report, and which surveys memory knows."""
+    root = make_root({} if content is None else {"SURVEY.md": content})
+    ctx = make_context(root, memory=await with_survey(3))
+    found = (await call_tool(find_survey, ctx, path="SURVEY.md")).output
+    assert isinstance(found, dict)
+    assert (found["exists"], found["is_report"]) == (exists, is_report)
+    assert found["surveys"] == [{"tree": SCOPE.tree_id, "records": 4}]
+
+
+async def test_find_survey_goes_on_without_memory(make_root: MakeRoot) -> None:
+    """A report can be written where memory can't be asked; the reason is kept."""
+    ctx = make_context(make_root({}), memory=PlainMemory(failure=MemoryFailed("there", "gone")))
+    found = (await call_tool(find_survey, ctx, path="x/SURVEY.md")).output
+    assert isinstance(found, dict)
+    assert (found["exists"], found["surveys"]) == (False, [])
+    assert "gone" in str(found["memory_problem"])

@@ -1,109 +1,79 @@
-"""Plan: every file in exactly one group, within bounds, the same in any order."""
+"""Plan: every file is in exactly one group, and pages are short enough for a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.survey.finding import top_folder
-from sessiontree.survey.plan import FolderPlan, SurveyFile, plan
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.survey.checkout import SurveyFile
+from sessiontree.survey.tools import GROUP_BYTES, GROUP_FILES, plan, survey_plan
+from sessiontree.testing.context import call_tool, make_context
 
-Plan = Callable[..., tuple[FolderPlan, ...]]
-
-FILES = st.dictionaries(
-    st.tuples(st.sampled_from(["", "a/", "a/b/", "c d/"]), st.integers(0, 40)).map(lambda p: f"{p[0]}{p[1]}"),
-    st.integers(0, 50),
-    max_size=40,
-).map(lambda sizes: [SurveyFile(path, size) for path, size in sizes.items()])
-
-
-def shares_out(share: Plan, files: list[SurveyFile], max_files: int, max_bytes: int) -> None:
-    """Each file once, in its folder, groups within bounds, paths ascending, none that could be joined."""
-    bounds = {"max_files": max_files, "max_bytes": max_bytes, "max_file_bytes": 30}
-    folders = share(files, **bounds)
-    weights = {file.path: min(file.size, 30) for file in files}
-    assert [folder.folder for folder in folders] == sorted({top_folder(file.path) for file in files})
-    for folder in folders:
-        paths = [path for group in folder.groups for path in group]
-        assert paths == sorted(path for path in weights if top_folder(path) == folder.folder)
-        assert folder.files == len(paths)
-        for group in folder.groups:
-            assert 1 <= len(group) <= max_files
-            assert len(group) == 1 or sum(weights[path] for path in group) <= max_bytes
-        for group, after in zip(folder.groups, folder.groups[1:], strict=False):
-            full = len(group) == max_files
-            assert full or sum(weights[path] for path in (*group, after[0])) > max_bytes
-    assert share(files[::-1], **bounds) == folders
-
-
-@given(FILES, st.integers(1, 8), st.integers(1, 90))
-def test_every_file_is_in_exactly_one_group(files: list[SurveyFile], max_files: int, max_bytes: int) -> None:
-    """Nothing is lost, doubled, or put into another folder's group."""
-    shares_out(plan, files, max_files, max_bytes)
-
-
-def loses_the_last(files: list[SurveyFile], **bounds: int) -> tuple[FolderPlan, ...]:
-    """Plan, but forget the group that was not full at the end."""
-    return tuple(FolderPlan(one.folder, one.groups[:-1] or one.groups) for one in plan(files, **bounds))
-
-
-def splits_needlessly(files: list[SurveyFile], **bounds: int) -> tuple[FolderPlan, ...]:
-    """Plan with groups of one."""
-    return plan(files, **{**bounds, "max_files": 1})
-
-
-def overfills(files: list[SurveyFile], **bounds: int) -> tuple[FolderPlan, ...]:
-    """Plan with twice the bytes."""
-    return plan(files, **{**bounds, "max_bytes": 2 * bounds["max_bytes"]})
-
-
-@pytest.mark.parametrize("broken", [loses_the_last, splits_needlessly, overfills])
-def test_a_plan_that_loses_splits_or_overfills_is_found_out(broken: Plan) -> None:
-    """The property kills each of them."""
-
-    @settings(max_examples=1_000, phases=[Phase.generate], report_multiple_bugs=False, database=None)
-    @given(FILES, st.integers(1, 8), st.integers(1, 90))
-    def planted(files: list[SurveyFile], max_files: int, max_bytes: int) -> None:
-        shares_out(broken, files, max_files, max_bytes)
-
-    with pytest.raises(AssertionError):
-        planted()
-
-
-def test_files_in_the_root_are_a_folder_of_their_own() -> None:
-    """They are called `.` and come before every named folder."""
-    folders = plan([SurveyFile("b/x", 1), SurveyFile("y", 1), SurveyFile("a/b/z", 1)])
-    assert folders == (
-        FolderPlan(".", (("y",),)),
-        FolderPlan("a", (("a/b/z",),)),
-        FolderPlan("b", (("b/x",),)),
-    )
-
-
-def test_a_giant_weighs_no_more_than_what_is_read_of_it() -> None:
-    """A sparse file of ten gigabytes does not push its neighbours into groups of their own."""
-    files = [SurveyFile("a/0", 10**10), SurveyFile("a/1", 1), SurveyFile("a/2", 10**10)]
-    assert plan(files) == (FolderPlan("a", (("a/0", "a/1", "a/2"),)),)
-
-
-def test_no_files_make_no_plan() -> None:
-    """An empty tree has no folders."""
-    assert plan([]) == ()
-
-
-@pytest.mark.parametrize(
-    "bounds", [{"max_files": 0}, {"max_files": 501}, {"max_bytes": 0}, {"max_file_bytes": 0}]
+MakeTree = Callable[[Mapping[str, str | bytes]], object]
+FILES = st.lists(
+    st.builds(SurveyFile, st.text("ab/", min_size=1, max_size=9), st.integers(0, 10_000_000)),
+    max_size=300,
+    unique_by=lambda file: file.path,
 )
-def test_bounds_out_of_range_are_refused(bounds: dict[str, int]) -> None:
-    """A bound the survey tool would not accept is a mistake of the caller."""
-    with pytest.raises(ValueError, match="must be"):
-        plan([], **bounds)
 
 
-def test_a_path_given_twice_is_refused() -> None:
-    """One file in two groups would be counted twice."""
-    with pytest.raises(ValueError, match="two files have the path 'a'"):
-        plan([SurveyFile("a", 1), SurveyFile("a", 2)])
+@given(FILES, st.randoms(use_true_random=False))
+def test_plan_holds_every_file_once(files: list[SurveyFile], chance: Any) -> None:
+    """Whatever the files and their order: none is lost, none is in two groups, no group is too large."""
+    planned = plan(files, 400)
+    paths = [path for groups in planned.values() for group in groups for path in group]
+    assert sorted(paths) == sorted(file.path for file in files)
+    sizes = {file.path: min(file.size, 2_000_000) for file in files}
+    for groups in planned.values():
+        for group in groups:
+            assert group == sorted(group)
+            assert len(group) <= GROUP_FILES
+            assert len(group) == 1 or len(json.dumps(group)) <= 400
+            assert len(group) == 1 or sum(sizes[path] for path in group) <= GROUP_BYTES
+    shuffled = list(files)
+    chance.shuffle(shuffled)
+    assert plan(shuffled, 400) == planned
+
+
+async def pages(root: Path, max_chars: int, **arguments: Any) -> list[Any]:
+    """Return all pages of a plan."""
+    found: list[Any] = []
+    after: str | None = None
+    while not found or after is not None:
+        more = {} if after is None else {"after": after}
+        ctx = make_context(root, config=AgentConfig(max_result_chars=max_chars))
+        found.append((await call_tool(survey_plan, ctx, **arguments, **more)).output)
+        after = found[-1]["next"]
+    return found
+
+
+@pytest.mark.parametrize(("max_chars", "groups"), [(400, 50), (40_000, 21)])
+async def test_survey_plan_pages_hold_everything(
+    make_tree: MakeTree, tmp_path: Path, max_chars: int, groups: int
+) -> None:
+    """However short a page may be: folders and groups come in order, and each file once."""
+    files = {f"folder{number:02}/file{index:03}.py": "" for number in range(20) for index in range(3)}
+    make_tree(files | {f"folder00/more{index:03}.py": "" for index in range(150)})
+    found = await pages(tmp_path, max_chars)
+    assert [name for page in found for name in page["folders"]] == [
+        f"folder{number:02}" for number in range(20)
+    ]
+    assert (found[0]["files"], found[0]["all_folders"], found[0]["all_groups"]) == (210, 20, groups)
+    assert found[0]["folders"]["folder00"] == 153
+    shown = await pages(tmp_path, max_chars, folder="folder00")
+    paths = [path for page in shown for group in page["groups"] for path in group]
+    assert paths == sorted(path for path in paths if path.startswith("folder00/"))
+    assert len(paths) == 153
+
+
+async def test_survey_plan_of_a_missing_folder_is_empty(make_tree: MakeTree, tmp_path: Path) -> None:
+    """A folder that is gone has no groups."""
+    make_tree({"a.py": ""})
+    assert (await pages(tmp_path, 4_000, folder="gone"))[0]["groups"] == []

@@ -10,12 +10,12 @@ import pytest
 
 from sessiontree.api.runtime import BackendName
 from sessiontree.sync.portal import PORTAL
-from tests.behaviours.opening import BACKENDS
-from tests.behaviours.switchboard import Switchboard
-from tests.sync.gated import Gated
-from tests.sync.opening import PATIENCE_S, Opener
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.behaviours.tree_fixtures import BACKENDS
+from tests.sync.model_fakes import Gated
+from tests.sync.tree_fixtures import PATIENCE_S, Opener
 
-OF_A_RAY = {"sessiontree-engine", "sessiontree-restarts"}
+OF_A_RAY = {"sessiontree-engine", "sessiontree-keys", "sessiontree-restarts"}
 """Threads of other tests' Ray, which may be running."""
 
 
@@ -54,7 +54,7 @@ def nothing_left() -> Iterator[None]:
     yield
     for thread in ours():
         if thread.name.startswith("sessiontree-tool"):
-            thread.join(PATIENCE_S)  # told to go when the loop ended; nobody waits for it
+            thread.join(PATIENCE_S)  # asked to go when the loop ended; nobody waits for it
     assert ours() == []
     assert (PORTAL._thread, PORTAL._leases, PORTAL._calls) == (None, {}, 0)
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree import ClientAnswerRefused, ClientCallClosed, ClientTool, PermissionTier, ScriptedModel, call
-from tests.sync.opening import Opener
+from tests.sync.tree_fixtures import Opener
 
 
 class Question(BaseModel):
@@ -44,7 +44,7 @@ def test_calls_are_answered_as_they_come(open_tree: Opener) -> None:
 
 
 def test_answers_are_refused_by_type(open_tree: Opener) -> None:
-    """What does not fit leaves the call open; what comes late, or goes nowhere, is told so."""
+    """What does not fit leaves the call open; what comes late, or goes nowhere, is reported."""
     with open_tree(ScriptedModel([call("ask_user", text="one"), "done"]), tools=[ask_user()]) as tree:
         branch = tree.main.spawn("branch", "go")
         waiting = next(iter(tree.client_calls))

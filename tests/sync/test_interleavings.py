@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.approvals import ApprovalRequest
-from sessiontree.sync.loop_thread import LoopThread
-from sessiontree.sync.prompts import Prompt, Prompts
-from tests.sync.opening import PATIENCE_S
+from sessiontree.sync.bridge import Prompt, Prompts
+from sessiontree.sync.portal import LoopThread
+from tests.sync.tree_fixtures import PATIENCE_S
 
 KINDS = ("plain", "raises", "interrupts", "nests", "withdrawn")
 OVERLAP_S = 0.005
-"""How long a question stays open for another to come in beside it."""
+"""How long a question stays open for another to come in alongside it."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from sessiontree.sync.interrupts import CallFuture, InterruptibleCondition
+from sessiontree.sync.portal import CallFuture, InterruptibleCondition
 
 SECONDS = 1.5
 EVERY_S = 0.000_2
@@ -67,6 +67,7 @@ def waited(condition: threading.Condition) -> None:
         condition.wait(0.000_05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", [entered, waited])
 def test_an_interrupt_leaves_no_condition_locked(use: Callable[[threading.Condition], None]) -> None:
     """Entered, left, or waited on."""
@@ -80,6 +81,7 @@ def test_the_standard_librarys_condition_is_left_locked() -> None:
     assert leaves_it_locked(condition, lambda: entered(condition))
 
 
+@pytest.mark.slow
 def test_an_interrupted_future_still_takes_its_result() -> None:
     """The loop's thread is never kept waiting by a thread that gave up."""
     future: CallFuture[int] = CallFuture()

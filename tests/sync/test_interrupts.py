@@ -16,9 +16,9 @@ from sessiontree import (
     tool,
 )
 from sessiontree.sync import SessionTree
-from tests.behaviours.effects import TOOLS, effects
-from tests.sync.gated import Gated
-from tests.sync.opening import PATIENCE_S, Caller, Opener, blocked_in, interrupted_when
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.sync.model_fakes import Gated
+from tests.sync.tree_fixtures import PATIENCE_S, Caller, Opener, blocked_in, interrupted_when
 
 PATIENT = Limits(approval_patience_s=None)
 

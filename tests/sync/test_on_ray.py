@@ -17,7 +17,7 @@ from sessiontree.sync import Runtime
 from sessiontree.sync.portal import PORTAL
 from tests.sync import test_interrupts, test_portal, test_prompts, test_tree
 from tests.sync.conftest import ours
-from tests.sync.opening import Opener
+from tests.sync.tree_fixtures import Opener
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ STORIES: tuple[Callable[..., None], ...] = (
 def runtime(nothing_left_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     """A sync runtime for the trees of all tests here; on the Ray of the run, where one was started.
 
-    Its state lies beside the run's own directory: what appears in a directory on the way to a hidden place
+    Its state is next to the run's own directory: what appears in a directory on the way to a hidden place
     stays unseen by Workers that run already, and every test makes a workspace.
     """
     place = Path(tempfile.mkdtemp(prefix="state-", dir=tmp_path_factory.getbasetemp().parent))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import sync
-from sessiontree.api import client_calls, runtime, session_tree
+from sessiontree.api import client_calls, pending_reply, runtime, session_tree
 from sessiontree.api import inbox as desk
 from sessiontree.api import session_handle as handle
 from sessiontree.runtime import progress
@@ -23,7 +23,7 @@ TWINS: list[tuple[type, type, bool]] = [
     (client_calls.ClientCalls, sync.ClientCalls, False),
     (client_calls.WaitingCall, sync.WaitingCall, False),
     (handle.SessionHandle, sync.SessionHandle, False),
-    (handle.PendingReply, sync.PendingReply, False),
+    (pending_reply.PendingReply, sync.PendingReply, False),
     (desk.PendingApproval, sync.PendingApproval, False),
     (progress.ProgressReader, sync.ProgressReader, False),
 ]
@@ -34,8 +34,8 @@ RENAMED = {
     "__aiter__": "__iter__",
     "__await__": "result",
 }
-NOT_FOR_READERS = {"offer", "fail"}
-"""What fills a progress reader, at the other end."""
+NOT_FOR_READERS = {"offer", "fail", "follow", "next_until_end", "end"}
+"""What fills a progress reader, at the other end, or empties it in the runtime."""
 
 
 def differences(original: type, twin: type, made_by_programs: bool) -> list[str]:

@@ -26,11 +26,11 @@ from sessiontree import (
 )
 from sessiontree.models.answers import Answer
 from sessiontree.sync import SessionTree
-from tests.behaviours.effects import TOOLS
-from tests.behaviours.signals import Flag, Turnstile
-from tests.behaviours.switchboard import Switchboard
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.signal_fixtures import Flag, Turnstile
+from tests.behaviours.switchboard_fixtures import Switchboard
 from tests.sync.conftest import ours
-from tests.sync.opening import PATIENCE_S, Caller, Opener
+from tests.sync.tree_fixtures import PATIENCE_S, Caller, Opener
 
 MODEL = FunctionModel(lambda request: f"heard {request.messages[-1].text}")
 
@@ -68,6 +68,7 @@ def test_a_failed_start_and_a_failed_resume_leave_no_thread(open_tree: Opener) -
         assert portals() == 0
 
 
+@pytest.mark.slow
 def test_trees_opened_and_closed_by_many_threads_at_once(open_tree: Opener, tmp_path: Path) -> None:
     """Starting and ending meet in every order; each tree works, and nothing is left."""
 
@@ -149,7 +150,7 @@ def test_a_tool_made_of_a_plain_function_may_use_the_sync_tree(tmp_path: Path) -
 
 
 def test_a_tree_is_used_from_the_thread_of_a_running_loop(open_tree: Opener) -> None:
-    """A notebook's cell runs so: the thread's own loop stands still, the tree does not."""
+    """A notebook's cell runs so: the thread's own loop stops, the tree does not."""
 
     async def cell() -> list[str]:
         with open_tree(MODEL, tools=TOOLS, approver=lambda request: True) as tree:

@@ -28,8 +28,8 @@ from sessiontree import (
 )
 from sessiontree.models.answers import Answer
 from sessiontree.sync import SessionTree
-from tests.behaviours.effects import TOOLS, effects
-from tests.sync.opening import PATIENCE_S, Caller, Opener
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.sync.tree_fixtures import PATIENCE_S, Caller, Opener
 
 PATIENT = Limits(approval_patience_s=None)
 """Sessions wait for their answers as long as it takes."""
@@ -56,6 +56,7 @@ def waits_in_the_tree(tree: SessionTree, count: int) -> None:
     raise AssertionError(f"there never were {count} requests")
 
 
+@pytest.mark.covers("A15")
 @pytest.mark.parametrize("waiting", ["send", "call", "stream", "result", "map", "events", "progress"])
 def test_every_call_that_waits_for_sessions_is_asked_on_its_own_thread(
     open_tree: Opener, waiting: str

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.api.runtime import BackendName
-from tests.sync.opening import PATIENCE_S
+from tests.sync.tree_fixtures import PATIENCE_S
 
 OPENING = """
 import sys
@@ -104,6 +104,7 @@ def test_a_script_with_tools_and_approver_of_its_own(tmp_path: Path, backend: Ba
     assert printed == "launch? done\nlaunched it\n"
 
 
+@pytest.mark.covers("C13")
 @pytest.mark.slow
 def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> None:
     """Cells run on a running loop's thread, keep a tree open from one to the next, and ask by ``input``."""
@@ -147,6 +148,7 @@ def test_a_cell_of_a_running_kernel(tmp_path: Path, backend: BackendName) -> Non
     assert lines[-1] == "heard more"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["local", pytest.param("ray", marks=pytest.mark.slow)])
 def test_an_interrupt_from_the_terminal_leaves_the_tree(tmp_path: Path, backend: BackendName) -> None:
     """Ctrl-C reaches every process of the group: the waiting ends, sessions and their processes go on."""
@@ -287,6 +289,7 @@ def end():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaves", ["exit", pytest.param("at once", marks=pytest.mark.slow)])
 def test_a_forked_child_is_told_and_may_open_its_own(tmp_path: Path, leaves: str) -> None:
     """The parent's tree is not the child's, under either way of leaving; nothing hangs in either process."""
@@ -379,6 +382,7 @@ def test_a_loop_that_was_ended_from_within_is_told_to_all_who_wait(tmp_path: Pat
     assert printed.splitlines() == ["True", "True", "True", "False", "heard hello"]
 
 
+@pytest.mark.slow
 def test_the_import_is_light() -> None:
     """Neither a backend nor a heavy library is loaded, and no thread is started, before a tree is opened."""
     probe = (

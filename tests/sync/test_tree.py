@@ -30,13 +30,13 @@ from sessiontree import Runtime as AsyncRuntime
 from sessiontree.contracts.events import Done, TextDelta
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
-from sessiontree.models.answers import Answer, message_of
-from sessiontree.runtime.replay import fact_of
+from sessiontree.models.answers import Answer, to_message
+from sessiontree.runtime.replay import read_fact
 from sessiontree.sync import QueueChannel, SessionTree
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.signals import Flag, Turnstile
-from tests.behaviours.switchboard import Switchboard
-from tests.sync.opening import Caller, Opener
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.signal_fixtures import Flag, Turnstile
+from tests.behaviours.switchboard_fixtures import Switchboard
+from tests.sync.tree_fixtures import Caller, Opener
 
 
 def reply(request: ModelRequest) -> Answer:
@@ -57,11 +57,12 @@ WAITING = AsyncFunctionModel(reply_later)
 def until_asked(tree: SessionTree, count: int = 1) -> None:
     """Read facts until so many requests were shown to a person."""
     for record in tree.events():
-        count -= isinstance(fact_of(record.text), ApprovalWaiting)
+        count -= isinstance(read_fact(record.text), ApprovalWaiting)
         if count == 0:
             return
 
 
+@pytest.mark.covers("C12")
 def test_a_program_without_await_runs_a_tree_from_start_to_receipt(open_tree: Opener) -> None:
     """Sending, spawning, mapping, calling, looking and finishing give what their async originals give."""
     with open_tree(MODEL, tools=TOOLS) as tree:
@@ -79,6 +80,40 @@ def test_a_program_without_await_runs_a_tree_from_start_to_receipt(open_tree: Op
         assert [line.session_id for line in receipt] == ["main", "main/b1", "main/w1", "main/w2", "main/w3"]
         assert receipt == tree.receipt()
     assert [text for _, text in effects(open_tree.workspace)] == ["one"]
+
+
+def test_a_program_without_await_gets_final_answers_and_results_as_they_come(open_tree: Opener) -> None:
+    """``run`` returns the answer; ``as_completed`` is an ordinary loop, which may be left."""
+    with open_tree(MODEL, tools=TOOLS) as tree:
+        assert tree.run("look around").summary == "heard look around"
+        with pytest.raises(ConfigError, match="ttl_s is -1"):
+            tree.run("x", ttl_s=-1)
+        found = list(tree.main.as_completed("worker", ["a", "bbb"], labels=["one", "three"], result_type=int))
+        assert {each.label: each.output for each in found} == {"one": 1, "three": 3}
+        with pytest.raises(ConfigError, match="labels"):
+            next(tree.main.as_completed("worker", ["a"], labels=[]))
+        assert len(tree.receipt()) == 4
+        for result in tree.main.as_completed("worker", ["a", "bb", "ccc"], concurrency=1):
+            assert result.index == 0
+            break
+
+
+def test_leaving_the_loop_cancels_the_other_children(open_tree: Opener, board: Switchboard) -> None:
+    """The children that nobody waits for any more end; the tree goes on."""
+    gate = Turnstile(board)
+
+    async def reply(request: ModelRequest) -> Answer:
+        if request.messages[0].text == "wait":
+            await gate.acquire()
+        return "done"
+
+    with open_tree(AsyncFunctionModel(reply)) as tree:
+        for result in tree.main.as_completed("worker", ["wait", "go", "wait"]):
+            assert result.index == 1
+            break
+        ended = [tree.session(f"main/w{number}").result().status for number in (1, 2, 3)]
+        assert [str(status) for status in ended] == ["cancelled", "completed", "cancelled"]
+        assert tree.main.send("still there?") == "done"
 
 
 def test_cancelling_gives_the_receipt_of_what_was_cancelled(open_tree: Opener, board: Switchboard) -> None:
@@ -127,7 +162,7 @@ def test_a_stream_yields_every_piece_and_then_has_the_whole(open_tree: Opener, b
             for word in ("one ", "two ", "three"):
                 emit(TextDelta(word))
                 await gate.acquire()
-            return message_of("one two three", request.turn)
+            return to_message("one two three", request.turn)
 
     with open_tree(Speaker()) as tree:
         reply = tree.main.stream("count")
@@ -142,7 +177,7 @@ def test_a_stream_yields_every_piece_and_then_has_the_whole(open_tree: Opener, b
 
 
 def test_errors_are_those_of_the_async_classes(open_tree: Opener) -> None:
-    """What was wrong is told by type, in the calling thread, and the tree goes on."""
+    """What was wrong is reported by type, in the calling thread, and the tree goes on."""
     with pytest.raises(ConfigError):
         open_tree(MODEL, approvals="perhaps")
     with open_tree(ScriptedModel({"main": [call("launch"), "done"]}), tools=TOOLS, approvals="never") as tree:
@@ -225,7 +260,7 @@ def test_progress_is_read_by_blocking_and_ends_with_the_tree(open_tree: Opener) 
 
 
 def test_a_tree_is_taken_up_again(open_tree: Opener) -> None:
-    """What was said before stands in the history; an unknown tree is refused and holds nothing."""
+    """What was said before is in the history; an unknown tree is refused and holds nothing."""
     with open_tree(MODEL) as tree:
         tree.main.send("remember")
     with open_tree.resume(tree.tree_id, MODEL) as again:
@@ -325,3 +360,61 @@ def test_many_threads_use_one_tree(open_tree: Opener) -> None:
         statuses = [Caller(tree.main.status) for _ in range(4)]
         assert [each.outcome().summary for each in results] == [f"heard b{number}" for number in range(4)]
         assert {each.outcome().session_id for each in statuses} == {"main"}
+
+
+@pytest.mark.parametrize("inside_a_loop", [False, True])
+def test_trees_are_forked_and_replayed(open_tree: Opener, inside_a_loop: bool) -> None:
+    """As with ``await``: both trees go on, a stored one is forked too, and each is the same again."""
+    place = open_tree.state_dir
+
+    def use() -> None:
+        with open_tree(MODEL) as tree:
+            tree.main.send("hello")
+            with tree.fork() as fork:
+                assert str(fork.main.send("other")) == "heard other"
+                assert str(tree.main.send("again")) == "heard again"
+            assert len(tree.main.history()) == 4
+        stored = SessionTree.fork_stored(fork.tree_id, state_dir=place)
+        with open_tree.resume(stored, MODEL) as again:
+            assert [message.text for message in again.main.history()][2:] == ["other", "heard other"]
+        for tree_id in (tree.tree_id, fork.tree_id, stored):
+            assert SessionTree.replay(tree_id, state_dir=place).matches
+
+    async def within() -> None:
+        use()
+
+    if inside_a_loop:
+        asyncio.run(within())
+    else:
+        use()
+
+
+@pytest.mark.parametrize("inside_a_loop", [False, True])
+def test_stored_trees_are_exported_erased_imported_and_pruned(
+    open_tree: Opener, tmp_path: Path, inside_a_loop: bool
+) -> None:
+    """As with ``await``, also on a thread whose loop runs, as in a notebook's cell."""
+    export, place = tmp_path / "tree.ndjson", open_tree.state_dir
+
+    def use() -> None:
+        with open_tree(MODEL) as tree:
+            tree.main.send("hello")
+            live = tree.export(export)
+            tree.finish("over")
+        assert tree.export(export) > live
+        assert SessionTree.erase(tree.tree_id, state_dir=place) == 0
+        with pytest.raises(TreeNotFound):
+            SessionTree.erase(tree.tree_id, state_dir=place)
+        assert SessionTree.import_journal(export, state_dir=place) == tree.tree_id
+        with open_tree.resume(tree.tree_id, MODEL) as again:
+            assert again.receipt()[0].summary == "over"
+        assert SessionTree.prune(state_dir=place, older_than_s=3600) == []
+        assert SessionTree.prune(state_dir=place, keep=0) == [tree.tree_id]
+
+    async def within() -> None:
+        use()
+
+    if inside_a_loop:
+        asyncio.run(within())
+    else:
+        use()

@@ -10,15 +10,13 @@ import pytest
 from pydantic import BaseModel
 
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.capabilities import CAPABILITIES, WRITER, capabilities_of
-from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.context import CAPABILITIES, WRITER, ToolContext, capabilities_of
 from sessiontree.contracts.decorator import tool
 from sessiontree.contracts.errors import PermissionDenied, SpawnRefused, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
 from sessiontree.contracts.ports import SpawnRequest
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import RawTool, Tool
 from sessiontree.testing.context import RecordingChannel, RecordingSessions, call_tool, make_context
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
@@ -61,7 +59,7 @@ def test_context_holds_no_more_than_its_kind_may(tmp_path: Path, kind: SessionKi
     """Defaults follow the table of kinds, so a tool tested here meets the rights it will have."""
     ctx = make_context(tmp_path, kind)
     held = {name for name in CAPABILITIES if getattr(ctx, name) is not None}
-    assert held == capabilities_of(kind) & {"reader", "writer", "channel", "sessions"}
+    assert held == capabilities_of(kind) & {"reader", "writer", "channel", "sessions", "subtree"}
     assert ctx.kind is kind
     assert ctx.workspace_root == tmp_path
     assert not ctx.cancelled

@@ -30,6 +30,7 @@ class Interfering(WorkspaceReader):
         return stream
 
 
+@pytest.mark.covers("S3")
 async def test_passage_is_replaced_and_the_rest_kept(tmp_path: Path) -> None:
     """Byte-order mark, CRLF, mode and everything around the passage stay."""
     path = tmp_path / "a.txt"

@@ -23,9 +23,7 @@ from sessiontree.contracts.ports import Finished, HowEnded
 from sessiontree.contracts.results import ToolResult
 from sessiontree.sandbox import CommandShell
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.exec import Exec
-from sessiontree_tools.exec_progress import EVERY_S, SHOWN_CHARS, ExecProgress
-from sessiontree_tools.exec_report import LIMITS, details_of, report_of
+from sessiontree_tools.exec import EVERY_S, LIMITS, SHOWN_CHARS, Exec, ExecProgress, exec_details, exec_report
 
 DONE = Finished("exited", 0, None, "", "", 0, 0.5)
 
@@ -178,7 +176,7 @@ async def test_session_without_a_shell_is_refused(tmp_path: Path) -> None:
 async def test_time_is_what_was_asked_within_the_calls_own(
     tmp_path: Path, left_s: float, asked: float, least: float, most: float
 ) -> None:
-    """Some of the call's time is kept back, so that it can end and its output is told after all."""
+    """Some of the call's time is kept back, so that it can end and its output is reported after all."""
     shell = NotingShell()
     signals = CallSignals(time.monotonic() + left_s)
     await call_tool(Exec(), make_context(tmp_path, shell=shell, signals=signals), command="x", timeout=asked)
@@ -201,7 +199,7 @@ async def test_time_nobody_asked_for_is_the_agents(
 
 @pytest.mark.covers("I22")
 async def test_the_agents_clean_up_is_kept_back_of_the_calls_time(tmp_path: Path) -> None:
-    """So that a command that is slow to end has its output told."""
+    """So that a command that is slow to end has its output reported."""
     shell = NotingShell()
     signals = CallSignals(time.monotonic() + 600)
     config = AgentConfig(exec_cleanup_s=20)
@@ -211,6 +209,7 @@ async def test_the_agents_clean_up_is_kept_back_of_the_calls_time(tmp_path: Path
     assert 578 < shell.asked[0]["timeout_s"] <= 579
 
 
+@pytest.mark.slow
 async def test_time_out_tells_the_output_so_far(tmp_path: Path) -> None:
     """And who allowed no more."""
     for timeout in (0.3, 1.2, 4.8, 19.2):
@@ -254,11 +253,11 @@ def test_report_fits_beside_what_is_kept(
     if reason == "limit" and limit is None:
         limit = "processes"
     finished = Finished(reason, code, signal, text, text if dropped else "", dropped, 1.0, limit, 2**40)
-    report = report_of(finished, 120.0, bounded=True)
+    report = exec_report(finished, 120.0, bounded=True)
     assert len(report) <= 2 * len(text) + 400
     if limit and (reason == "limit" or (reason == "exited" and code)):
         assert LIMITS[limit] in report
-    assert isinstance(details_of(finished), dict)
+    assert isinstance(exec_details(finished), dict)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +275,7 @@ def test_report_fits_beside_what_is_kept(
 )
 def test_limits_are_named(finished: Finished, words: str) -> None:
     """For certain where it was ended for it, else as it seems."""
-    assert words in report_of(finished, 10.0, bounded=False)
+    assert words in exec_report(finished, 10.0, bounded=False)
 
 
 def test_progress_is_the_latest_now_and_then() -> None:

@@ -98,7 +98,7 @@ async def test_no_file_fits(root: Path) -> None:
 
 
 async def test_directory_that_cannot_be_listed_is_counted(root: Path) -> None:
-    """The rest is listed, and the gap is told."""
+    """The rest is listed, and the gap is reported."""
     ctx = make_context(root, reader=HalfReadable(root))
     result = await call_tool(Find(), ctx, pattern="*.py")
     assert str(result.output).splitlines() == [
@@ -148,7 +148,7 @@ async def test_finding_ends_when_the_call_is_over(root: Path) -> None:
 
 
 def test_a_walk_that_takes_too_long_ends_and_says_so(root: Path) -> None:
-    """Many files keep no host for long; whoever asked is told how far it came, and what to do."""
+    """Many files keep no host for long; whoever asked learns how far it came, and what to do."""
     quick = Walk(WorkspaceReader(root), lambda: False)
     names = [found.below for found in quick.files(".")]
     assert (quick.is_cut_short, quick.seen, quick.note("narrow path")) == (False, len(names), [])

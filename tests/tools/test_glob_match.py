@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree_tools.glob_match import Glob
+from sessiontree_tools.file_walk import Glob
 
 Matching = Callable[[str, str], bool]
 
@@ -112,6 +112,7 @@ def test_bad_pattern_is_refused(pattern: str, words: str) -> None:
         Glob(pattern)
 
 
+@pytest.mark.covers("REL-L64")
 def test_no_pattern_is_slow() -> None:
     """Stars upon stars and depths upon depths end at once; trying everything would not."""
     path = "/".join(["a" * 200] * 60)

@@ -19,9 +19,8 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree.workspace import WorkspaceReader
 from sessiontree_tools.file_walk import Walk
-from sessiontree_tools.grep import Grep
+from sessiontree_tools.grep import CHUNK_BYTES, Grep, Search
 from sessiontree_tools.line_matcher import LineMatcher, text_finder
-from sessiontree_tools.line_search import CHUNK_BYTES, Search
 
 Leftovers = Callable[[], AbstractContextManager[None]]
 
@@ -111,7 +110,7 @@ async def test_expression_and_text_differ(root: Path) -> None:
 
 @pytest.mark.parametrize("literal", [False, True])
 async def test_limit_cuts_the_list_and_says_so(root: Path, literal: bool) -> None:
-    """The note stands only where something was left out."""
+    """The note appears only where something was left out."""
     (root / "many").write_text("x\n" * 7)
     pattern = "x" if literal else "^x$"
     cut = await call_tool(Grep(), make_context(root), pattern=pattern, path="many", limit=3, literal=literal)
@@ -161,7 +160,7 @@ def test_search_ends_at_its_bound_of_bytes(root: Path) -> None:
 
 
 async def test_unreadable_file_is_counted(root: Path) -> None:
-    """A link that leads nowhere is no file; one that cannot be opened is told."""
+    """A link that leads nowhere is no file; one that cannot be opened is reported."""
 
     class Locked(WorkspaceReader):
         __slots__ = ()
@@ -212,6 +211,7 @@ async def test_bad_expression_names_the_parameter(root: Path) -> None:
     assert caught.value.field == "/pattern"
 
 
+@pytest.mark.covers("REL-L64")
 @pytest.mark.slow
 async def test_endless_pattern_is_ended_within_three_seconds(root: Path, nothing_left: Leftovers) -> None:
     """REL-L64: the process it runs in is killed; the loop turns meanwhile, and nothing stays behind."""

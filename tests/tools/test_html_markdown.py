@@ -21,12 +21,12 @@ SHOWN = "the words that are shown"
 
 def markdown(html: str) -> str:
     """Return a page's Markdown."""
-    return str(html_markdown.converted(html, mode="markdown", base=BASE, max_chars=100_000)["text"])
+    return str(html_markdown.converted_page(html, mode="markdown", base=BASE, max_chars=100_000)["text"])
 
 
 def text(html: str) -> str:
     """Return a page's plain text."""
-    return str(html_markdown.converted(html, mode="text", base=BASE, max_chars=100_000)["text"])
+    return str(html_markdown.converted_page(html, mode="text", base=BASE, max_chars=100_000)["text"])
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,11 @@ def test_plain_text_has_blocks_on_lines_of_their_own() -> None:
 
 def test_title_is_one_short_line() -> None:
     """Whatever it was."""
-    found = html_markdown.converted("<title> a\n b </title>x", mode="text", base=BASE, max_chars=10)
+    found = html_markdown.converted_page("<title> a\n b </title>x", mode="text", base=BASE, max_chars=10)
     assert found == {"title": "a b", "text": "x", "more": False}
-    found = html_markdown.converted(f"<title>{'t' * 999}</title>xyz", mode="text", base=BASE, max_chars=2)
+    found = html_markdown.converted_page(
+        f"<title>{'t' * 999}</title>xyz", mode="text", base=BASE, max_chars=2
+    )
     assert (found["text"], found["more"], len(str(found["title"]))) == ("xy", True, 300)
 
 
@@ -244,7 +246,7 @@ PAGES = st.lists(
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("convert", [markdown, text])
 def test_nothing_odd_makes_a_page_unreadable(odd: str, convert: Callable[[str], str]) -> None:
-    """Marked sections, numbers of five thousand digits, tags that never end: what stands before is read."""
+    """Marked sections, numbers of five thousand digits, tags that never end: what is before is read."""
     assert SHOWN in convert(f"<p>{SHOWN}</p>{odd}")
 
 
@@ -254,17 +256,18 @@ def test_what_is_no_marked_section_is_text(odd: str) -> None:
     assert markdown(f"<p>{SHOWN}</p>{odd.partition('<img')[0]}<p>{SHOWN}</p>").count(SHOWN) == 2
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(PAGES)
 def test_no_page_is_refused(page: str) -> None:
     """Whatever the three libraries make of it."""
     for mode in ("markdown", "text"):
-        found = html_markdown.converted(page, mode=mode, base=BASE, max_chars=1000)
+        found = html_markdown.converted_page(page, mode=mode, base=BASE, max_chars=1000)
         assert isinstance(found["text"], str)
 
 
 def test_characters_by_long_numbers_are_read() -> None:
-    """Zeros before a number change nothing; a number of no character is none."""
+    """Zeros before a number change nothing; a number of no character is not one."""
     assert markdown("<p>&#00000000065;&#x000000042;</p>") == "AB"
     assert markdown(f"<p>a&#{NINES};b</p>") == "a\N{REPLACEMENT CHARACTER}b"
 
@@ -278,7 +281,7 @@ def test_markdown_that_fails_becomes_plain_text() -> None:
 def test_page_that_can_t_be_parsed_is_its_text() -> None:
     """Without tags, scripts and comments."""
     page = "<script>SECRET</script><!-- SECRET --><p title='>'>a &lt; b</p\n><b>c</b><style>SECRET"
-    assert html_markdown.bare(page).split() == ["'>a", "<", "b", "c"]
+    assert html_markdown.text_without_tags(page).split() == ["'>a", "<", "b", "c"]
 
 
 def never() -> bool:
@@ -290,14 +293,14 @@ def test_process_says_the_same(nothing_left: Leftovers) -> None:
     """It is the same conversion, elsewhere; it leaves nothing behind."""
     html = "<title>T</title><h1>Head ü \N{GRINNING FACE}</h1><p>x</p>"
     with nothing_left():
-        found = html_process.converted(html, mode="markdown", base=BASE, max_chars=100, stop=never)
+        found = html_process.convert_page(html, mode="markdown", base=BASE, max_chars=100, stop=never)
     assert (found.title, found.text, found.more) == ("T", "# Head ü \N{GRINNING FACE}\n\nx", False)
 
 
 def test_page_longer_than_any_pipe_is_converted(nothing_left: Leftovers) -> None:
     """It is given to the process as it takes it."""
     html = "<p>" + "a word " * 100_000 + f"</p><h2>{SHOWN}</h2>"
-    found = html_process.converted(html, mode="markdown", base=BASE, max_chars=10**6, stop=never)
+    found = html_process.convert_page(html, mode="markdown", base=BASE, max_chars=10**6, stop=never)
     assert len(found.text) > 699_000
     assert found.text.endswith(f"## {SHOWN}")
 
@@ -327,7 +330,7 @@ def test_hostile_page_costs_its_process_alone(name: str, nothing_left: Leftovers
     began = time.monotonic()
     with nothing_left():
         try:
-            found = html_process.converted(
+            found = html_process.convert_page(
                 HOSTILE[name], mode="markdown", base=BASE, max_chars=50_000, stop=never, limit_s=2
             )
         except ExecutionError as error:
@@ -340,14 +343,15 @@ def test_hostile_page_costs_its_process_alone(name: str, nothing_left: Leftovers
 def test_deep_page_becomes_plain_text(nothing_left: Leftovers) -> None:
     """Too deep for Markdown is not too deep to read."""
     html = "<div>" * 5000 + f"<h1>{SHOWN}</h1>" + "</div>" * 5000
-    found = html_process.converted(html, mode="markdown", base=BASE, max_chars=1000, stop=never)
+    found = html_process.convert_page(html, mode="markdown", base=BASE, max_chars=1000, stop=never)
     assert found.text == SHOWN
 
 
+@pytest.mark.slow
 def test_conversion_is_ended_at_its_limit(nothing_left: Leftovers) -> None:
     """The process is killed, not waited for."""
     with nothing_left(), pytest.raises(ExecutionError, match=r"within 0\.3 s"):
-        html_process.converted(
+        html_process.convert_page(
             HOSTILE["elements"], mode="markdown", base=BASE, max_chars=100, stop=never, limit_s=0.3
         )
 
@@ -371,14 +375,14 @@ def test_an_error_names_the_true_reason(
     path = tmp_path / "program.py"
     path.write_text(program)
     with nothing_left(), pytest.raises(ExecutionError, match=reason):
-        html_process.converted("x", mode="text", base=BASE, max_chars=9, stop=never, program=path)
+        html_process.convert_page("x", mode="text", base=BASE, max_chars=9, stop=never, program=path)
 
 
 def test_odd_page_is_converted_in_its_process(nothing_left: Leftovers) -> None:
     """As a tool asks for it."""
     with nothing_left():
         page = "<p>Facts.</p><code>a<![0]</code>"
-        found = html_process.converted(page, mode="markdown", base=BASE, max_chars=1000, stop=never)
+        found = html_process.convert_page(page, mode="markdown", base=BASE, max_chars=1000, stop=never)
     assert found.text == "Facts.\n\n`a<![0]`"
 
 
@@ -392,13 +396,13 @@ def test_conversion_nobody_waits_for_is_ended(nothing_left: Leftovers) -> None:
         return asked > 3
 
     with nothing_left(), pytest.raises(ExecutionError, match="cancelled"):
-        html_process.converted(HOSTILE["elements"], mode="markdown", base=BASE, max_chars=100, stop=stop)
+        html_process.convert_page(HOSTILE["elements"], mode="markdown", base=BASE, max_chars=100, stop=stop)
 
 
 def test_process_sees_no_environment(nothing_left: Leftovers) -> None:
     """It is given pipes, and of the environment no more than the loader needs."""
     with nothing_left():
-        process = own_process.started(html_process.PROGRAM, packages=True, purpose="to convert in")
+        process = own_process.start_process(html_process.PROGRAM, packages=True, purpose="to convert in")
         environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-        own_process.end(process)
+        own_process.end_process(process)
     assert {entry.partition(b"=")[0] for entry in environment} <= {b"", b"LD_LIBRARY_PATH", b"LC_CTYPE"}

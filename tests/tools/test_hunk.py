@@ -9,8 +9,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from sessiontree_tools.hunk import MAX_LINE_CHARS, MAX_LINES, NO_NEWLINE, unified_diff
-from sessiontree_tools.replacement import Replacement
+from sessiontree_tools.edit import MAX_LINE_CHARS, MAX_LINES, NO_NEWLINE, Replacement, unified_diff
 
 Diffing = Callable[[str, Replacement], str]
 
@@ -68,6 +67,7 @@ def no_newline_unsaid(path: str, change: Replacement) -> str:
     return unified_diff(path, change).replace(NO_NEWLINE + "\n", "")
 
 
+@pytest.mark.slow
 def test_diff_makes_the_change() -> None:
     """What people see in the journal is what happened to the file."""
     diff_makes_the_change(unified_diff)
@@ -81,7 +81,7 @@ def test_planted_diff_bug_is_found(bug: Diffing) -> None:
 
 
 def test_diff_of_a_huge_change_is_bounded() -> None:
-    """Long lines and many lines are cut, and the number left out is told."""
+    """Long lines and many lines are cut, and the number left out is reported."""
     text = ("x" * 5000 + "\n") * 1000
     diff = unified_diff("a", Replacement(text, 0, len(text), "y\n", tolerant=False))
     lines = diff.split("\n")

@@ -97,6 +97,7 @@ def one_match_too_few(chunks: list[bytes], context: int, limit: int) -> tuple[li
     return real_search(chunks, context, limit - 1)
 
 
+@pytest.mark.slow
 def test_shown_lines_do_not_depend_on_chunks() -> None:
     """Lines, context and limit are right at every border."""
     chunks_do_not_matter(real_search)
@@ -182,7 +183,7 @@ def test_program_answers_each_request() -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "*a", "[z-a]", "(?P<x>a)(?P<x>b)", "\\", "(?<=a*)b", "a{2,1}"])
 def test_program_says_what_is_wrong_with_a_pattern(pattern: str) -> None:
-    """An expression that is none ends the program with its error."""
+    """An expression that is not valid ends the program with its error."""
     source, sink = io.BytesIO(), io.BytesIO()
     order = {"pattern": pattern, "ignore_case": False, "context": 0, "limit": 9, "alarm_s": 60}
     send(source, json.dumps(order).encode())

@@ -79,7 +79,7 @@ def test_endless_pattern_ends_by_itself_when_its_owner_is_gone() -> None:
 
 
 def test_killed_process_is_an_error_and_not_a_hang(nothing_left: Leftovers) -> None:
-    """A process that vanished is told at the next request."""
+    """A process that vanished is reported at the next request."""
     with nothing_left(), process("x") as there:
         os.kill(child(there), signal.SIGKILL)
         with pytest.raises(ExecutionError, match="ended by itself"):
@@ -98,7 +98,7 @@ def test_stopped_work_ends_while_it_waits(nothing_left: Leftovers) -> None:
 
 
 def test_bad_pattern_ends_the_process(nothing_left: Leftovers) -> None:
-    """What is no expression is told at the start."""
+    """What is no expression is reported at the start."""
     with (
         nothing_left(),
         pytest.raises(ValidationError, match="not a regular expression") as caught,
@@ -109,6 +109,6 @@ def test_bad_pattern_ends_the_process(nothing_left: Leftovers) -> None:
 
 
 def test_process_outside_its_block_is_a_mistake() -> None:
-    """There is nothing to ask before it starts."""
+    """Nothing can be asked before it starts."""
     with pytest.raises(RuntimeError, match="outside"):
         process("x").feed(b"x", last=True)

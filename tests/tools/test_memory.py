@@ -1,4 +1,4 @@
-"""The four memory tools: what they ask of memory, and how what was recalled is told."""
+"""The four memory tools: what they ask of memory, and how what was recalled is reported."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from sessiontree.contracts.memory import MAX_TEXT_CHARS, MemoryRecord, NewRecord
 from sessiontree.contracts.tool import Tool
 from sessiontree.contracts.untrusted import NOTICE
 from sessiontree.schema.compiled import compile_tool
-from sessiontree.testing.context import call_tool, make_context
-from sessiontree.testing.memory import SCOPE, PlainMemory
-from sessiontree_tools.memory_forget import MemoryForget
-from sessiontree_tools.memory_get import MemoryGet
-from sessiontree_tools.memory_search import MemorySearch
-from sessiontree_tools.memory_store import StoreMemory
-from sessiontree_tools.recalled import LEAST_CHARS, shown
+from sessiontree.testing.context import SCOPE, PlainMemory, call_tool, make_context
+from sessiontree_tools.memory import (
+    LEAST_CHARS,
+    MemoryForget,
+    MemoryGet,
+    MemorySearch,
+    StoreMemory,
+    records_text,
+)
 
 MARKS = re.compile(
     r'<<<EXTERNAL_UNTRUSTED_CONTENT id="([0-9a-f]{16})".*?>>>\n(.*?)\n'
@@ -50,6 +52,7 @@ def recalled(text: str) -> list[str]:
     return [found[1].removeprefix(f"{NOTICE}\n") for found in MARKS.findall(text)]
 
 
+@pytest.mark.covers("S8", "REL-L62")
 async def test_what_is_found_is_told_between_marks_with_its_citation(tmp_path: Path) -> None:
     """Each record says source, type, trust, score and id; its text can't pretend to be anything else."""
     memory = await remembering(
@@ -94,6 +97,7 @@ async def test_filters_reach_memory(tmp_path: Path, arguments: dict[str, Any], f
     assert found or "nothing that was remembered fits" in result.text_for_model()
 
 
+@pytest.mark.covers("S8")
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
@@ -159,7 +163,7 @@ async def test_a_repeated_call_stores_once(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_named_is_forgotten(tmp_path: Path, arguments: dict[str, Any], gone: list[int]) -> None:
-    """Ids or a path; what was not there is no mistake."""
+    """Ids or a path; what was missing is not a mistake."""
     memory = await remembering(
         NewRecord("a", source="src/a.py"), NewRecord("b", source="src/b.py"), NewRecord("c")
     )
@@ -176,20 +180,20 @@ async def test_what_is_named_is_forgotten(tmp_path: Path, arguments: dict[str, A
         (MemorySearch(), {"query": "x", "max_results": 51}, "less than or equal to 50"),
         (MemorySearch(), {"query": "x", "types": ["idea"]}, "'decision'"),
         (MemorySearch(), {"query": "x", "min_score": 1.1}, "less than or equal to 1"),
-        (MemoryGet(), {}, "give id or path"),
-        (MemoryGet(), {"id": "0" * 32, "path": "a"}, "give id or path"),
-        (MemoryGet(), {"id": "0" * 32, "from": 3}, "go with path"),
+        (MemoryGet(), {}, "give either id or path"),
+        (MemoryGet(), {"id": "0" * 32, "path": "a"}, "give either id or path"),
+        (MemoryGet(), {"id": "0" * 32, "from": 3}, "need path"),
         (MemoryGet(), {"id": "../x"}, "match pattern"),
         (MemoryGet(), {"path": "a", "from": 0}, "greater than or equal to 1"),
-        (StoreMemory(), {"text": " \n"}, "nothing but white space"),
+        (StoreMemory(), {"text": " \n"}, "only white space"),
         (StoreMemory(), {"text": "x" * (MAX_TEXT_CHARS + 1)}, "at most 20000"),
         (StoreMemory(), {"text": "x", "type": "idea"}, "'decision'"),
         (StoreMemory(), {"text": "x", "trust": "owner"}, "not permitted"),
         (StoreMemory(), {"text": "x", "source": "a\n#L1"}, "one line of visible characters"),
         (StoreMemory(), {"text": "x", "source": "a#L9-L3"}, "ends before it begins"),
         (StoreMemory(), {"text": "a\ud800"}, "unicode"),
-        (MemoryForget(), {}, "give ids or path"),
-        (MemoryForget(), {"ids": ["0" * 32], "path": "a"}, "give ids or path"),
+        (MemoryForget(), {}, "give either ids or path"),
+        (MemoryForget(), {"ids": ["0" * 32], "path": "a"}, "give either ids or path"),
         (MemoryForget(), {"ids": ["*"]}, "match pattern"),
     ],
 )
@@ -220,6 +224,7 @@ async def test_a_memory_that_fails_is_told_to_the_model(
         await call_tool(tool, make_context(tmp_path, memory=memory, memory_writer=memory), **arguments)
 
 
+@pytest.mark.covers("A34")
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=lambda value: getattr(value, "name", ""))
 async def test_a_session_without_the_handle_is_refused(
     tmp_path: Path, tool: Tool[Any], arguments: dict[str, Any]
@@ -245,7 +250,7 @@ def record_of(text: str, source: str | None) -> MemoryRecord:
 )
 def test_marks_are_never_cut_off(records: list[MemoryRecord], max_chars: int) -> None:
     """However little room there is: what is shown is whole with its marks, and fits."""
-    text, count = shown(records, None, max_chars)
+    text, count = records_text(records, None, max_chars)
     assert len(text) <= max_chars
     assert text.count("<<<EXTERNAL_UNTRUSTED_CONTENT id=") >= count
     assert len(recalled(text)) == count
@@ -253,7 +258,7 @@ def test_marks_are_never_cut_off(records: list[MemoryRecord], max_chars: int) ->
 
 
 async def test_a_little_room_is_shared(tmp_path: Path) -> None:
-    """A long record does not push a short one out, and the model is told what was cut."""
+    """A long record does not push a short one out, and the model learns what was cut."""
     memory = await remembering(NewRecord("word " * 2000), NewRecord("word"))
     ctx = make_context(tmp_path, memory=memory, config=AgentConfig(max_result_chars=4000))
     text = (await call_tool(MemorySearch(), ctx, query="word")).text_for_model()

@@ -13,6 +13,7 @@ from sessiontree.testing.context import RecordingChannel, call_tool, make_contex
 from sessiontree_tools.message import MAX_CHARS, Message
 
 
+@pytest.mark.covers("S13")
 @pytest.mark.parametrize("kind", [SessionKind.MAIN, SessionKind.BRANCH])
 @pytest.mark.parametrize("text", ["hello", "  two\nlines  ", "x" * MAX_CHARS])
 async def test_text_reaches_the_channel_unchanged(tmp_path: Path, kind: SessionKind, text: str) -> None:
@@ -27,7 +28,7 @@ async def test_text_reaches_the_channel_unchanged(tmp_path: Path, kind: SessionK
     ("arguments", "words"),
     [
         ({"text": ""}, "at least 1"),
-        ({"text": " \n\t"}, "nothing but white space"),
+        ({"text": " \n\t"}, "only white space"),
         ({"text": "x" * (MAX_CHARS + 1)}, "at most 20000"),
         ({"text": None}, "string"),
         ({}, "required"),
@@ -45,6 +46,6 @@ async def test_bad_message_is_refused_and_not_sent(
 
 
 async def test_session_without_channel_is_refused(tmp_path: Path) -> None:
-    """Where nobody listens the model is told so."""
+    """Where nobody listens the model is informed."""
     with pytest.raises(PermissionDenied, match="holds no channel"):
         await call_tool(Message(), make_context(tmp_path, channel=None), text="hello")

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.pages import CHUNK_BYTES, TextPage, first_page, skip_lines
+from sessiontree_tools.text_file import CHUNK_BYTES, TextPage, first_page, skip_lines
 
 Paging = Callable[[bytes, int, int], TextPage]
 Skipping = Callable[[BinaryIO, int], int]
@@ -56,7 +56,7 @@ def pages_are_bounded_and_whole(paging: Paging) -> None:
 
 
 def skipping_counts_lines(skip: Skipping) -> None:
-    """The stream stands where the line begins, and the number of lines passed is right."""
+    """The stream is where the line begins, and the number of lines passed is right."""
 
     @settings(max_examples=200, database=None, derandomize=True, phases=[Phase.generate])
     @given(TEXTS, st.integers(0, 12))
@@ -100,6 +100,7 @@ def forget_last_line(stream: BinaryIO, count: int) -> int:
     return passed - 1 if passed < count and passed else passed
 
 
+@pytest.mark.slow
 def test_page_is_bounded_and_whole() -> None:
     """No page is over its limits, tears a line it need not, or a code point ever."""
     pages_are_bounded_and_whole(real_page)
@@ -140,7 +141,7 @@ def test_skipping_ends_when_told() -> None:
 
 @pytest.mark.parametrize("tail", [b"\x80\x80\x80\x80\x80", b"\xff\xfe\xfd\xfc\xfb"])
 def test_cut_in_bytes_that_are_no_text_stays_near_the_limit(tail: bytes) -> None:
-    """Where there is no code point to keep whole, at most three bytes are given up."""
+    """Without a code point to keep whole, at most three bytes are given up."""
     page = real_page(b"ab" + tail * 4, 1, 9)
     assert page.cut
     assert 6 <= len(page.data) <= 9

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.context import CallSignals
 from sessiontree.contracts.errors import ExecutionError, ImageRefused, PermissionDenied, ValidationError
-from sessiontree.contracts.images import MAX_SOURCE_BYTES
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import ToolResult
+from sessiontree.contracts.settings import MAX_SOURCE_BYTES
 from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.read import MAX_BYTES, MAX_LINES, Read, ReadParams
 
@@ -133,6 +133,7 @@ async def test_long_file_is_cut_at_2000_lines_with_a_hint(tmp_path: Path) -> Non
     assert str(rest.output).endswith("2501\n")
 
 
+@pytest.mark.covers("S40")
 async def test_long_lines_are_cut_at_50_kilobytes_of_whole_lines(tmp_path: Path) -> None:
     """A page holds as many whole lines as fit into 50 KB and into what one result may hold."""
     (tmp_path / "a").write_text(("x" * 9_999 + "\n") * 10)
@@ -152,6 +153,7 @@ async def test_limit_cuts_and_leads_on(tmp_path: Path) -> None:
     assert last.output == "4\n"
 
 
+@pytest.mark.covers("I27")
 async def test_offset_zero_is_the_first_line(tmp_path: Path) -> None:
     """Callers that count from zero get the start of the file."""
     (tmp_path / "a").write_text("1\n2\n")
@@ -213,6 +215,7 @@ async def test_bad_reading_is_refused_with_a_reason(
         await call_tool(Read(), make_context(tmp_path), **arguments)
 
 
+@pytest.mark.covers("REL-L65")
 async def test_line_of_a_gigabyte_takes_little_memory_and_time(tmp_path: Path) -> None:
     """Only the shown part is held: the line is cut, and the answer says so."""
     started = time.monotonic()
@@ -224,14 +227,14 @@ async def test_line_of_a_gigabyte_takes_little_memory_and_time(tmp_path: Path) -
 
 @pytest.mark.slow
 async def test_looking_behind_a_long_line_takes_little_memory(tmp_path: Path) -> None:
-    """What stands before the offset is passed over piece by piece."""
+    """What is before the offset is passed over piece by piece."""
     refused = pytest.raises(ExecutionError, match=r"has 1 line$")
     with _long_line(tmp_path / "a", 256 << 20), _memory_below(8 << 20), refused:
         await call_tool(Read(), make_context(tmp_path), path="a", offset=2)
 
 
 async def test_sparse_file_of_ten_gigabytes_is_refused_at_once(tmp_path: Path) -> None:
-    """A hole is NUL bytes, so the file is binary; its size is told without reading it."""
+    """A hole is NUL bytes, so the file is binary; its size is reported without reading it."""
     (tmp_path / "a").touch()
     os.truncate(tmp_path / "a", 10 << 30)
     started = time.monotonic()

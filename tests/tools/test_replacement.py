@@ -9,8 +9,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.replacement import Replacement, replace_once
-from sessiontree_tools.unicode_fold import fold
+from sessiontree_tools.edit import Replacement, fold, replace_once
 
 Replacing = Callable[[str, str, str], Replacement]
 
@@ -118,6 +117,7 @@ def quotes_only(text: str, old: str, new: str) -> Replacement:
     return Replacement(text, start, start + len(old), new, old not in text)
 
 
+@pytest.mark.slow
 def test_only_the_passage_changes() -> None:
     """Everything outside an exact match is the same afterwards, to the byte."""
     only_the_passage_changes(replace_once)
@@ -130,6 +130,7 @@ def test_planted_replacing_bug_is_found(bug: Replacing) -> None:
         only_the_passage_changes(bug)
 
 
+@pytest.mark.slow
 def test_spelling_of_the_request_does_not_matter() -> None:
     """A tolerant match leads back to the original characters."""
     spelling_does_not_matter(replace_once)

@@ -12,10 +12,10 @@ import pytest
 
 from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.ports import SessionReport
-from sessiontree.contracts.usage import Usage
 from sessiontree.testing.context import FixedStatus, call_tool, fresh_report, make_context
-from sessiontree_tools.session_status import SessionStatusTool
+from sessiontree_tools.sessions import SessionStatusTool
 
 FULL = SessionReport(
     session_id="main/b2",

@@ -10,12 +10,13 @@ import pytest
 from sessiontree.contracts.errors import ExecutionError, LimitExceeded, PermissionDenied, ValidationError
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionKind
-from sessiontree.contracts.limits import Budget
 from sessiontree.contracts.ports import SpawnRequest
+from sessiontree.contracts.settings import Budget
 from sessiontree.testing.context import RecordingSessions, call_tool, make_context
-from sessiontree_tools.sessions_spawn import SessionsSpawn, SpawnBudget
+from sessiontree_tools.sessions import SessionsSpawn, SpawnBudget
 
 
+@pytest.mark.covers("S10")
 async def test_full_request_reaches_the_tree(tmp_path: Path) -> None:
     """Every parameter arrives, and the answer names the child at once."""
     sessions = RecordingSessions("main/b1")

@@ -1,4 +1,4 @@
-"""However a model spells a parameter, guards and tools see the one name (REL-L40); two spellings are none."""
+"""Guards and tools see one name, however a model spells a parameter (REL-L40); two spellings are refused."""
 
 from __future__ import annotations
 
@@ -58,13 +58,14 @@ ALL = sorted(spellings())
 
 
 def arguments_of(tool: Tool[Any], parameter: str) -> dict[str, Any]:
-    """Return arguments with one parameter and all that is required beside it."""
+    """Return arguments with one parameter and all that is required alongside it."""
     schema: Any = compile_tool(tool).schema
     beside = BESIDE.get((tool.name, parameter), parameter)
     names = dict.fromkeys([*schema.get("required", ()), beside, parameter])
     return {name: sample(schema["properties"][name]) for name in names}
 
 
+@pytest.mark.covers("I25", "I26", "REL-L40")
 @pytest.mark.parametrize(("name", "parameter", "spelling"), ALL)
 def test_another_spelling_is_the_same_call(name: str, parameter: str, spelling: str) -> None:
     """What hooks, policy and approvals are shown, and the digest they are bound to, know one name alone."""
@@ -77,6 +78,7 @@ def test_another_spelling_is_the_same_call(name: str, parameter: str, spelling: 
     assert digest_of(name, by_spelling) == digest_of(name, by_name)
 
 
+@pytest.mark.covers("REL-L40")
 @pytest.mark.parametrize(("name", "parameter", "spelling"), ALL)
 def test_two_spellings_at_once_are_refused(name: str, parameter: str, spelling: str) -> None:
     """A guard that looked at one would not see the other; the refusal names both."""

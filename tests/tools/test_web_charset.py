@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree_tools.web_charset import Sort, decoded, sort_of
-from tests.tools.pages import page_of
+from sessiontree_tools.web import Sort, decoded, page_kind
+from tests.tools.web_fakes import page_of
 
 WORDS = "grüße, їжак"
 
@@ -70,7 +70,7 @@ def test_any_bytes_become_text(body: bytes, charset: str | None) -> None:
     """Whatever they are said to be."""
     page = page_of(body, charset=charset, content_type="")
     assert isinstance(decoded(page), str)
-    assert sort_of(page) in {"html", "text", "binary"}
+    assert page_kind(page) in {"html", "text", "binary"}
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_any_bytes_become_text(body: bytes, charset: str | None) -> None:
 )
 def test_sort_of_page(content_type: str, body: bytes, sort: Sort) -> None:
     """By its type; by its first bytes where it has none, or where they can't be text."""
-    assert sort_of(page_of(body, content_type=content_type, charset=None)) == sort
+    assert page_kind(page_of(body, content_type=content_type, charset=None)) == sort

@@ -15,8 +15,8 @@ from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import Page
 from sessiontree.contracts.results import ToolResult
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.web_fetch import FRAME_CHARS, WebFetch
-from tests.tools.pages import FixedWeb, page_of
+from sessiontree_tools.web import FRAME_CHARS, WebFetch
+from tests.tools.web_fakes import FixedWeb, page_of
 
 BEGIN = re.compile(r'<<<EXTERNAL_UNTRUSTED_CONTENT id="([0-9a-f]{16})" kind="web page" source="([^"]*)">>>')
 HTML = b"<html><head><title>The title</title></head><body><h1>Head</h1><p>Some <b>text</b>.</p></body></html>"
@@ -29,7 +29,7 @@ async def fetched(root: Path, page: Page, **arguments: Any) -> ToolResult:
 
 
 def inside(result: ToolResult) -> str:
-    """Return what stands between the marks, below title and address; checks the marks."""
+    """Return what is between the marks, below title and address; checks the marks."""
     text = result.text_for_model()
     lines = text.splitlines()
     begin = BEGIN.fullmatch(lines[0])
@@ -41,6 +41,7 @@ def inside(result: ToolResult) -> str:
     return body
 
 
+@pytest.mark.covers("A33")
 @pytest.mark.parametrize("kind", list(SessionKind))
 async def test_every_kind_reads_pages(tmp_path: Path, kind: SessionKind) -> None:
     """Marked as untrusted, with title, final address and details."""
@@ -80,7 +81,7 @@ async def test_text_is_shown_as_it_is(tmp_path: Path) -> None:
 
 
 async def test_json_is_laid_out(tmp_path: Path) -> None:
-    """One member a line; what is none is shown as it is."""
+    """One member a line; what is not one is shown as it is."""
     value = {"a": [1, {"ü": None}]}
     result = await fetched(tmp_path, page_of(json.dumps(value).encode(), content_type="application/ld+json"))
     assert inside(result) == json.dumps(value, indent=2, ensure_ascii=False)
@@ -112,7 +113,7 @@ async def test_what_is_no_text_is_refused_by_name_and_size(
 
 async def test_type_that_lies_is_refused(tmp_path: Path) -> None:
     """Zero bytes are in no text."""
-    with pytest.raises(ExecutionError, match="no text"):
+    with pytest.raises(ExecutionError, match="is not text"):
         await fetched(tmp_path, page_of(b"abc\0def", content_type="text/plain"))
 
 

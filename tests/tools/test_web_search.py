@@ -13,8 +13,8 @@ from sessiontree.contracts.errors import ValidationError
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.ports import SearchHit, SearchQuery
 from sessiontree.testing.context import call_tool, make_context
-from sessiontree_tools.web_search import WebSearch
-from tests.tools.pages import FixedWeb
+from sessiontree_tools.web import WebSearch
+from tests.tools.web_fakes import FixedWeb
 
 HITS = (
     SearchHit("First", "http://one.example/", "What one says."),

@@ -14,7 +14,7 @@ from sessiontree.testing.context import call_tool, make_context
 from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
 from sessiontree_tools.message import Message
-from sessiontree_tools.sessions_spawn import SessionsSpawn
+from sessiontree_tools.sessions import SessionsSpawn
 from sessiontree_tools.write import Write
 
 REFUSED: list[tuple[Tool[Any], dict[str, Any]]] = [
@@ -27,12 +27,12 @@ REFUSED: list[tuple[Tool[Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.covers("A36")
+@pytest.mark.covers("A36", "A34")
 @pytest.mark.parametrize(("tool", "arguments"), REFUSED)
 async def test_worker_is_refused_and_the_disk_is_untouched(
     tmp_path: Path, tool: Tool[Any], arguments: dict[str, Any]
 ) -> None:
-    """Without the handle there is nothing to call; content, names and times stay."""
+    """Without the handle nothing can be called; content, names and times stay."""
     notes = tmp_path / "notes.md"
     notes.write_text("kept")
     before = notes.stat()

@@ -28,6 +28,7 @@ async def test_file_holds_exactly_the_content(tmp_path: Path, content: str) -> N
     assert result.artifacts == (Artifact("file", "created", path="deep/er/a.txt"),)
 
 
+@pytest.mark.covers("A23")
 async def test_existing_file_is_replaced(tmp_path: Path) -> None:
     """A shorter content leaves nothing of the longer one, and the result says replaced."""
     (tmp_path / "a").write_text("a long line")
@@ -55,7 +56,7 @@ async def test_existing_file_is_replaced(tmp_path: Path) -> None:
 async def test_bad_writing_is_refused_and_changes_nothing(
     tmp_path: Path, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    """Each mistake has its own typed error, and what stood there stands there still."""
+    """Each mistake has its own typed error, and what was there is still there."""
     root = tmp_path / "root"
     (root / "folder").mkdir(parents=True)
     (root / "kept").write_text("as it was")

@@ -8,22 +8,29 @@ import pytest
 
 from sessiontree.contracts.approvals import ApprovalMode, ApprovalRequest, Rule
 from sessiontree.contracts.errors import ApprovalClosed
-from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverAsked
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
-    ApprovalHopped,
     ApprovalRequested,
+    ApprovalStepRecorded,
     ApprovalWaiting,
     DigestDenied,
     Posted,
     ToolAlwaysAllowed,
 )
-from sessiontree.tree.instructions import Deliver, RefuseDecision, WakeTreeAt
-from sessiontree.tree.receipt import request_of
-from sessiontree.tree.stimuli import ApproverReturned
-from tests.tree.harness import STRANGER, Harness
-from tests.tree.words import BRANCH, IN_DOUBT, LOOKS, REMOVES, WORKER
+from sessiontree.tree.protocol import Deliver, RefuseDecision, WakeTreeAt
+from sessiontree.tree.report import request_of
+from tests.tree.harness_fixtures import STRANGER, Harness
+from tests.tree.tree_fixtures import (
+    BRANCH,
+    IN_DOUBT,
+    LOOKS,
+    REMOVES,
+    WORKER,
+    approver_returned,
+    question,
+)
 
 YES, NO = (Rule(answer="approve"),), (Rule(answer="deny"),)
 
@@ -38,9 +45,10 @@ def answer_of(harness: Harness) -> ApprovalAnswered:
 
 def hops(harness: Harness) -> list[tuple[str, str, str]]:
     """Return who answered what by what in the last step."""
-    return [(hop.session, hop.answer, hop.by) for hop in harness.found(ApprovalHopped)]
+    return [(hop.session, hop.answer, hop.by) for hop in harness.found(ApprovalStepRecorded)]
 
 
+@pytest.mark.covers("A13")
 def test_a_request_climbs_to_the_human() -> None:
     """Every session on the way escalates by default; the first with a channel shows it."""
     harness = Harness().open(limits=Limits(approval_expiry_s=60))
@@ -61,6 +69,7 @@ def test_a_request_climbs_to_the_human() -> None:
     assert request_of(harness.state, "r1") is None
 
 
+@pytest.mark.covers("S55")
 @pytest.mark.parametrize(("mode", "decision"), [("never", "denied"), ("auto", "approved")])
 def test_two_modes_answer_at_once(mode: ApprovalMode, decision: str) -> None:
     """Nobody is asked, and the record says it was the mode."""
@@ -139,7 +148,7 @@ def test_a_session_with_a_channel_of_its_own_asks_there() -> None:
 
 
 def test_nobody_means_no_at_once() -> None:
-    """Without a channel on the way there is nothing to wait for, and the reason says so."""
+    """Without a channel on the way nothing can be waited for, and the reason says so."""
     harness = Harness().open(owns_channel=False)
     inner = harness.spawn(harness.spawn("main", BRANCH), BRANCH)
     harness.ask(inner)
@@ -159,10 +168,11 @@ def test_a_function_is_consulted_in_its_session() -> None:
     assert hops(harness) == [(wise, "deny", "rule")]
     harness.ask(asker, "r2", n=1)
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r2", wise, "consult")
-    asked = ApproverAsked(0, "r2", asker, "deploy", {"n": 1}, "Elevated", (STRANGER,))
+    wanted = question("r2", asker, "deploy", {"n": 1}, "d1", key="key of r2", asked_by=(STRANGER,))
+    asked = ApproverAsked(0, wanted)
     assert harness.one(Deliver).stimulus == asked
     assert request_of(harness.state, "r2") is None
-    harness.feed(ApproverReturned(0, wise, "r2", "approve", "small"))
+    harness.feed(approver_returned(0, wise, "r2", "approve", "small"))
     assert hops(harness) == [(wise, "approve", "function")]
     assert answer_of(harness) == ApprovalAnswered(0, "r2", "approved", "function", "small")
 
@@ -173,9 +183,9 @@ def test_a_function_that_escalates_lets_the_request_climb_on() -> None:
     outer = harness.spawn("main", BRANCH, approver="house:rules")
     inner = harness.spawn(outer, BRANCH, approver="house:rules")
     harness.ask(harness.spawn(inner, WORKER), tool="read")
-    harness.feed(ApproverReturned(0, inner, "r1", "escalate", ""))
+    harness.feed(approver_returned(0, inner, "r1", "escalate", ""))
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r1", outer, "consult")
-    harness.feed(ApproverReturned(0, outer, "r1", "escalate", ""))
+    harness.feed(approver_returned(0, outer, "r1", "escalate", ""))
     assert harness.one(ApprovalWaiting) == ApprovalWaiting("r1", "main", "show")
 
 
@@ -184,7 +194,7 @@ def test_a_function_beside_a_channel_comes_first() -> None:
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules", owns_channel=True)
     harness.ask(harness.spawn(wise, WORKER), tool="read")
-    harness.feed(ApproverReturned(0, wise, "r1", "escalate", ""))
+    harness.feed(approver_returned(0, wise, "r1", "escalate", ""))
     assert [fact.session for fact in harness.shown()] == [wise]
 
 
@@ -194,7 +204,7 @@ def test_a_function_that_babbles_says_no(answer: str) -> None:
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")
     harness.ask(harness.spawn(wise, BRANCH))
-    harness.feed(ApproverReturned(0, wise, "r1", answer, "it raised"))
+    harness.feed(approver_returned(0, wise, "r1", answer, "it raised"))
     got = answer_of(harness)
     assert got.decision == "denied"
     assert repr(answer) in got.reason and "it raised" in got.reason
@@ -206,13 +216,14 @@ def test_a_function_is_heard_once_and_only_where_it_is_asked() -> None:
     wise = harness.spawn("main", BRANCH, approver="house:rules")
     harness.ask(harness.spawn(wise, BRANCH))
     for session, request_id in (("main", "r1"), (wise, "r9")):
-        harness.feed(ApproverReturned(0, session, request_id, "approve", ""))
+        harness.feed(approver_returned(0, session, request_id, "approve", ""))
         assert harness.facts == []
-    harness.feed(ApproverReturned(0, wise, "r1", "deny", ""))
-    harness.feed(ApproverReturned(0, wise, "r1", "approve", ""))
+    harness.feed(approver_returned(0, wise, "r1", "deny", ""))
+    harness.feed(approver_returned(0, wise, "r1", "approve", ""))
     assert harness.facts == []
 
 
+@pytest.mark.covers("REL-L19")
 def test_one_decision_for_each_request() -> None:
     """Every later answer is refused with the state it came too late for."""
     harness = Harness().open()
@@ -251,7 +262,7 @@ def test_a_request_is_asked_once() -> None:
 
 
 def test_an_unanswered_request_expires() -> None:
-    """The session hears of it with the reason; a person who comes later is told."""
+    """The session hears of it with the reason; a person who comes later is informed."""
     harness = Harness().open(limits=Limits(approval_expiry_s=60))
     harness.ask(harness.spawn("main", BRANCH))
     harness.pass_s(59.999)
@@ -317,26 +328,26 @@ def test_a_no_reaches_equal_calls_that_wait() -> None:
     decided = {fact.request_id: (fact.decision, fact.by) for fact in harness.found(ApprovalDecided)}
     assert decided == {"r1": ("denied", "ada"), "r2": ("denied", "denial")}
     assert (
-        ApprovalHopped("r2", wise, "deny", "denial", "a person said no to this same call before")
+        ApprovalStepRecorded("r2", wise, "deny", "denial", "a person said no to this same call before")
         in harness.facts
     )
 
 
 @pytest.mark.parametrize("by", ["rule", "function"])
 def test_only_a_persons_no_binds(by: str) -> None:
-    """Rules and functions answer each time anew."""
+    """Rules and functions answer again each time."""
     harness = Harness().open()
     given: dict[str, Any] = {"rules": NO} if by == "rule" else {"approver": "house:rules"}
     parent = harness.spawn("main", BRANCH, **given)
     harness.ask(harness.spawn(parent, BRANCH))
     if by == "function":
-        harness.feed(ApproverReturned(0, parent, "r1", "deny", ""))
+        harness.feed(approver_returned(0, parent, "r1", "deny", ""))
     assert harness.one(ApprovalDecided).decision == "denied"
     assert harness.found(DigestDenied) == []
 
 
 def test_always_allows_a_tool_for_good() -> None:
-    """What waits for it is approved too, and nobody is asked for it again; a bound no still stands."""
+    """What waits for it is approved too, and nobody is asked for it again; a bound no still holds."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")
     first, second = harness.spawn("main", BRANCH), harness.spawn(wise, BRANCH)
@@ -447,5 +458,5 @@ def test_a_consulted_ancestor_that_stops_takes_its_askers_along() -> None:
     harness.ask(harness.spawn(wise, BRANCH))
     harness.stop(wise)
     assert harness.one(ApprovalDecided).decision == "cancelled"
-    harness.feed(ApproverReturned(0, wise, "r1", "approve", ""))
+    harness.feed(approver_returned(0, wise, "r1", "approve", ""))
     assert harness.facts == []

@@ -9,16 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.contracts.errors import LimitExceeded
-from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.settings import Budget
 from sessiontree.contracts.tree_facts import BudgetSpent, CancelBegun, SessionEnded, UsageCharged
-from sessiontree.contracts.usage import Usage
 from sessiontree.tree.budgets import remaining
 from sessiontree.tree.decide import react
-from sessiontree.tree.instructions import WakeTreeAt
+from sessiontree.tree.protocol import (
+    SessionLost,
+    SpawnAsked,
+    TreeOpened,
+    UsageReported,
+    WakeTreeAt,
+)
 from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import ResultOffered, SessionLost, SpawnAsked, TreeOpened, UsageReported
-from tests.tree.harness import Harness
-from tests.tree.words import BRANCH, WORKER, config, result
+from tests.tree.harness_fixtures import Harness
+from tests.tree.tree_fixtures import (
+    BRANCH,
+    WORKER,
+    config,
+    result,
+    result_offered,
+)
 
 
 def use(harness: Harness, session: str, **usage: Any) -> None:
@@ -235,6 +246,6 @@ def test_cents_never_drift(costs: list[float]) -> None:
     for number, cost_usd in enumerate(costs, start=1):
         react(state, SpawnAsked(0, "main", WORKER, "task", "handle", budget=Budget(cost_usd=0.1)))
         react(state, UsageReported(0, f"main/w{number}", Usage(cost_usd=cost_usd)))
-        react(state, ResultOffered(0, f"main/w{number}", result(), True))
+        react(state, result_offered(0, f"main/w{number}", result(), True))
     assert state.live == 1
     assert remaining(state, "main")["cost_usd"] == pytest.approx(1 - sum(costs), abs=1e-10)

@@ -6,13 +6,15 @@ import typing
 
 import pytest
 
+from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.stimuli import CancelAsked
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
-    ApprovalHopped,
     ApprovalRequested,
+    ApprovalStepRecorded,
     ApprovalWaiting,
     BudgetSpent,
     CancelBegun,
@@ -23,6 +25,7 @@ from sessiontree.contracts.tree_facts import (
     DigestDenied,
     InterruptBegun,
     LeftoversEnded,
+    MessagePassed,
     OutsideHookFailed,
     Posted,
     PostsTaken,
@@ -30,20 +33,25 @@ from sessiontree.contracts.tree_facts import (
     ResultHeld,
     SessionAdopted,
     SessionEnded,
+    SessionReactivated,
     SessionSpawned,
-    SessionStirred,
     SessionTainted,
     SpawnDenied,
     ToolAlwaysAllowed,
     TreeCreated,
     TreeFact,
+    TreeForked,
     UsageCharged,
 )
-from sessiontree.contracts.usage import Usage
 from sessiontree.tree.evolve import evolve
 from sessiontree.tree.state import initial_tree
-from tests.tree.harness import Harness
-from tests.tree.words import WORKER, config, result
+from tests.tree.harness_fixtures import Harness
+from tests.tree.tree_fixtures import (
+    WORKER,
+    config,
+    question,
+    result,
+)
 
 NOBODY = "main/b7"
 STRAY: list[typing.Any] = [
@@ -51,28 +59,30 @@ STRAY: list[typing.Any] = [
     TreeCreated(config()),
     SessionAdopted(NOBODY, 2, 5),
     SpawnDenied(NOBODY, WORKER, None, 0, 0, "no"),
-    SessionStirred(NOBODY),
+    SessionReactivated(NOBODY),
     ResultHeld(NOBODY, result()),
     LeftoversEnded(NOBODY, 2),
     ResultAwaited(NOBODY),
     SessionEnded(NOBODY, SessionStatus.FAILED, result("failed"), 3, True),
-    ApprovalRequested("r", NOBODY, "k", "deploy", {}, "d", 3, 9),
-    ApprovalHopped("r0", NOBODY, "deny", "rule", ""),
+    ApprovalRequested(question("r", NOBODY), 9),
+    ApprovalStepRecorded("r0", NOBODY, "deny", "rule", ""),
     ApprovalWaiting("r0", NOBODY, "show"),
     ApprovalDecided("r0", "denied", "rule", ""),
     DigestDenied("d", (NOBODY,)),
     DecisionRefused("r0", Principal("bob", "", "", "", False), True),
     ToolAlwaysAllowed("deploy"),
-    ClientCallOpened("c", NOBODY, "ask", {}, 9),
+    ClientCallOpened(ClientCall("c", NOBODY, "ask", {}, 9)),
     ClientCallEnded("c0", "ok", ""),
     Posted("p", NOBODY, typing.cast("typing.Any", CancelAsked(0, "", "cancelled"))),
     PostsTaken(NOBODY, ("p",)),
     UsageCharged(NOBODY, NOBODY, Usage(input_tokens=1)),
     BudgetSpent(NOBODY, "budget.tokens", 1, 1),
     ChannelSaid(NOBODY, "main", "hello"),
+    MessagePassed(NOBODY, "main", "key", "follow_up", 0),
     OutsideHookFailed(NOBODY, "hook", "session_start", "it raised OSError"),
     CancelBegun((NOBODY,), "", SessionStatus.CANCELLED, 9),
     InterruptBegun((NOBODY,), ""),
+    TreeForked(config(), 9, 3),
 ]
 
 

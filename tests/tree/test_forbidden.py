@@ -6,10 +6,9 @@ import pytest
 
 from sessiontree.contracts.errors import SpawnRefused
 from sessiontree.contracts.tree_facts import OutsideHookFailed, SessionSpawned, SpawnDenied
-from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn
-from sessiontree.tree.stimuli import HookFailedOutside, SpawnAsked
-from tests.tree.harness import Harness
-from tests.tree.words import WORKER
+from sessiontree.tree.protocol import AcceptSpawn, HookFailedOutside, RefuseSpawn, SpawnAsked
+from tests.tree.harness_fixtures import Harness
+from tests.tree.tree_fixtures import WORKER
 
 
 @pytest.mark.parametrize("via", ["handle", "model"])
@@ -36,6 +35,7 @@ def test_a_spawn_asked_for_again_is_the_child_it_was() -> None:
 def test_a_failure_outside_is_noted_and_changes_nothing() -> None:
     """It is there for who reads the journal."""
     harness = Harness().open()
-    harness.feed(HookFailedOutside(3, "main", "clumsy", "session_start", "it raised OSError"))
-    assert harness.facts == [OutsideHookFailed("main", "clumsy", "session_start", "it raised OSError")]
+    failed = OutsideHookFailed("main", "clumsy", "session_start", "it raised OSError")
+    harness.feed(HookFailedOutside(3, failed))
+    assert harness.facts == [failed]
     assert harness.told == []

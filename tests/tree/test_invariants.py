@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.settings import Budget, Limits
 from sessiontree.contracts.stimuli import CancelAsked
-from sessiontree.tree.invariants import check_invariants
-from sessiontree.tree.state import Post, Stop, TreeState, initial_tree
-from sessiontree.tree.timers import Alarms
-from tests.tree.harness import Harness
-from tests.tree.words import BRANCH, WORKER, result
+from sessiontree.tree.state import Alarms, Post, Stop, TreeState, initial_tree
+from tests.tree.harness_fixtures import Harness
+from tests.tree.tree_fixtures import BRANCH, WORKER, result
+from tests.tree.tree_invariant_oracle import check_invariants
 
 
 def sound() -> TreeState:
@@ -70,7 +69,7 @@ def miscount_pending(state: TreeState) -> None:
 
 
 def stray(state: TreeState) -> None:
-    """Let a request rest beside its path."""
+    """Let a request rest alongside its path."""
     state.requests["r1"].rests_at = "main/w1"
 
 
@@ -95,7 +94,7 @@ def go_on_below_a_stop(state: TreeState) -> None:
 
 
 def hold_for_ever(state: TreeState) -> None:
-    """Be active with a last word."""
+    """Be active with a final message."""
     state.sessions["main"].held = result()
 
 

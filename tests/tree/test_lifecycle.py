@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import Artifact
+from sessiontree.contracts.session_facts import ToolGivenUp
 from sessiontree.contracts.stimuli import ApprovalAnswered, ApproverAsked, ChildTroubled, Incoming
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
@@ -19,22 +21,26 @@ from sessiontree.contracts.tree_facts import (
     ResultAwaited,
     ResultHeld,
     SessionEnded,
-    SessionStirred,
+    SessionReactivated,
 )
-from sessiontree.contracts.usage import Usage
-from sessiontree.tree.instructions import Deliver, ReleaseSession
-from sessiontree.tree.stimuli import (
+from sessiontree.tree.protocol import (
+    Deliver,
     PostsConsumed,
+    ReleaseSession,
     ResultAsked,
-    ResultOffered,
     SessionLost,
     Stirred,
     StopAsked,
-    TroubleReported,
     UsageReported,
 )
-from tests.tree.harness import Harness
-from tests.tree.words import BRANCH, WORKER, result
+from tests.tree.harness_fixtures import Harness
+from tests.tree.tree_fixtures import (
+    BRANCH,
+    WORKER,
+    result,
+    result_offered,
+    trouble_reported,
+)
 
 
 def take_all(harness: Harness, session: str) -> None:
@@ -44,19 +50,19 @@ def take_all(harness: Harness, session: str) -> None:
 
 
 def test_main_never_completes_by_itself() -> None:
-    """It is suspended by its last word and active again by the next message."""
+    """It is suspended by its final message and active again by the next message."""
     harness = Harness().open()
     harness.offer("main")
     assert harness.facts == [ResultHeld("main", result())]
     assert harness.session("main").status == "suspended"
     harness.feed(Stirred(0, "main"))
-    assert harness.facts == [SessionStirred("main")]
+    assert harness.facts == [SessionReactivated("main")]
     assert harness.session("main").status == "active"
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "expired"])
 def test_main_ends_by_any_other_word_and_its_children_stop(status: str) -> None:
-    """A Main that cannot go on ends, even above live children; they are told."""
+    """A Main that cannot go on ends, even above live children; they are informed."""
     harness = Harness().open()
     child = harness.spawn("main", BRANCH)
     harness.offer("main", word=result(status))
@@ -98,7 +104,7 @@ def test_a_word_that_is_not_quiet_needs_another() -> None:
 
 
 def test_a_branch_ends_with_its_last_child() -> None:
-    """It had said its word; a child of a handle tells its parent nothing, so the word stands."""
+    """It had said its word; a child of a handle tells its parent nothing, so the word holds."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
     first, last = harness.spawn(branch, WORKER), harness.spawn(branch, WORKER)
@@ -144,7 +150,7 @@ def test_a_models_child_reports_to_its_parent() -> None:
 
 
 def test_a_report_names_only_what_there_is() -> None:
-    """Neither output nor artifacts stand in it where there are none."""
+    """Without output and artifacts, neither is in it."""
     harness = Harness().open()
     harness.offer(harness.spawn("main", WORKER, via="model"))
     incoming = harness.one(Deliver).stimulus
@@ -159,7 +165,7 @@ def test_a_report_withdraws_the_parents_word() -> None:
     worker = harness.spawn(branch, WORKER, via="model")
     harness.offer(branch)
     harness.offer(worker)
-    assert harness.found(SessionStirred) == [SessionStirred(branch)]
+    assert harness.found(SessionReactivated) == [SessionReactivated(branch)]
     take_all(harness, branch)
     assert harness.session(branch).status == "active"
     harness.offer(branch)
@@ -207,12 +213,12 @@ def test_a_word_waits_for_its_own_approval() -> None:
     harness.offer(branch)
     assert harness.session(branch).status == "suspended"
     harness.answer()
-    assert harness.found(SessionStirred) == [SessionStirred(branch)]
+    assert harness.found(SessionReactivated) == [SessionReactivated(branch)]
     assert isinstance(harness.one(Deliver).stimulus, ApprovalAnswered)
 
 
 def test_being_consulted_leaves_a_word_standing() -> None:
-    """A session answers for others beside its own work."""
+    """A session answers for others in addition to its own work."""
     harness = Harness().open()
     wise = harness.spawn("main", BRANCH, approver="house:rules")
     asker = harness.spawn(wise, BRANCH)
@@ -241,7 +247,7 @@ def test_who_is_active_cannot_be_stirred() -> None:
 
 
 def test_a_crash_names_itself_and_stops_what_is_below() -> None:
-    """The session fails by force, its usage so far stands in its result, its children are cancelled."""
+    """The session fails by force, its usage so far is in its result, its children are cancelled."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH, via="model")
     worker = harness.spawn(branch, WORKER)
@@ -257,7 +263,7 @@ def test_a_crash_names_itself_and_stops_what_is_below() -> None:
 
 
 def test_a_result_for_a_dead_parent_is_dropped() -> None:
-    """The end stands in the record; nobody is told."""
+    """The end is in the record; nobody is informed."""
     harness = Harness().open()
     branch = harness.spawn("main", BRANCH)
     worker = harness.spawn(branch, WORKER, via="model")
@@ -297,10 +303,10 @@ def test_who_does_not_live_is_heard_no_more(name: str) -> None:
     harness = Harness().open()
     harness.offer(harness.spawn("main", BRANCH))
     for stimulus in (
-        ResultOffered(0, name, result(), True),
+        result_offered(0, name, result(), True),
         SessionLost(0, name, "gone"),
         Stirred(0, name),
-        TroubleReported(0, name, "read", 3, None, "no"),
+        trouble_reported(0, name, "read", 3, None, "no"),
         PostsConsumed(0, name, ("main#1",)),
     ):
         harness.feed(stimulus)
@@ -310,19 +316,19 @@ def test_who_does_not_live_is_heard_no_more(name: str) -> None:
 
 
 def test_no_session_ends_in_a_state_that_is_not_final() -> None:
-    """A result says how a session ended, or it is none."""
+    """A result says how a session ended, or it is not valid."""
     harness = Harness().open()
-    with pytest.raises(ValueError, match="no final state"):
+    with pytest.raises(ValueError, match="not a final state"):
         harness.offer("main", word=result("active"))
 
 
 def test_trouble_goes_to_the_parent() -> None:
-    """The parent is told what its child gave up."""
+    """The parent learns what its child gave up."""
     harness = Harness().open()
     worker = harness.spawn("main", WORKER)
-    harness.feed(TroubleReported(4, worker, "read", 3, "/path", "is no text"))
+    harness.feed(trouble_reported(4, worker, "read", 3, "/path", "is no text"))
     assert harness.one(Deliver).stimulus == ChildTroubled(
-        4, "main#1", worker, "read", 3, "/path", "is no text"
+        4, "main#1", worker, ToolGivenUp("read", 3, "/path", "is no text")
     )
 
 
@@ -332,12 +338,12 @@ def test_trouble_of_an_orphan_is_told_to_nobody() -> None:
     branch = harness.spawn("main", BRANCH)
     worker = harness.spawn(branch, WORKER)
     harness.feed(SessionLost(0, branch, "gone"))
-    harness.feed(TroubleReported(0, worker, "read", 3, None, "no"))
+    harness.feed(trouble_reported(0, worker, "read", 3, None, "no"))
     assert harness.facts == []
 
 
 def test_when_main_crashes_the_tree_ends() -> None:
-    """Whatever lives below is told, and forced after the grace."""
+    """Whatever lives below is informed, and forced after the grace."""
     harness = Harness().open()
     worker = harness.spawn(harness.spawn("main", BRANCH), WORKER)
     harness.feed(SessionLost(0, "main", "gone"))
@@ -351,7 +357,7 @@ def test_when_main_crashes_the_tree_ends() -> None:
 def test_trouble_of_main_is_said_on_its_channel(owns_channel: bool) -> None:
     """Main has no parent; where it has a channel, people hear of it."""
     harness = Harness().open(owns_channel=owns_channel)
-    harness.feed(TroubleReported(4, "main", "read", 3, "/path", "is no text"))
+    harness.feed(trouble_reported(4, "main", "read", 3, "/path", "is no text"))
     assert len(harness.found(ChannelSaid)) == owns_channel
     assert harness.found(Posted) == []
 
@@ -412,7 +418,7 @@ def test_only_what_completes_stays_open(status: str) -> None:
 
 
 def test_what_stayed_open_is_completed_by_any_stop() -> None:
-    """It had done its work; what had not is told to stop."""
+    """It had done its work; what had not is asked to stop."""
     harness = Harness().open()
     done, busy = stays(harness), stays(harness)
     harness.offer(done)

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.tree.harness import Harness
-from tests.tree.rules import TreeRules
-from tests.tree.stories import STORIES
+from tests.tree.harness_fixtures import Harness
+from tests.tree.story_fixtures import STORIES
+from tests.tree.tree_strategies import TreeRules
 
 
+@pytest.mark.covers(
+    "REL-P9", "REL-P10", "REL-S13", "REL-S14", "REL-S15", "REL-S17", "REL-S18", "REL-S19", "REL-S20"
+)
 def test_nothing_that_must_never_be_is_ever_found() -> None:
     """P9, P10, P12, S13 to S20, P33, S38: after every step of any history, crashes included."""
     # Making a failing history smaller takes longer than a test may; as found it is short enough to read.

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.tree.harness import Harness, Machine
-from tests.tree.planted import PLANTED
-from tests.tree.rules import rules_for
-from tests.tree.stories import STORIES
+from tests.tree.broken_machine_fakes import PLANTED
+from tests.tree.harness_fixtures import Harness, Machine
+from tests.tree.story_fixtures import STORIES
+from tests.tree.tree_strategies import rules_for
 
 SEARCH = settings(
-    max_examples=240,
+    max_examples=600,
     stateful_step_count=40,
     derandomize=True,
     database=None,
@@ -30,10 +30,11 @@ def try_everything(machine: Machine) -> None:
     run_state_machine_as_test(rules_for(machine), settings=SEARCH)
 
 
+@pytest.mark.covers("REL-P9", "REL-S13", "REL-S14", "REL-S15", "REL-S17", "REL-S19", "REL-L49")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found(name: str) -> None:
-    """The invariant named beside a bug, and no accident, fails on it."""
+    """The invariant named alongside a bug, and no accident, fails on it."""
     machine, invariants = PLANTED[name]
     with pytest.raises(AssertionError, match=f"^({invariants}): "):
         try_everything(machine)

@@ -6,15 +6,26 @@ import json
 
 import pytest
 
-from sessiontree.contracts.limits import Budget
+from sessiontree.contracts.settings import Budget
 from sessiontree.tree.decide import react
-from sessiontree.tree.instructions import Deliver, ReleaseSession, WakeTreeAt
-from sessiontree.tree.pending_effects import owed
-from sessiontree.tree.snapshot import restore, snapshot
+from sessiontree.tree.protocol import (
+    ClockRang,
+    Deliver,
+    PostsConsumed,
+    ReleaseSession,
+    SpawnAsked,
+    WakeTreeAt,
+)
+from sessiontree.tree.report import owed
 from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import ApprovalAsked, ClockRang, PostsConsumed, SpawnAsked
-from tests.tree.harness import Harness, as_json
-from tests.tree.words import BRANCH, WORKER
+from tests.tree.harness_fixtures import Harness, as_json
+from tests.tree.tree_fixtures import (
+    BRANCH,
+    WORKER,
+    approval_asked,
+    checked,
+)
+from tests.tree.tree_state_oracle import restore, snapshot
 
 
 def busy() -> Harness:
@@ -101,8 +112,8 @@ def test_a_snapshot_goes_on_as_the_tree_would() -> None:
         SpawnAsked(1, "main/b1", WORKER, "task", "model", key="k"),
         SpawnAsked(1, "main/b1", WORKER, "task", "model", label="asker"),
         SpawnAsked(1, "main", BRANCH, "task", "model"),
-        ApprovalAsked(1, "main", "r7", "1.0", "write", {}, "d7", 3),
-        ApprovalAsked(1, "main", "r8", "1.1", "deploy", {}, "d2", 3),
+        approval_asked(1, "main", "r7", checked("1.0", "write", {}, "d7")),
+        approval_asked(1, "main", "r8", checked("1.1", "deploy", {}, "d2")),
         ClockRang(10_000),
         ClockRang(1_000_000),
         ClockRang(2_000_000),
@@ -117,6 +128,6 @@ def test_an_empty_tree_has_a_snapshot() -> None:
 
 
 def test_another_format_is_not_guessed() -> None:
-    """A snapshot is a cache: what cannot be read is made anew from the facts."""
+    """A snapshot is a cache: what cannot be read is made again from the facts."""
     with pytest.raises(ValueError, match="format 0"):
         restore({**snapshot(initial_tree()), "format": 0})

@@ -10,7 +10,7 @@ import pytest
 from sessiontree.contracts.approvals import Rule
 from sessiontree.contracts.errors import ConfigError, LimitExceeded, SpawnRefused
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.limits import Budget, Limits
+from sessiontree.contracts.settings import Budget, Limits
 from sessiontree.contracts.tree_facts import (
     CancelBegun,
     SessionAdopted,
@@ -20,12 +20,19 @@ from sessiontree.contracts.tree_facts import (
 )
 from sessiontree.tree.decide import react
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.instructions import AcceptSpawn, RefuseSpawn, WakeTreeAt
-from sessiontree.tree.rights import end_of_life_ms
+from sessiontree.tree.protocol import (
+    AcceptSpawn,
+    ClockRang,
+    RefuseSpawn,
+    SessionEmbodied,
+    SpawnAsked,
+    TreeOpened,
+    WakeTreeAt,
+)
+from sessiontree.tree.spawn import end_of_life_ms
 from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import ClockRang, SessionEmbodied, SpawnAsked, TreeOpened
-from tests.tree.harness import Harness
-from tests.tree.words import BRANCH, MAIN, WORKER, config
+from tests.tree.harness_fixtures import Harness
+from tests.tree.tree_fixtures import BRANCH, MAIN, WORKER, config
 
 
 def test_opening_creates_the_tree_and_its_main_once() -> None:
@@ -91,6 +98,7 @@ def test_nobody_spawns_a_main(via: str) -> None:
     assert "nobody spawns" in error.reason
 
 
+@pytest.mark.covers("REL-L51")
 def test_nobody_spawns_as_the_root() -> None:
     """Only opening a tree makes a session of nobody."""
     assert "only main" in Harness().open().refused("main", WORKER, "root").reason
@@ -108,7 +116,7 @@ def test_depth_leaves_room_below_a_branch() -> None:
 
 
 def test_depth_one_has_workers_only() -> None:
-    """With one level there is no room for a Branch."""
+    """One level has no room for a Branch."""
     harness = Harness().open(limits=Limits(max_depth=1))
     assert harness.refused("main", BRANCH).limit == "max_depth"
     harness.spawn("main", WORKER)
@@ -212,6 +220,7 @@ def test_nothing_is_spawned_below_what_stops_or_has_ended() -> None:
     assert "it has ended (cancelled)" in harness.refused(branch, WORKER).reason
 
 
+@pytest.mark.covers("U16", "REL-L49")
 @pytest.mark.parametrize(
     ("kind", "agent", "tools"),
     [
@@ -232,6 +241,7 @@ def test_the_ceiling_is_what_parent_kind_agent_and_policy_share(
     assert harness.session(harness.spawn("main", kind, agent=agent)).spec.tools == tools
 
 
+@pytest.mark.covers("REL-P10")
 def test_the_ceiling_never_rises_again() -> None:
     """A child of a narrow parent stays narrow, whatever agent it names; it keeps its parent's else."""
     harness = Harness().open()
@@ -243,6 +253,7 @@ def test_the_ceiling_never_rises_again() -> None:
     assert harness.session(harness.spawn(careful, BRANCH, agent="default")).spec.tools == ("read", "search")
 
 
+@pytest.mark.covers("A12", "REL-L49")
 @pytest.mark.parametrize(
     ("above", "agent", "holds"),
     [
@@ -252,7 +263,6 @@ def test_the_ceiling_never_rises_again() -> None:
         ("careful", None, "ask"),
     ],
 )
-@pytest.mark.covers("A12")
 def test_what_happens_to_system_calls_only_gets_stricter(above: str, agent: str | None, holds: str) -> None:
     """A child runs as any agent, and the strictest answer of all above it stays, about commands too."""
     harness = Harness().open()
@@ -345,6 +355,7 @@ def test_a_time_to_live_of_an_earlier_release_goes_on_as_it_was() -> None:
     )
 
 
+@pytest.mark.covers("REL-L55")
 def test_a_model_that_always_spawns_stops_at_the_caps() -> None:
     """REL-L55: whoever lives spawns whatever it may, for ever; the tree stays within every bound."""
     limits = Limits(max_depth=3, max_children=3, max_live=12, max_total=40)

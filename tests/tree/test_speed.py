@@ -5,12 +5,22 @@ from __future__ import annotations
 from statistics import median
 from time import perf_counter
 
-from sessiontree.contracts.limits import Limits
+import pytest
+
+from sessiontree.contracts.settings import Limits
 from sessiontree.tree.decide import react
-from sessiontree.tree.instructions import AcceptSpawn
+from sessiontree.tree.protocol import (
+    AcceptSpawn,
+    SpawnAsked,
+    TreeOpened,
+)
 from sessiontree.tree.state import TreeState, initial_tree
-from sessiontree.tree.stimuli import ResultOffered, SpawnAsked, TreeOpened
-from tests.tree.words import WORKER, config, result
+from tests.tree.tree_fixtures import (
+    WORKER,
+    config,
+    result,
+    result_offered,
+)
 
 LARGE = 10_000
 SMALL = 100
@@ -36,10 +46,11 @@ def lap_s(state: TreeState, name: str) -> float:
     _, told = react(state, SpawnAsked(0, "main", WORKER, "task", "model", label=name, key=name))
     accepted = told[0]
     assert isinstance(accepted, AcceptSpawn) and accepted.started
-    react(state, ResultOffered(0, accepted.session, result(), True))
+    react(state, result_offered(0, accepted.session, result(), True))
     return perf_counter() - began
 
 
+@pytest.mark.slow
 def test_a_spawn_and_an_end_do_not_notice_the_size_of_the_tree() -> None:
     """Interleaved, so that whatever else the machine does meets both alike."""
     small, large = grown(SMALL), grown(LARGE)

@@ -15,9 +15,11 @@ from sessiontree.contracts.stimuli import Incoming
 from sessiontree.contracts.tree_facts import Posted, SessionSpawned, SessionTainted
 from sessiontree.tree.decide import decide
 from sessiontree.tree.evolve import evolve
-from sessiontree.tree.snapshot import restore
-from sessiontree.tree.stimuli import TaintReported
-from tests.tree.harness import Harness, Machine
+from tests.tree.harness_fixtures import Harness, Machine
+from tests.tree.tree_fixtures import (
+    taint_reported,
+)
+from tests.tree.tree_state_oracle import restore
 
 SEARCH = settings(
     max_examples=150,
@@ -46,7 +48,7 @@ def taint_is_inherited(machine: Machine) -> None:
             if what == "crash":
                 tree.crash()
             elif what == "taint":
-                tree.feed(TaintReported(tree.now_ms, name, "web_fetch"))
+                tree.feed(taint_reported(tree.now_ms, name, "web_fetch"))
                 tainted[name] = True
             elif what == "end" and name != "main" and not any(one.startswith(f"{name}/") for one in live):
                 tree.offer(name)
@@ -64,6 +66,7 @@ def taint_is_inherited(machine: Machine) -> None:
     check()
 
 
+@pytest.mark.slow
 def test_taint_is_inherited_by_children_and_results() -> None:
     """Whatever order things happen in, and over snapshots."""
     taint_is_inherited(Machine())
@@ -115,6 +118,7 @@ def _restored(value: Any) -> Any:
     return restore({**value, "sessions": sessions})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "machine",
     [
@@ -137,8 +141,8 @@ def test_planted_bugs_in_inheritance_are_found(machine: Machine) -> None:
 def test_the_first_source_stands() -> None:
     """A second report changes nothing; one of a session that has ended is nothing."""
     tree = Harness().open()
-    tree.feed(TaintReported(tree.now_ms, "main", "web_fetch"))
-    tree.feed(TaintReported(tree.now_ms, "main", "web_search"))
+    tree.feed(taint_reported(tree.now_ms, "main", "web_fetch"))
+    tree.feed(taint_reported(tree.now_ms, "main", "web_search"))
     assert (tree.facts, tree.state.sessions["main"].taint) == ([], "web_fetch")
     branch = tree.spawn("main", SessionKind.BRANCH)
     assert tree.state.sessions[branch].spec.taint == "session main"

@@ -8,12 +8,22 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.contracts.limits import Limits
+from sessiontree.contracts.settings import Limits
 from sessiontree.tree.decide import react
-from sessiontree.tree.state import initial_tree
-from sessiontree.tree.stimuli import ApprovalAsked, ResultOffered, SessionEmbodied, SpawnAsked, TreeOpened
-from sessiontree.tree.timers import SLACK, Alarm, AlarmKind, Alarms
-from tests.tree.words import WORKER, config, result
+from sessiontree.tree.protocol import (
+    SessionEmbodied,
+    SpawnAsked,
+    TreeOpened,
+)
+from sessiontree.tree.state import SLACK, Alarm, AlarmKind, Alarms, initial_tree
+from tests.tree.tree_fixtures import (
+    WORKER,
+    approval_asked,
+    checked,
+    config,
+    result,
+    result_offered,
+)
 
 alarms = st.builds(
     Alarm, st.integers(0, 20), st.sampled_from(AlarmKind), st.integers(-2, 2), st.sampled_from("abc")
@@ -55,7 +65,7 @@ def test_alarms_of_the_decided_do_not_pile_up() -> None:
     state = initial_tree()
     react(state, TreeOpened(0, config(mode="auto")))
     for number in range(10 * SLACK):
-        react(state, ApprovalAsked(number, "main", f"r{number}", "1.0", "deploy", {}, f"d{number}", 3))
+        react(state, approval_asked(number, "main", f"r{number}", checked("1.0", "deploy", {}, f"d{number}")))
     assert len(state.alarms) <= SLACK + 2 * 3 * state.live
 
 
@@ -68,6 +78,6 @@ def test_alarms_of_the_ended_do_not_pile_up() -> None:
     for number in range(2, 10 * SLACK):
         react(state, SpawnAsked(1, "main", WORKER, "task", "handle"))
         react(state, SessionEmbodied(1, f"main/w{number}"))
-        react(state, ResultOffered(1, f"main/w{number}", result(), True))
+        react(state, result_offered(1, f"main/w{number}", result(), True))
         assert len(state.alarms) <= SLACK + 2 * 3 * state.live
     assert [alarm.ident for alarm in state.alarms if state.still_means(alarm)] == ["main/w1"]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from sessiontree.contracts.errors import ToolError
-from tests.web.sites import Site, local_web
+from tests.web.site_fakes import Site, local_web
 
 
 def resident_bytes(field: str) -> int:
@@ -25,7 +25,7 @@ def resident_bytes(field: str) -> int:
 
 
 def forget_peak() -> None:
-    """Begin the peak anew, with what is resident now."""
+    """Begin the peak again, with what is resident now."""
     Path("/proc/self/clear_refs").write_text("5")
 
 

@@ -67,12 +67,14 @@ INVALID = [
 ]
 
 
+@pytest.mark.covers("REL-L42")
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_old_spelling_is_the_address_it_means(host: str) -> None:
     """Octal, hex, one number, short forms, a last dot, wide digits, other dots: all of them are 127.0.0.1."""
     assert parse_address(f"http://{host}/").host == "127.0.0.1"
 
 
+@pytest.mark.covers("REL-L46")
 @pytest.mark.parametrize(("text", "form"), SAME)
 def test_address_has_one_form(text: str, form: str) -> None:
     """Case, dots, default ports, IDNA, escapes and fragments are settled once."""
@@ -80,6 +82,7 @@ def test_address_has_one_form(text: str, form: str) -> None:
     assert parse_address(form) == parse_address(text)
 
 
+@pytest.mark.covers("REL-L47")
 @pytest.mark.parametrize("text", DENIED)
 def test_what_is_never_fetched_is_denied(text: str) -> None:
     """REL-L47: other schemes, credentials, zones."""

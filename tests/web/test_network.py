@@ -13,7 +13,7 @@ import pytest
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
-from tests.web.sites import OTHER, PUBLIC, Detour, Names, answer, local_web, redirect, serving
+from tests.web.site_fakes import OTHER, PUBLIC, Detour, Names, answer, local_web, redirect, serving
 
 
 def public_web(names: Names, detour: Detour, **settings: object) -> OutboundWeb:
@@ -21,6 +21,7 @@ def public_web(names: Names, detour: Detour, **settings: object) -> OutboundWeb:
     return OutboundWeb(WebSettings.model_validate(settings), resolve=names, connector=detour)
 
 
+@pytest.mark.covers("REL-L43")
 async def test_connection_goes_to_the_judged_address_and_the_name_stays() -> None:
     """Resolved once; connected to that very address; the Host header is the name."""
     names = Names(site_example=[[PUBLIC], ["127.0.0.1"]])
@@ -35,6 +36,7 @@ async def test_connection_goes_to_the_judged_address_and_the_name_stays() -> Non
     assert site.headers()["host"] == "site.example"
 
 
+@pytest.mark.covers("REL-L43")
 async def test_name_that_turns_to_the_loopback_is_refused() -> None:
     """REL-L43: the name server answers public first and loopback then; the second page is refused."""
     names = Names(site_example=[[PUBLIC], ["127.0.0.1"]])
@@ -106,6 +108,7 @@ async def test_resolver_that_hangs_is_given_up() -> None:
         await web.get("http://site.example/")
 
 
+@pytest.mark.covers("S7", "REL-L45")
 @pytest.mark.parametrize(
     ("target", "said"),
     [
@@ -138,6 +141,7 @@ async def test_every_hop_is_judged(target: str, said: str, hops: int) -> None:
     assert len(site.requests) == hops
 
 
+@pytest.mark.covers("REL-L46")
 async def test_name_is_judged_again_at_every_hop() -> None:
     """A redirect to the same name is resolved again, and refused once it points inside."""
     names = Names(site_example=[[PUBLIC], ["10.0.0.1"]])
@@ -148,11 +152,13 @@ async def test_name_is_judged_again_at_every_hop() -> None:
     assert len(detour.asked) == 1
 
 
+@pytest.mark.covers("REL-L44")
+@pytest.mark.slow
 async def test_proxy_of_the_environment_is_not_looked_at() -> None:
     """REL-L44: a process whose environment names proxies for everything asks the server itself."""
     program = (
         "import asyncio, sys\n"
-        "from tests.web.sites import Site, local_web\n"
+        "from tests.web.site_fakes import Site, local_web\n"
         "site = Site(int(sys.argv[1]))\n"
         "page = asyncio.run(local_web(site).get(site.url))\n"
         "print(page.body.decode())\n"

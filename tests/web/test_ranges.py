@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.web import ranges
-from sessiontree.web.ranges import RANGES_V4, RANGES_V6, Ip, Range, not_public
+from sessiontree.web.address import NAT64, RANGES_V4, RANGES_V6, Ip, Range, not_public
 
 Judge = Callable[[Ip], Range | None]
 PREFIX = "2a00:1450:4001:81b"
@@ -60,6 +59,7 @@ WRAPPINGS: dict[str, Callable[[int], int]] = {
 }
 
 
+@pytest.mark.covers("REL-L42")
 @pytest.mark.parametrize("text", REFUSED)
 def test_address_that_is_not_public_is_refused(text: str) -> None:
     """One of every range, and of every way to put one address inside another."""
@@ -71,7 +71,7 @@ def test_address_that_is_not_public_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", PASSED)
 def test_public_address_passes(text: str) -> None:
-    """Also right beside a range, and inside NAT64, by which networks without IPv4 reach the public one."""
+    """Also right alongside a range, and inside NAT64, by which networks without IPv4 reach the public one."""
     assert not_public(IPv6Address(text) if ":" in text else IPv4Address(text)) is None
 
 
@@ -81,7 +81,7 @@ def is_as_strict_as_python(judge: Judge) -> None:
     @given(st.one_of(V4, NEAR_V4, V6, NEAR_V6))
     def check(address: Ip) -> None:
         if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
-            assert judge(address) is not None or address in ranges.NAT64
+            assert judge(address) is not None or address in NAT64
 
     check()
 
@@ -103,6 +103,7 @@ def test_table_is_as_strict_as_python() -> None:
     is_as_strict_as_python(not_public)
 
 
+@pytest.mark.covers("REL-L42")
 def test_no_wrapping_hides_an_address() -> None:
     """Mapped, compatible, translated, NAT64, 6to4, Teredo, ISATAP."""
     refuses_every_wrapping(not_public)

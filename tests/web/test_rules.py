@@ -6,7 +6,7 @@ import pytest
 
 from sessiontree.contracts.errors import ConfigError, PermissionDenied
 from sessiontree.web.address import parse_address
-from sessiontree.web.rules import AddressRules
+from sessiontree.web.client import AddressRules
 from sessiontree.web.settings import FOREIGN_PORTS, WebSettings
 from sessiontree.web.web import OutboundWeb
 
@@ -48,7 +48,7 @@ def test_allowed_place_is_reached(allowed: str, host: str, port: int, address: s
 )
 def test_allowing_one_place_allows_no_other(allowed: str, host: str, port: int, address: str) -> None:
     """Not another port or host, no metadata service, and no detour to the same machine."""
-    with pytest.raises(PermissionDenied, match="no public address"):
+    with pytest.raises(PermissionDenied, match="not a public address"):
         rules(allowed).vetted(host, port, [address])
 
 
@@ -62,11 +62,12 @@ def test_one_bad_address_spoils_the_host() -> None:
 def test_other_port_is_denied(port: int) -> None:
     """REL-L47: whatever the address, until the owner names it."""
     address = parse_address(f"http://1.1.1.1:{port}/")
-    with pytest.raises(PermissionDenied, match=f"port {port} is not read"):
+    with pytest.raises(PermissionDenied, match=f"port {port} is not allowed"):
         rules().check_place(address)
     rules(f"1.1.1.1:{port}").check_place(address)
 
 
+@pytest.mark.covers("REL-L47")
 @pytest.mark.parametrize("port", [22, 6379, 8265, 10001, 0, 70000])
 def test_port_of_another_protocol_is_no_setting(port: int) -> None:
     """It can be allowed host by host, and the error says how."""
@@ -90,7 +91,7 @@ def test_entry_that_names_no_place_is_refused_at_once(entry: str) -> None:
 
 
 def test_host_that_is_none_is_refused_before_anything_is_fetched() -> None:
-    """What only the normaliser can tell is told when the web is made."""
+    """What only the normaliser can tell is reported when the web is made."""
     with pytest.raises(ConfigError, match="allow_private"):
         OutboundWeb(WebSettings(allow_private=("a..b:80",)))
     with pytest.raises(ConfigError, match="search_url"):

@@ -10,11 +10,9 @@ import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
 from sessiontree.contracts.ports import SearchHit, SearchQuery
-from sessiontree.web.search_cache import KEPT_QUERIES, KEPT_S, SearchCache
-from sessiontree.web.searxng import MAX_SNIPPET_CHARS
 from sessiontree.web.settings import WebSettings
-from sessiontree.web.web import OutboundWeb
-from tests.web.sites import Respond, Site, answer, redirect, serving
+from sessiontree.web.web import KEPT_QUERIES, KEPT_S, MAX_SNIPPET_CHARS, OutboundWeb, SearchCache
+from tests.web.site_fakes import Respond, Site, answer, redirect, serving
 
 ROWS = [
     {"title": " One\n page ", "url": "https://one.example/", "content": "About  one. " + "x" * 2000},
@@ -78,11 +76,11 @@ async def test_query_is_put_as_the_provider_knows_it(query: SearchQuery, asked: 
     [
         (answer(b"<html>", status=403), "search.formats"),
         (answer(b"", status=429), "status 429"),
-        (answer(b"<html>"), "no list of results"),
-        (answer(b"[]"), "no list of results"),
-        (answer(b'{"results": {"a": 1}}'), "no list of results"),
-        (answer(b'{"results": 7}'), "no list of results"),
-        (answer(b"[" * 100_000), "no list of results"),
+        (answer(b"<html>"), "not a list of results"),
+        (answer(b"[]"), "not a list of results"),
+        (answer(b'{"results": {"a": 1}}'), "not a list of results"),
+        (answer(b'{"results": 7}'), "not a list of results"),
+        (answer(b"[" * 100_000), "not a list of results"),
     ],
 )
 async def test_failing_provider_is_told(respond: Respond, said: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
 from sessiontree.web.settings import WebSettings
 from sessiontree.web.web import OutboundWeb
-from tests.web.sites import PUBLIC, Detour, Names, answer, redirect, serving
+from tests.web.site_fakes import PUBLIC, Detour, Names, answer, redirect, serving
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A workspace with something worth stealing beside it, and both ways of resolving a path."""
+"""A workspace with something worth stealing alongside it, and both ways of resolving a path."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
-from sessiontree.workspace.openat2_resolver import Resolver, resolve_by_openat2
-from sessiontree.workspace.walk_resolver import resolve_by_walk
+from sessiontree.workspace.resolver import Resolver, resolve_by_openat2, resolve_by_walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.workspace.replacement import TEMPORARY_PREFIX
+from sessiontree.workspace.root import TEMPORARY_PREFIX
 
 if TYPE_CHECKING:
     from tests.workspace.conftest import Grounds
@@ -47,7 +47,7 @@ def test_list_of_no_directory_fails(grounds: Grounds, path: str, reason: str) ->
 
 
 def test_walk_goes_depth_first_in_order_of_names(grounds: Grounds) -> None:
-    """Files and links come in the order of names, a directory's content where its name stands."""
+    """Files and links come in the order of names, a directory's content where its name is."""
     for path in ("sub/deep/z", "sub/deeper", "a", "sub.txt"):
         (grounds.root / path).write_bytes(b"")
     os.mkfifo(grounds.root / "pipe")
@@ -71,6 +71,7 @@ def test_unfinished_writes_are_left_out(grounds: Grounds) -> None:
     assert [entry.path for entry in grounds.reader().walk()] == ["file", "sub/inner"]
 
 
+@pytest.mark.slow
 def test_tree_deeper_than_stack_descriptors_and_path_limit_is_walked(
     grounds: Grounds, count_descriptors: Callable[[], int]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError, PermissionDenied
-from sessiontree.contracts.tiers import PermissionTier
+from sessiontree.contracts.kinds import PermissionTier
 
 if TYPE_CHECKING:
     from tests.workspace.conftest import Grounds
@@ -73,6 +73,7 @@ ONLY_STRANGE = [
 """Traversals something else would have to decode first: here they are names like any other."""
 
 
+@pytest.mark.covers("I38", "REL-L34")
 @EVERY_VERB
 def test_traversal_is_denied_on_every_verb(grounds: Grounds, verb: str) -> None:
     """REL-L34: a path that leads outside is refused as Elevated, and nothing outside changes."""
@@ -85,16 +86,17 @@ def test_traversal_is_denied_on_every_verb(grounds: Grounds, verb: str) -> None:
     assert grounds.neighbours() == before
 
 
+@pytest.mark.covers("REL-L34")
 @pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"write"}))
 def test_encoded_traversal_is_a_missing_name(grounds: Grounds, verb: str) -> None:
-    """REL-L34: nothing is decoded; such a name is looked up as it stands."""
+    """REL-L34: nothing is decoded; such a name is looked up as it is."""
     for path in ONLY_STRANGE:
         with pytest.raises(ExecutionError, match="no such file"):
             VERBS[verb](grounds, path)
 
 
 def test_encoded_traversal_is_written_as_a_plain_name(grounds: Grounds) -> None:
-    """REL-L34: written, such a name is made inside the workspace as it stands."""
+    """REL-L34: written, such a name is made inside the workspace as it is."""
     before = grounds.neighbours()
     for path in ONLY_STRANGE:
         written = grounds.writer().write(path, b"stolen")
@@ -102,6 +104,7 @@ def test_encoded_traversal_is_written_as_a_plain_name(grounds: Grounds) -> None:
     assert grounds.neighbours() == before
 
 
+@pytest.mark.covers("REL-L37")
 @EVERY_VERB
 def test_absolute_path_into_a_sibling_with_the_same_prefix_is_denied(grounds: Grounds, verb: str) -> None:
     """REL-L37: ``ws-evil`` is not beneath ``ws``; names are compared whole."""
@@ -140,6 +143,7 @@ def test_link_to_outside_is_denied(grounds: Grounds, verb: str, target: str) -> 
     assert grounds.neighbours() == before
 
 
+@pytest.mark.covers("REL-L35")
 @pytest.mark.parametrize("target", ["../outside/new", "{top}/outside/new", "hop"])
 def test_first_write_through_a_dangling_link_to_outside_is_denied(grounds: Grounds, target: str) -> None:
     """REL-L35: a link to something outside that does not exist yet does not let it come into being."""
@@ -152,7 +156,7 @@ def test_first_write_through_a_dangling_link_to_outside_is_denied(grounds: Groun
 
 
 def test_root_swapped_for_a_link_stays_the_root(grounds: Grounds) -> None:
-    """The root is the directory opened at the start, whatever later stands at its path."""
+    """The root is the directory opened at the start, whatever later is at its path."""
     reader, writer = grounds.reader(), grounds.writer()
     grounds.root.rename(grounds.root.with_name("moved"))
     grounds.root.symlink_to(grounds.outside)

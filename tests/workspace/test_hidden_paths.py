@@ -34,7 +34,7 @@ def pair(grounds: Grounds, *hidden: Path) -> tuple[WorkspaceReader, WorkspaceWri
 
 
 def assert_closed(reader: WorkspaceReader, writer: WorkspaceWriter, folder: str) -> None:
-    """Every verb refuses a hidden directory and what lies in it."""
+    """Every verb refuses a hidden directory and what is in it."""
     for call in (
         lambda: reader.open(f"{folder}/trees/journal"),
         lambda: reader.stat(f"{folder}/trees/journal"),
@@ -50,6 +50,7 @@ def assert_closed(reader: WorkspaceReader, writer: WorkspaceWriter, folder: str)
             call()
 
 
+@pytest.mark.covers("REL-L18")
 def test_hidden_directory_is_closed_to_every_verb(
     grounds: Grounds, state: Path, count_descriptors: Callable[[], int]
 ) -> None:
@@ -111,6 +112,7 @@ def test_hidden_places_are_left_out_of_lists_and_walks(grounds: Grounds, state: 
     assert [entry.path for entry in reader.walk()] == ["sub/inner"]
 
 
+@pytest.mark.covers("REL-L36")
 def test_hidden_file_is_closed_under_a_second_name(grounds: Grounds) -> None:
     """REL-L36: a hard link to a hidden file is refused for reading and removing as well."""
     os.link(grounds.root / "file", grounds.root / "second")
@@ -144,6 +146,6 @@ def test_hidden_place_outside_the_root_changes_nothing(grounds: Grounds) -> None
 
 @pytest.mark.parametrize("path", ["{root}", "{root}/sub/..", "{root}/..", "/", "sub", "link"])
 def test_hiding_everything_or_a_relative_path_is_a_configuration_error(grounds: Grounds, path: str) -> None:
-    """A hidden path that holds the workspace, or that depends on where one stands, is a mistake."""
+    """A hidden path that holds the workspace, or that depends on where one is, is a mistake."""
     with pytest.raises(ConfigError, match="can't hide"):
         pair(grounds, Path(path.format(root=grounds.root)))

@@ -13,8 +13,7 @@ import pytest
 from sessiontree.contracts.errors import ConfigError, ExecutionError, PermissionDenied
 from sessiontree.contracts.ports import Entry, Reader
 from sessiontree.workspace import WorkspaceReader
-from sessiontree.workspace.openat2_resolver import resolve_by_openat2
-from sessiontree.workspace.walk_resolver import resolve_by_walk
+from sessiontree.workspace.resolver import resolve_by_openat2, resolve_by_walk
 
 if TYPE_CHECKING:
     from tests.workspace.conftest import Grounds
@@ -66,9 +65,9 @@ def test_stat_tells_type_size_and_time(grounds: Grounds) -> None:
     [
         ("", "the path is empty"),
         ("fi\0le", "the path holds a NUL character"),
-        ("\ud800", "the path holds a character no file name can hold"),
+        ("\ud800", "the path holds a character that no file name can hold"),
         ("x" * 256, "file name too long"),
-        ("x/" * 40_000, "the path is 80000 bytes long; at most 65536 are taken"),
+        ("x/" * 40_000, "the path is 80000 bytes long; at most 65536 are accepted"),
         ("missing", "no such file or directory"),
         ("missing/file", "no such file or directory"),
         ("file/below", "not a directory"),
@@ -93,6 +92,7 @@ def test_unreadable_path_gives_a_typed_error_with_its_reason(
     text.encode()
 
 
+@pytest.mark.covers("REL-L41")
 def test_only_regular_files_are_opened(grounds: Grounds) -> None:
     """REL-L41: a FIFO without a writer and a socket are refused at once, through a link as well."""
     os.mkfifo(grounds.root / "pipe")
@@ -106,6 +106,7 @@ def test_only_regular_files_are_opened(grounds: Grounds) -> None:
                 grounds.reader().open(path)
 
 
+@pytest.mark.covers("REL-L41")
 @pytest.mark.parametrize("path", ["dev/zero", "/dev/null", "dev/tty"])
 def test_devices_are_never_opened(machine: WorkspaceReader, path: str) -> None:
     """REL-L41: a device is refused even where the root is the whole machine."""
@@ -113,6 +114,7 @@ def test_devices_are_never_opened(machine: WorkspaceReader, path: str) -> None:
         machine.open(path)
 
 
+@pytest.mark.covers("REL-L41")
 @pytest.mark.parametrize(
     "path",
     [
@@ -126,7 +128,7 @@ def test_devices_are_never_opened(machine: WorkspaceReader, path: str) -> None:
 )
 def test_kernel_file_systems_are_refused(machine: WorkspaceReader, path: str) -> None:
     """REL-L41: files that are the kernel's state, such as a process's environment, are no user's files."""
-    with pytest.raises(PermissionDenied, match=r"it lies on (procfs|sysfs)"):
+    with pytest.raises(PermissionDenied, match=r"it is on (procfs|sysfs)"):
         machine.open(path)
 
 
@@ -134,7 +136,7 @@ def test_kernel_file_systems_are_neither_listed_nor_walked(machine: WorkspaceRea
     """REL-L41: their root is seen as a directory and not entered."""
     assert machine.stat("proc").type == "directory"
     for verb in (machine.list, lambda path: list(machine.walk(path))):
-        with pytest.raises(PermissionDenied, match="it lies on procfs"):
+        with pytest.raises(PermissionDenied, match="it is on procfs"):
             verb("proc")
 
 
@@ -155,6 +157,7 @@ def test_link_of_procfs_leads_no_further_than_its_text(machine: WorkspaceReader,
             machine.open(f"proc/self/fd/{file.fileno()}")
 
 
+@pytest.mark.covers("REL-L41")
 def test_sparse_file_of_ten_gigabytes_opens_at_once(grounds: Grounds) -> None:
     """REL-L41: size is no obstacle here; the limit is the caller's, who reads what it can use."""
     size = 10 << 30

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.workspace.replacement import TEMPORARY_PREFIX, FileReplacement
+from sessiontree.workspace.root import TEMPORARY_PREFIX
+from sessiontree.workspace.writer import FileReplacement
 
 if TYPE_CHECKING:
     from tests.workspace.conftest import Grounds
@@ -97,7 +98,7 @@ def test_one_of_two_writes_of_the_same_version_wins(grounds: Grounds) -> None:
 
 
 def halves_seen(root: Path, read: Callable[[], bytes], write: Callable[[bytes], object]) -> int:
-    """Count what a reader sees beside whole contents while a file is rewritten again and again."""
+    """Count what a reader sees alongside whole contents while a file is rewritten again and again."""
     contents = [letter * 300_000 for letter in (b"a", b"b")]
     (root / "file").write_bytes(contents[0])
     halves = 0
@@ -180,8 +181,8 @@ import os, sys
 from pathlib import Path
 from sessiontree.contracts.errors import ExecutionError
 from sessiontree.workspace import WorkspaceReader, WorkspaceWriter
-from sessiontree.workspace.openat2_resolver import resolve_by_openat2
-from sessiontree.workspace.walk_resolver import resolve_by_walk
+from sessiontree.workspace.resolver import resolve_by_openat2
+from sessiontree.workspace.resolver import resolve_by_walk
 root = Path(sys.argv[1])
 pairs = [
     (WorkspaceReader(root, resolver=resolver), WorkspaceWriter(root, resolver=resolver))

@@ -14,11 +14,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.workspace.kernel_calls import RESOLVE_BENEATH, openat2, path_of
-from sessiontree.workspace.openat2_resolver import Resolver, best_resolver, resolve_by_openat2
-from sessiontree.workspace.place import WorkspacePath, components
-from sessiontree.workspace.root_fd import Anchor
-from sessiontree.workspace.walk_resolver import MAX_LINKS, resolve_by_walk
+from sessiontree.workspace.resolver import (
+    MAX_LINKS,
+    RESOLVE_BENEATH,
+    Resolver,
+    RootDirectory,
+    WorkspacePath,
+    best_resolver,
+    components,
+    descriptor_path,
+    openat2,
+    resolve_by_openat2,
+    resolve_by_walk,
+)
 
 RESOLVERS = pytest.mark.parametrize("resolve", [resolve_by_openat2, resolve_by_walk], ids=["openat2", "walk"])
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -44,7 +52,7 @@ Scene: TypeAlias = tuple[list[Planted], str]
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """Draw trees whose links and look-ups mostly go through what stands in the tree already."""
+    """Draw trees whose links and look-ups mostly go through what is in the tree already."""
     tree: list[Planted] = []
     known = [""]
 
@@ -62,7 +70,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 
 def plant(top: Path, tree: list[Planted], *, relative: bool) -> Path:
-    """Make a tree below ``top/root`` and something to escape to beside it.
+    """Make a tree below ``top/root`` and something to escape to alongside it.
 
     Args:
         top: An empty directory.
@@ -99,7 +107,7 @@ def plant(top: Path, tree: list[Planted], *, relative: bool) -> Path:
 
 def kernel_answer(root: Path, path: str) -> str | int:
     """Return the kernel's answer beneath a root: the found object's path there, or an error number."""
-    anchor = Anchor(root)
+    anchor = RootDirectory(root)
     try:
         fd = openat2(anchor.fd, path, os.O_PATH, RESOLVE_BENEATH)
     except OSError as error:
@@ -107,7 +115,7 @@ def kernel_answer(root: Path, path: str) -> str | int:
             return kernel_answer(root, path)
         return error.errno or 0
     try:
-        return os.path.relpath(path_of(fd), path_of(anchor.fd))
+        return os.path.relpath(descriptor_path(fd), descriptor_path(anchor.fd))
     finally:
         os.close(fd)
 
@@ -115,7 +123,7 @@ def kernel_answer(root: Path, path: str) -> str | int:
 def answer_of(resolve: Resolver, root: Path, path: str) -> str | int:
     """Return a resolver's answer in the same words, having looked at what the place names."""
     try:
-        place = resolve(Anchor(root), components(path))
+        place = resolve(RootDirectory(root), components(path))
     except OSError as error:
         return error.errno or 0
     with place:
@@ -143,6 +151,8 @@ def agrees_with_kernel(resolve: Resolver, tree: list[Planted], path: str) -> Non
             assert real.is_relative_to(os.path.realpath(root))
 
 
+@pytest.mark.covers("REL-P37")
+@pytest.mark.slow
 @RESOLVERS
 def test_resolver_agrees_with_the_kernel_on_random_trees(resolve: Resolver) -> None:
     """REL-P37: every path resolves beneath the root or is refused, exactly as the kernel would."""
@@ -166,13 +176,13 @@ def test_resolver_agrees_after_an_absolute_link(resolve: Resolver, path: str) ->
     agrees_with_kernel(resolve, tree, path)
 
 
-def resolve_lexically(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
+def resolve_lexically(anchor: RootDirectory, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
     """Planted bug: takes ``..`` from the text, before links are followed."""
     text = os.path.normpath("/".join(names))
     return resolve_by_walk(anchor, components(text), follow_last=follow_last)
 
 
-def resolve_by_prefix(anchor: Anchor, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
+def resolve_by_prefix(anchor: RootDirectory, names: list[str], *, follow_last: bool = True) -> WorkspacePath:
     """Planted bug: compares text, so that ``root-evil`` counts as beneath ``root``."""
     whole = os.path.realpath(anchor.real_path.joinpath(*names))
     if not whole.startswith(str(anchor.real_path)):
@@ -183,13 +193,14 @@ def resolve_by_prefix(anchor: Anchor, names: list[str], *, follow_last: bool = T
 
 
 def resolve_without_absolute_links(
-    anchor: Anchor, names: list[str], *, follow_last: bool = True
+    anchor: RootDirectory, names: list[str], *, follow_last: bool = True
 ) -> WorkspacePath:
     """Planted bug: leaves absolute links to the kernel, which refuses those beneath the root as well."""
     os.close(openat2(anchor.fd, "/".join(names), os.O_PATH, RESOLVE_BENEATH))
     return resolve_by_walk(anchor, names, follow_last=follow_last)
 
 
+@pytest.mark.covers("REL-P37")
 @pytest.mark.parametrize(
     ("bug", "tree", "path"),
     [
@@ -243,7 +254,7 @@ def test_last_link_is_kept_when_not_followed(tmp_path: Path, resolve: Resolver) 
     (tmp_path / "sub").mkdir()
     (tmp_path / "way").symlink_to("sub")
     (tmp_path / "sub" / "last").symlink_to("/elsewhere")
-    with resolve(Anchor(tmp_path), ["way", "last"], follow_last=False) as place:
+    with resolve(RootDirectory(tmp_path), ["way", "last"], follow_last=False) as place:
         assert place.path == "sub/last"
 
 
@@ -251,7 +262,7 @@ def test_last_link_is_kept_when_not_followed(tmp_path: Path, resolve: Resolver) 
 def test_missing_parents_are_kept_as_names(tmp_path: Path, resolve: Resolver) -> None:
     """What does not exist yet stays in the place as names below the deepest directory that does."""
     (tmp_path / "sub").mkdir()
-    with resolve(Anchor(tmp_path), ["sub", "new", "newer", "file"]) as place:
+    with resolve(RootDirectory(tmp_path), ["sub", "new", "newer", "file"]) as place:
         assert (place.directory, place.names) == ("sub", ("new", "newer", "file"))
 
 
@@ -260,7 +271,7 @@ def test_missing_parents_are_kept_as_names(tmp_path: Path, resolve: Resolver) ->
 def test_way_through_a_missing_directory_is_no_place(tmp_path: Path, resolve: Resolver, path: str) -> None:
     """``..`` and ``.`` below something missing lead nowhere."""
     with pytest.raises(FileNotFoundError):
-        resolve(Anchor(tmp_path), components(path))
+        resolve(RootDirectory(tmp_path), components(path))
 
 
 @pytest.mark.slow
@@ -273,7 +284,7 @@ def test_no_descriptor_is_left_open(
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "out").symlink_to("/")
     (tmp_path / "in").symlink_to(tmp_path / "sub")
-    anchor = Anchor(tmp_path)
+    anchor = RootDirectory(tmp_path)
     before = count_descriptors()
     for path in ["sub", "sub/x", "no/x", "loop/x", "loop", "out", "..", "in/../in", "sub/..", "sub/x/.."]:
         try:
@@ -293,7 +304,7 @@ def test_path_deeper_than_the_kernel_takes_is_still_resolved(tmp_path: Path, res
 
 def test_best_resolver_is_the_kernels_where_there_is_one(tmp_path: Path) -> None:
     """The choice is by trying: with the call and procfs it is ``openat2``, else the walk."""
-    anchor = Anchor(tmp_path)
+    anchor = RootDirectory(tmp_path)
     try:
         os.close(openat2(anchor.fd, ".", os.O_PATH, RESOLVE_BENEATH))
     except OSError:

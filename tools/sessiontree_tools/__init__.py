@@ -1,9 +1,7 @@
-"""The built-in tools, one file each; they stand on ``sessiontree.contracts`` alone.
+"""The built-in tools: files, commands, messages, children, the web, and memory.
 
-Room: reading, writing and searching files, running commands, speaking to the human, children, the web, and
-memory.
-Found through the entry point ``sessiontree.tools``.
-Not here: deciding who may call what (policy), or how paths are kept beneath the workspace (its handles).
+They import ``sessiontree.contracts`` only, and are found through the entry point ``sessiontree.tools``.
+Not here: deciding who may call what (``policy``), or keeping paths beneath the workspace (its handles).
 """
 
 from __future__ import annotations
@@ -15,16 +13,18 @@ from sessiontree_tools.edit import Edit
 from sessiontree_tools.exec import Exec
 from sessiontree_tools.find import Find
 from sessiontree_tools.grep import Grep
-from sessiontree_tools.memory_forget import MemoryForget
-from sessiontree_tools.memory_get import MemoryGet
-from sessiontree_tools.memory_search import MemorySearch
-from sessiontree_tools.memory_store import StoreMemory
+from sessiontree_tools.memory import MemoryForget, MemoryGet, MemorySearch, StoreMemory
 from sessiontree_tools.message import Message
 from sessiontree_tools.read import Read
-from sessiontree_tools.session_status import SessionStatusTool
-from sessiontree_tools.sessions_spawn import SessionsSpawn
-from sessiontree_tools.web_fetch import WebFetch
-from sessiontree_tools.web_search import WebSearch
+from sessiontree_tools.sessions import SessionsSpawn, SessionStatusTool
+from sessiontree_tools.sessions_below import (
+    AgentsList,
+    SessionsHistory,
+    SessionsList,
+    SessionsSend,
+    Subagents,
+)
+from sessiontree_tools.web import WebFetch, WebSearch
 from sessiontree_tools.write import Write
 
 __all__ = ["builtin_tools"]
@@ -42,6 +42,11 @@ def builtin_tools() -> tuple[Tool[Any], ...]:
         Message(),
         SessionsSpawn(),
         SessionStatusTool(),
+        Subagents(),
+        SessionsList(),
+        SessionsHistory(),
+        SessionsSend(),
+        AgentsList(),
         WebSearch(),
         WebFetch(),
         MemorySearch(),

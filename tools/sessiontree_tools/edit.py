@@ -1,25 +1,312 @@
-"""``edit``: replaces one passage of a file."""
+"""``edit``: replaces one passage of a file.
+
+A passage is found exactly or, failing that, by its folded form: quotation marks, dashes, spaces, ``…`` and
+``...``, CRLF and LF, and trailing spaces each count as the same.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER, WRITER
-from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.context import READER, WRITER, ToolContext
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.params import AllowEmpty
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Entry, Reader, Writer
 from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
-from sessiontree_tools.charset import to_utf8
-from sessiontree_tools.hunk import unified_diff
-from sessiontree_tools.pages import read_up_to
-from sessiontree_tools.replacement import replace_once
-from sessiontree_tools.threads import Stop, end_if, in_thread
+from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
+from sessiontree.contracts.truncation import whole
+from sessiontree_tools.text_file import read_up_to, to_utf8
+
+SINGLE_QUOTES = "\u2018\u2019\u201a\u201b\u2032\u02bc"
+DOUBLE_QUOTES = "\u201c\u201d\u201e\u201f\u2033"
+DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+
+_ONE_TO_ONE = str.maketrans(
+    {
+        **dict.fromkeys(SINGLE_QUOTES, "'"),
+        **dict.fromkeys(DOUBLE_QUOTES, '"'),
+        **dict.fromkeys(DASHES, "-"),
+        **dict.fromkeys(SPACES, " "),
+    }
+)
+
+# The look-behind and the possessive run keep this linear on long runs of spaces.
+_SHRINKING = re.compile(r"(?<![ \t])[ \t]++(?=\r?\n)|\r\n|\.\.\.")
+_TO_LINE_END = re.compile(r"[ \t]*(?:\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A text's folded form, and the text with its characters, but not its length, changed."""
+
+    text: str
+    """The folded form."""
+    translated: str
+    """As long as the original: an index here is an index there."""
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return where in the original the folded characters ``start:end`` (not empty) come from.
+
+        Spaces that folding dropped before or after them are left outside; a line end is kept whole.
+        """
+        return self._span(start)[0], self._span(end - 1)[1]
+
+    def past_spaces(self, at: int) -> int:
+        """Return the end of the spaces that stand at ``at`` in the original."""
+        while at < len(self.translated) and self.translated[at] in " \t":
+            at += 1
+        return at
+
+    def _span(self, index: int) -> tuple[int, int]:
+        dropped = 0
+        for piece in _SHRINKING.finditer(self.translated):
+            start = piece.start() - dropped
+            length = len(_shrunk(piece))
+            if index < start:
+                break
+            if index < start + length:
+                return piece.span()
+            dropped += len(piece[0]) - length
+        return index + dropped, index + dropped + 1
+
+
+def fold(text: str) -> Folded:
+    """Return the folded form of a text; linear in its length."""
+    translated = text.translate(_ONE_TO_ONE)
+    return Folded(_SHRINKING.sub(_shrunk, translated), translated)
+
+
+def line_ends_at(text: str, at: int) -> bool:
+    """Whether nothing but spaces is between ``at`` and the end of its line."""
+    return _TO_LINE_END.match(text, at) is not None
+
+
+def _shrunk(piece: re.Match[str]) -> str:
+    found = piece[0]
+    if found == "\r\n":
+        return "\n"
+    return "\N{HORIZONTAL ELLIPSIS}" if found == "..." else ""
+
+
+BYTE_ORDER_MARK = "\ufeff"
+MAX_COUNTED = 1000
+"""Matches looked at before counting stops."""
+MAX_LISTED = 10
+"""Matches whose lines an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What becomes of ``before``: the characters ``start:end`` give way to ``new``."""
+
+    before: str
+    start: int
+    end: int
+    new: str
+    """The new passage with the text's own line ends."""
+    tolerant: bool
+    """Whether only the folded form was found."""
+
+    @property
+    def after(self) -> str:
+        """The whole text afterwards."""
+        return self.before[: self.start] + self.new + self.before[self.end :]
+
+    @property
+    def line(self) -> int:
+        """Line the passage starts in, from 1."""
+        return _line_of(self.before, self.start)
+
+
+def replace_once(text: str, old: str, new: str) -> Replacement:
+    """Find the one passage that ``old`` names and say what replaces it.
+
+    Args:
+        text: The whole text; a byte-order mark at its head stays whatever ``old`` and ``new`` hold.
+        old: The passage, not empty. Taken literally first; where that is found nowhere, folded.
+        new: Its replacement; line ends become those of the passage, or where it has none, of the text.
+
+    Raises:
+        ExecutionError: found nowhere, found more than once (also where matches overlap), or no change.
+
+    Contract: pure; everything outside the passage stays as it is.
+    """
+    exact = _only(text, _exact(text, old))
+    start, end = (exact, exact + len(old)) if exact is not None else _tolerant(text, old)
+    if start == 0 and text.startswith(BYTE_ORDER_MARK):
+        start = 1
+        new = new.removeprefix(BYTE_ORDER_MARK)
+    new = _with_line_ends(new, _line_end(text[start:end]) or _line_end(text))
+    if new == text[start:end]:
+        raise ExecutionError("new_text equals the text that is there; nothing was changed")
+    return Replacement(text, start, end, new, exact is None)
+
+
+def _exact(text: str, old: str) -> Iterator[int]:
+    for start in _starts(text, old):
+        # A match that begins or ends between CR and LF would tear a line end apart.
+        if not (_splits_line_end(text, start) or _splits_line_end(text, start + len(old))):
+            yield start
+
+
+def _tolerant(text: str, old: str) -> tuple[int, int]:
+    folded, wanted = fold(text), fold(old).text
+    # Spaces that end old_text may be some inside a line, or stand for those, if any, that end one.
+    bare = wanted.rstrip(" \t\r")
+    inside = set(islice(_starts(folded.text, wanted), MAX_COUNTED))
+    ending = set(islice(_line_endings(folded.text, bare), MAX_COUNTED)) if bare not in {"", wanted} else set()
+    start = _only(folded.text, iter(sorted(inside | ending)))
+    if start is None:
+        raise ExecutionError(
+            "old_text was not found, not even with quotes, dashes and spaces treated alike; "
+            "read the file again and copy the passage"
+        )
+    if start not in ending:
+        return folded.origin(start, start + len(wanted))
+    first, last = folded.origin(start, start + len(bare))
+    return first, folded.past_spaces(last)
+
+
+def _line_endings(text: str, wanted: str) -> Iterator[int]:
+    return (start for start in _starts(text, wanted) if line_ends_at(text, start + len(wanted)))
+
+
+def _only(text: str, starts: Iterator[int]) -> int | None:
+    """Return the only start, or None without one.
+
+    Raises:
+        ExecutionError: there are several; names the lines.
+    """
+    found = list(islice(starts, MAX_COUNTED))
+    if len(found) < 2:
+        return found[0] if found else None
+    lines = ", ".join(str(_line_of(text, start)) for start in found[:MAX_LISTED])
+    more = ", …" if len(found) > MAX_LISTED else ""
+    count = f"{len(found)}" if len(found) < MAX_COUNTED else f"at least {MAX_COUNTED}"
+    raise ExecutionError(
+        f"old_text was found {count} times, in lines {lines}{more}; "
+        "give more of the text around the one you mean. Nothing was changed"
+    )
+
+
+def _starts(text: str, wanted: str) -> Iterator[int]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + 1)
+
+
+def _splits_line_end(text: str, at: int) -> bool:
+    return text[at - 1 : at + 1] == "\r\n" if at else False
+
+
+def _line_end(text: str) -> str | None:
+    crlf = text.count("\r\n")
+    lf = text.count("\n") - crlf
+    if not crlf and not lf:
+        return None
+    return "\r\n" if crlf > lf else "\n"
+
+
+def _with_line_ends(text: str, line_end: str | None) -> str:
+    return text if line_end is None else text.replace("\r\n", "\n").replace("\n", line_end)
+
+
+def _line_of(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+CONTEXT_LINES = 3
+MAX_LINES = 400
+MAX_LINE_CHARS = 500
+NO_NEWLINE = "\\ No newline at end of file"
+
+
+def unified_diff(path: str, change: Replacement) -> str:
+    """Return the change as one hunk with three lines of context.
+
+    Looks only at the lines around the change, so its cost does not grow with the file. Lines longer than
+    500 characters are cut, and after 400 lines only their number is reported.
+    """
+    text = change.before
+    start = _back(text, change.start, CONTEXT_LINES)
+    end = _forward(text, change.end, CONTEXT_LINES + 1)
+    old = _lines(text[start:end])
+    new = _lines(text[start : change.start] + change.new + text[change.end : end])
+    head, tail = _shared(old, new)
+    skipped = max(0, head - CONTEXT_LINES)
+    kept_tail = min(tail, CONTEXT_LINES)
+    first = text.count("\n", 0, start) + skipped + 1
+    old_end, new_end = len(old) - tail, len(new) - tail
+    body = [
+        *_marked(" ", old[skipped:head]),
+        *_marked("-", old[head:old_end]),
+        *_marked("+", new[head:new_end]),
+        *_marked(" ", old[old_end : old_end + kept_tail]),
+    ]
+    if len(body) > MAX_LINES:
+        body = [*body[:MAX_LINES], f"… {len(body) - MAX_LINES} more lines"]
+    ranges = [_range(first, end + kept_tail - skipped) for end in (old_end, new_end)]
+    return "\n".join([f"--- a/{path}", f"+++ b/{path}", f"@@ -{ranges[0]} +{ranges[1]} @@", *body]) + "\n"
+
+
+def _range(first: int, count: int) -> str:
+    # An empty side names the line before the change, as patch programs expect.
+    return f"{first if count else first - 1},{count}"
+
+
+def _marked(mark: str, lines: list[str]) -> list[str]:
+    marked: list[str] = []
+    for line in lines:
+        body = line.removesuffix("\n")
+        marked.append(
+            mark + (body if len(body) <= MAX_LINE_CHARS else body[: whole(body, MAX_LINE_CHARS)] + "…")
+        )
+        if body == line:
+            marked.append(NO_NEWLINE)
+    return marked
+
+
+def _shared(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Return how many lines both begin with, and how many of the others both end with."""
+    most = min(len(old), len(new))
+    head = 0
+    while head < most and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < most - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    return head, tail
+
+
+def _lines(text: str) -> list[str]:
+    parts = text.split("\n")
+    return [part + "\n" for part in parts[:-1]] + [part for part in parts[-1:] if part]
+
+
+def _back(text: str, at: int, lines: int) -> int:
+    for _ in range(lines + 1):
+        at = text.rfind("\n", 0, at)
+        if at < 0:
+            return 0
+    return at + 1
+
+
+def _forward(text: str, at: int, lines: int) -> int:
+    for _ in range(lines):
+        at = text.find("\n", at) + 1
+        if at == 0:
+            return len(text)
+    return at
+
 
 MAX_BYTES = 10 * 1024 * 1024
 
@@ -29,27 +316,20 @@ class EditParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(min_length=1, description="File to change, relative to the workspace.")
+    path: str = Field(min_length=1)
     old_text: str = Field(
         min_length=1,
-        description=(
-            "The passage to replace, copied from the file with enough lines around it to be the only one."
-        ),
+        description="Copied from the file; must occur exactly once.",
     )
-    new_text: Annotated[str, AllowEmpty()] = Field(
-        description="What stands there afterwards; empty removes the passage."
-    )
+    new_text: Annotated[str, AllowEmpty()]
 
 
 class Edit(Tool[EditParams]):
     """Replaces the one passage of a file that fits."""
 
     name = "edit"
-    description = (
-        "Replace one passage of a text file. old_text must occur exactly once. Where it is not found so, "
-        "curly and straight quotes, dashes, kinds of spaces, spaces at line ends and CRLF against LF are "
-        "treated alike. The file keeps its own line ends. Read the file first."
-    )
+    description = "Replace one passage of a text file. Read the file first."
+    brief = True
     Params: ClassVar[type[BaseModel]] = EditParams
     label = "Edit file"
     section = "fs"
@@ -66,13 +346,13 @@ class Edit(Tool[EditParams]):
 
         Raises:
             ValidationError: new_text has no UTF-8 form.
-            ExecutionError: the passage is not there, not unique or unchanged, the file is no UTF-8 text of
+            ExecutionError: the passage is not there, not unique or unchanged, the file is not a UTF-8 text of
                 at most 10 MB, or it was changed meanwhile. The file is then as it was.
             PermissionDenied: the path is outside what may be changed, or the session changes nothing.
         """
         writer, reader = ctx.require(WRITER), ctx.require(READER)
         to_utf8(params.new_text, "/new_text")
-        return await in_thread(ctx, lambda stop: _edit(reader, writer, params, stop))
+        return await in_call_thread(ctx, lambda stop: _edit(reader, writer, params, stop))
 
 
 def _edit(reader: Reader, writer: Writer, params: EditParams, stop: Stop) -> ToolResult:

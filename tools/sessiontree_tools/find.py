@@ -7,17 +7,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.flags import ToolFlag
+from sessiontree.contracts.context import READER, ToolContext
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.directory_entries import listing
-from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, shown_path
-from sessiontree_tools.glob_match import Glob, check_glob
-from sessiontree_tools.threads import Stop, in_thread
+from sessiontree.contracts.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
+from sessiontree_tools.file_walk import GIT_DIRECTORY, Glob, Walk, check_glob, listing, shown_path
 
 MAX_LIMIT = 10_000
 
@@ -30,26 +26,18 @@ class FindParams(BaseModel):
     pattern: Annotated[str, AfterValidator(check_glob)] = Field(
         min_length=1,
         max_length=500,
-        description=(
-            "Glob relative to `path`, such as `*.md`, `src/**/test_*.py` or `*.{ts,tsx}`. "
-            "Without a slash it matches names at any depth."
-        ),
+        description="Such as `*.md` (at any depth) or `src/**/*.{ts,tsx}`.",
     )
-    path: str = Field(
-        default=".", min_length=1, description="Directory to search, relative to the workspace."
-    )
-    limit: int = Field(default=1000, ge=1, le=MAX_LIMIT, description="Most paths to list.")
+    path: str = Field(default=".", min_length=1)
+    limit: int = Field(default=1000, ge=1, le=MAX_LIMIT)
 
 
 class Find(Tool[FindParams]):
     """Lists files whose paths fit a glob."""
 
     name = "find"
-    description = (
-        "Find files by name. Lists the paths of files and links that fit a glob, sorted, one a line, from "
-        "the workspace on, ready for read. Directories are not listed; .git is skipped unless the pattern "
-        "names it. Use grep to search inside files."
-    )
+    description = "List the files whose paths match a glob."
+    brief = True
     Params: ClassVar[type[BaseModel]] = FindParams
     label = "Find files"
     section = "fs"
@@ -67,7 +55,9 @@ class Find(Tool[FindParams]):
             PermissionDenied: the path is outside what may be read.
         """
         reader = ctx.require(READER)
-        return await in_thread(ctx, lambda stop: _find(reader, params, ctx.config.max_result_chars, stop))
+        return await in_call_thread(
+            ctx, lambda stop: _find(reader, params, ctx.config.max_result_chars, stop)
+        )
 
 
 def _find(reader: Reader, params: FindParams, max_chars: int, stop: Stop) -> ToolResult:

@@ -1,28 +1,124 @@
-"""``grep``: finds lines by what they say."""
+"""``grep``: finds lines by a pattern or a text.
+
+Not here: what a match is (line_matcher.py), and which files there are (file_walk.py).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.flags import ToolFlag
+from sessiontree.contracts.context import READER, ToolContext
+from sessiontree.contracts.errors import ToolError
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.directory_entries import listing
-from sessiontree_tools.file_walk import GIT_DIRECTORY, Walk, WalkedFile
-from sessiontree_tools.glob_match import Glob, check_glob
-from sessiontree_tools.line_matcher import LineMatcher, text_finder
-from sessiontree_tools.line_search import Matcher, Search
+from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
+from sessiontree_tools.file_walk import GIT_DIRECTORY, Glob, Walk, WalkedFile, check_glob, listing, shown_path
+from sessiontree_tools.line_matcher import LineMatcher, Shown, text_finder
 from sessiontree_tools.matcher_process import MatcherProcess
-from sessiontree_tools.threads import Stop, in_thread
+from sessiontree_tools.text_file import is_binary, read_up_to
+
+CHUNK_BYTES = 256 * 1024
+GROUP_BREAK = "--"
+"""Goes between passages that do not touch, where context is shown."""
+
+
+class Matcher(Protocol):
+    """Says which lines of one file after another to show."""
+
+    more: bool
+    overlong: int
+
+    def feed(self, data: bytes, *, last: bool) -> list[Shown]:
+        """Return what to show once the file's next bytes are known."""
+        ...
+
+
+class Search:
+    """One search through many files.
+
+    Args:
+        reader: Opens them.
+        matcher: Says what to show.
+        stop: Asked between chunks.
+        max_bytes: Searched in all files together.
+        max_chars: Shown in all files together; a little more may be.
+    """
+
+    def __init__(
+        self, reader: Reader, matcher: Matcher, stop: Stop, *, max_bytes: int, max_chars: int
+    ) -> None:
+        self.matches = self.files = self.binary = self.unreadable = 0
+        self.exhausted = False
+        """Whether ``max_bytes`` ended the search."""
+        self._reader = reader
+        self._matcher = matcher
+        self._stop = stop
+        self._left_bytes = max_bytes
+        self._left_chars = max_chars
+
+    def lines(self, files: Iterable[WalkedFile], *, breaks: bool) -> list[str]:
+        """Return ``path:line: text`` for matches and ``path-line- text`` for context, in order.
+
+        Args:
+            files: Searched in this order; what cannot be opened is counted and left out.
+            breaks: Whether to write ``--`` between passages that do not touch.
+
+        Raises:
+            ToolError: the matcher gave up, or the search was stopped.
+        """
+        lines: list[str] = []
+        for found in files:
+            path = shown_path(found.entry.path)
+            previous = -1  # so that a new file never touches the last one
+            for number, matches, text in self._shown(found):
+                if breaks and lines and number != previous + 1:
+                    lines.append(GROUP_BREAK)
+                previous = number
+                mark = ":" if matches else "-"
+                lines.append(f"{path}{mark}{number}{mark} {text}")
+                self.matches += matches
+                self._left_chars -= len(lines[-1])
+            if self._matcher.more or self.exhausted or self._left_chars < 0:
+                break
+        return lines
+
+    def _shown(self, found: WalkedFile) -> Iterator[Shown]:
+        for chunk, last in self._chunks(found):
+            yield from self._matcher.feed(chunk, last=last)
+            if self._matcher.more or self._left_chars < 0:
+                return
+
+    def _chunks(self, found: WalkedFile) -> Iterator[tuple[bytes, bool]]:
+        """Yield a text file's bytes; the second of each pair tells whether they are its last."""
+        try:
+            stream = self._reader.open(found.entry.path)
+        except ToolError:
+            self.unreadable += 1
+            return
+        with stream:
+            chunk = read_up_to(stream, CHUNK_BYTES)
+            if is_binary(chunk):
+                self.binary += 1
+                return
+            self.files += 1
+            last = False
+            while not last:
+                end_if(self._stop)
+                self.exhausted = len(chunk) > self._left_bytes
+                chunk = chunk[: self._left_bytes]
+                self._left_bytes -= len(chunk)
+                last = self.exhausted or len(chunk) < CHUNK_BYTES
+                yield chunk, last
+                if not last:
+                    chunk = read_up_to(stream, CHUNK_BYTES)
+
 
 MAX_SCANNED_BYTES = 64 * 1024 * 1024
 MAX_LIMIT = 1000
@@ -39,33 +135,25 @@ class GrepParams(BaseModel):
     pattern: str = Field(
         min_length=1,
         max_length=2000,
-        description="Regular expression (Python's syntax) searched for in each line on its own.",
+        description="Python regular expression.",
     )
-    path: str = Field(
-        default=".", min_length=1, description="Directory or file to search, relative to the workspace."
-    )
+    path: str = Field(default=".", min_length=1)
     glob: Annotated[str, AfterValidator(check_glob)] | None = Field(
         default=None,
-        description="Search only files whose path below `path` fits, such as `*.py` or `src/**/*.md`.",
+        description="Files to search, such as `*.py`.",
     )
-    ignore_case: bool = Field(default=False, description="Whether letters match in either case.")
-    literal: bool = Field(default=False, description="Whether the pattern is plain text, not an expression.")
-    context: int = Field(
-        default=0, ge=0, le=MAX_CONTEXT, description="Lines to show before and after each matching line."
-    )
-    limit: int = Field(default=100, ge=1, le=MAX_LIMIT, description="Most matching lines to show.")
+    ignore_case: bool = Field(default=False)
+    literal: bool = Field(default=False)
+    context: int = Field(default=0, ge=0, le=MAX_CONTEXT)
+    limit: int = Field(default=100, ge=1, le=MAX_LIMIT)
 
 
 class Grep(Tool[GrepParams]):
     """Lists lines that fit a pattern."""
 
     name = "grep"
-    description = (
-        "Search the text of files. Answers with `path:line: text` for each matching line, files in the order "
-        "of their paths; long lines are cut around the match, context reads `path-line- text`. Binary "
-        "files, links and .git are skipped. The line number is the offset to read from. Narrow a search with "
-        "path and glob; use literal for text with punctuation."
-    )
+    description = "Search files line by line. Answers with `path:line: text`."
+    brief = True
     Params: ClassVar[type[BaseModel]] = GrepParams
     label = "Search files"
     section = "fs"
@@ -79,12 +167,14 @@ class Grep(Tool[GrepParams]):
         """Return the lines; details are ``{path, matches, files, limited, exhausted, binary, unreadable}``.
 
         Raises:
-            ValidationError: the pattern is no regular expression.
+            ValidationError: the pattern is not a regular expression.
             ExecutionError: no such path, or the pattern takes too long.
             PermissionDenied: the path is outside what may be read.
         """
         reader = ctx.require(READER)
-        return await in_thread(ctx, lambda stop: _grep(reader, params, ctx.config.max_result_chars, stop))
+        return await in_call_thread(
+            ctx, lambda stop: _grep(reader, params, ctx.config.max_result_chars, stop)
+        )
 
 
 def _grep(reader: Reader, params: GrepParams, max_chars: int, stop: Stop) -> ToolResult:

@@ -1,8 +1,8 @@
 """What a web page says, as Markdown or plain text; a program that can be killed.
 
 Room: leaving out what no reader sees, and converting the rest. The program reads one request from its
-standard input and answers on its standard output: ``python -I html_markdown.py``; it stands on Beautiful Soup
-and markdownify alone. The tools never import it: a hostile page costs its process, not theirs.
+standard input and answers on its standard output: ``python -I html_markdown.py``; it depends on Beautiful
+Soup and markdownify alone. The tools never import it: a hostile page costs its process, not theirs.
 Not here: starting and ending the program (html_process.py), bytes to characters (web_decoding.py).
 """
 
@@ -59,7 +59,7 @@ ENDED_BY: dict[str, tuple[frozenset[str], frozenset[str]]] = {
         (frozenset({"p"}), frozenset({"li", "td", "th", "div", "blockquote", "body"})),
     ),
 }
-"""By the name of an element that begins: which open one it ends, unless one of the others lies between."""
+"""By the name of an element that begins: which open one it ends, unless one of the others is between."""
 LOOKED_AT = 12
 """Open elements looked at for one whose end was left out."""
 
@@ -67,7 +67,7 @@ LOOKED_AT = 12
 NO_SECTION = re.compile(
     r"<!\[(?!(?:cdata|if|else|endif|temp|include|ignore|rcdata)(?![-_.a-z0-9]))", re.IGNORECASE
 )
-"""What begins like a marked section and is none that Python's parser knows: it would refuse the page."""
+"""What begins like a marked section and is not one that Python's parser knows: it would refuse the page."""
 CHARACTER = re.compile(r"&#([0-9]{8,});?")
 """Numbers with more digits than a character's has; Python refuses to read thousands of them."""
 BARE = re.compile(
@@ -75,7 +75,7 @@ BARE = re.compile(
     r"|<[a-z/!?][^>]*(?:>|$)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What is no text of a page that can't be parsed."""
+"""What is not text of a page that can't be parsed."""
 
 
 class LenientSoup(BeautifulSoup):
@@ -97,7 +97,7 @@ class LenientSoup(BeautifulSoup):
         return super().handle_starttag(name, *args, **kwargs)
 
 
-def converted(
+def converted_page(
     page: str, *, mode: Literal["markdown", "text"], base: str, max_chars: int
 ) -> dict[str, str | bool]:
     """Return ``{title, text, more}``: what the page says, and whether that went on beyond ``max_chars``.
@@ -110,16 +110,16 @@ def converted(
 
     Contract: total; a page that can't be parsed becomes its text without tags.
     """
-    page = mended(page)
+    page = repaired_page(page)
     try:
         title, text = _read(page, mode, base)
     except Exception:  # noqa: BLE001 - three libraries may raise anything for what nobody thought of
-        title, text = "", bare(page)
+        title, text = "", text_without_tags(page)
     text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t\xa0]+$", "", text, flags=re.MULTILINE)).strip()
     return {"title": title, "text": text[:max_chars], "more": len(text) > max_chars}
 
 
-def mended(page: str) -> str:
+def repaired_page(page: str) -> str:
     """Return a page without what the parser refuses a whole page for; it is shown as what it is."""
     page = page.encode("utf-8", "replace").decode("utf-8")
     return NO_SECTION.sub("&lt;![", CHARACTER.sub(_short, page))
@@ -130,7 +130,7 @@ def _short(character: re.Match[str]) -> str:
     return f"&#{digits or '0'};" if len(digits) < 8 else "\N{REPLACEMENT CHARACTER}"
 
 
-def bare(page: str) -> str:
+def text_without_tags(page: str) -> str:
     """Return the text of a page that can't be parsed: what is left without tags, one line for each."""
     lines = (" ".join(line.split()) for line in html.unescape(BARE.sub("\n", page)).split("\n"))
     return "\n".join(line for line in lines if line)
@@ -146,13 +146,13 @@ def _read(page: str, mode: Literal["markdown", "text"], base: str) -> tuple[str,
     prune(soup)
     root = _main(soup)
     if mode == "text" or _is_deep(root):
-        return title, plain(root)
+        return title, element_text(root)
     _mend_links(root, base)
     converter = MarkdownConverter(heading_style=ATX, bullets="-", escape_underscores=False)
     try:
         return title, str(converter.convert_soup(root))
-    except Exception:  # noqa: BLE001 - numbers that are none, in attributes; and what memory has no room for
-        return title, plain(root)
+    except Exception:  # noqa: BLE001 - values that are not numbers, in attributes; and what memory has no room for
+        return title, element_text(root)
 
 
 def prune(soup: Tag) -> None:
@@ -170,7 +170,7 @@ def prune(soup: Tag) -> None:
             form.extract()
 
 
-def plain(root: Tag) -> str:
+def element_text(root: Tag) -> str:
     """Return the text beneath an element; blocks stand on lines of their own."""
     parts: list[str] = []
     for node, begins in _walk(root):
@@ -249,7 +249,7 @@ def _mend_links(root: Tag, base: str) -> None:
 
 
 def _joined(base: str, reference: str) -> str:
-    """Return where a reference leads; nothing where that is no page."""
+    """Return where a reference leads; nothing where that is not a page."""
     if len(reference) > MAX_LINK_CHARS or reference.startswith("#"):
         return ""
     try:
@@ -268,7 +268,7 @@ def main() -> None:
     with suppress(OSError, ValueError):  # a lower limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     sys.setrecursionlimit(RECURSION)
-    answer = converted(sys.stdin.buffer.read().decode("utf-8", "replace"), **order)
+    answer = converted_page(sys.stdin.buffer.read().decode("utf-8", "replace"), **order)
     sys.stdout.buffer.write(json.dumps(answer).encode())
     sys.stdout.buffer.flush()
 

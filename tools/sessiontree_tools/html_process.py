@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree_tools.own_process import end, pipe_of, started
-from sessiontree_tools.threads import Stop, end_if
+from sessiontree.contracts.thread_calls import Stop, end_if
+from sessiontree_tools.own_process import end_process, pipe_descriptor, start_process
 
 LIMIT_S = 20.0
 """Longest conversion, the start of the interpreter included."""
@@ -31,7 +31,7 @@ PROGRAM = Path(__file__).resolve().with_name("html_markdown.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConvertedPage:
     """What a web page says."""
 
     title: str
@@ -40,7 +40,7 @@ class Converted:
     """Whether the text went on."""
 
 
-def converted(
+def convert_page(
     html: str,
     *,
     mode: Literal["markdown", "text"],
@@ -49,7 +49,7 @@ def converted(
     stop: Stop,
     limit_s: float = LIMIT_S,
     program: Path = PROGRAM,
-) -> Converted:
+) -> ConvertedPage:
     """Return what a page says. Blocks: call it from a thread.
 
     Args:
@@ -67,7 +67,7 @@ def converted(
     """
     order = {"mode": mode, "base": base, "max_chars": max_chars, "limit_s": limit_s * 2}
     request = json.dumps(order).encode() + b"\n" + html.encode("utf-8", "replace")
-    process = started(program, packages=True, purpose="to convert the page in")
+    process = start_process(program, packages=True, purpose="to convert the page in")
     try:
         answer, said = _talk(process, request, stop, limit_s)
         try:
@@ -75,8 +75,8 @@ def converted(
         except ValueError as error:
             raise ExecutionError(f"the page could not be converted: {_reason(process, said)}") from error
     finally:
-        end(process)
-    return Converted(found["title"], found["text"], found["more"])
+        end_process(process)
+    return ConvertedPage(found["title"], found["text"], found["more"])
 
 
 def _reason(process: subprocess.Popen[bytes], said: bytes) -> str:
@@ -155,6 +155,6 @@ def _written(pipe: int, data: memoryview) -> int:
 
 
 def _unblocked(stream: IO[bytes] | None) -> int:
-    pipe = pipe_of(stream)
+    pipe = pipe_descriptor(stream)
     os.set_blocking(pipe, False)
     return pipe

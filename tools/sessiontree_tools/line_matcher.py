@@ -35,10 +35,10 @@ class LineMatcher:
     """Takes one file after another as chunks of bytes and says which lines to show.
 
     Args:
-        find: Returns where the first match in a line stands, or None.
+        find: Returns where the first match in a line is, or None.
         context: Lines shown before and after each match.
         limit: Matching lines shown in all files together.
-        needed: A text that stands in every match, so that what lacks it is passed over quickly.
+        needed: A text that is in every match, so that what lacks it is passed over quickly.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ def regex_finder(pattern: str, *, ignore_case: bool) -> Callable[[str], Span | N
     """Return a search for a regular expression; it may take for ever.
 
     Raises:
-        re.error: the pattern is none.
+        re.error: the pattern is not valid.
     """
     search = re.compile(pattern, re.IGNORECASE if ignore_case else re.NOFLAG).search
 
@@ -152,7 +152,7 @@ def regex_finder(pattern: str, *, ignore_case: bool) -> Callable[[str], Span | N
 
 
 def text_finder(text: str) -> Callable[[str], Span | None]:
-    """Return a search for a text as it stands; linear in the line."""
+    """Return a search for a text as it is; linear in the line."""
     length = len(text)
 
     def find(line: str) -> Span | None:

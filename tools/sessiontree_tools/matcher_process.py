@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.contracts.errors import ExecutionError, ValidationError
+from sessiontree.contracts.thread_calls import Stop, end_if
 from sessiontree_tools import line_matcher
 from sessiontree_tools.line_matcher import Shown
-from sessiontree_tools.own_process import end, pipe_of, started
-from sessiontree_tools.threads import Stop, end_if
+from sessiontree_tools.own_process import end_process, pipe_descriptor, start_process
 
 ANSWER_LIMIT_S = 2.0
 """Longest search of one chunk."""
@@ -73,7 +73,7 @@ class MatcherProcess:
         """Start the process and hand it the pattern.
 
         Raises:
-            ValidationError: the pattern is no regular expression.
+            ValidationError: the pattern is not a regular expression.
             ExecutionError: the process can't be started, or the pattern takes too long to compile.
         """
         try:
@@ -121,7 +121,7 @@ class MatcherProcess:
             raise _too_slow() from error
 
     def _send(self, data: bytes) -> None:
-        pipe = pipe_of(self._running.stdin)
+        pipe = pipe_descriptor(self._running.stdin)
         deadline = time.monotonic() + START_LIMIT_S
         sent = memoryview(data)
         while sent:
@@ -140,7 +140,7 @@ class MatcherProcess:
         return answer
 
     def _read(self, size: int, deadline: float) -> bytes:
-        pipe = pipe_of(self._running.stdout)
+        pipe = pipe_descriptor(self._running.stdout)
         received = bytearray()
         while len(received) < size:
             self._await(pipe, select.POLLIN, deadline)
@@ -169,13 +169,13 @@ class MatcherProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        end(process)
+        end_process(process)
 
 
 def _start() -> subprocess.Popen[bytes]:
-    process = started(PROGRAM, packages=False, purpose="to search in")
-    os.set_blocking(pipe_of(process.stdin), False)
-    os.set_blocking(pipe_of(process.stdout), False)
+    process = start_process(PROGRAM, packages=False, purpose="to search in")
+    os.set_blocking(pipe_descriptor(process.stdin), False)
+    os.set_blocking(pipe_descriptor(process.stdout), False)
     return process
 
 

@@ -1,4 +1,7 @@
-"""``message``: says something to the human."""
+"""``message``: sends a message to the person at the session's channel.
+
+It does not ask: approvals and questions go through the runtime.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sessiontree.contracts.capabilities import CHANNEL
-from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.context import CHANNEL, ToolContext
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.results import ToolResult
-from sessiontree.contracts.tiers import PermissionTier
 from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
 
 MAX_CHARS = 20_000
+"""Longest message."""
 
 
 class MessageParams(BaseModel):
@@ -20,15 +23,13 @@ class MessageParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str = Field(
-        min_length=1, max_length=MAX_CHARS, description="The message, as the person at the channel reads it."
-    )
+    text: str = Field(min_length=1, max_length=MAX_CHARS)
 
     @field_validator("text")
     @classmethod
     def _says_something(cls, text: str) -> str:
         if not text.strip():
-            raise ValueError("the message holds nothing but white space")
+            raise ValueError("the message contains only white space")
         return text
 
 
@@ -36,10 +37,8 @@ class Message(Tool[MessageParams]):
     """Sends a message over the session's channel."""
 
     name = "message"
-    description = (
-        "Send a message to the person at the other end of the channel now, while the work goes on: a notice, "
-        "an interim result. It does not wait for an answer. A final reply needs no message."
-    )
+    description = "Send the person an interim message; your final reply needs none."
+    brief = True
     Params: ClassVar[type[BaseModel]] = MessageParams
     label = "Send message"
     section = "messaging"

@@ -16,12 +16,12 @@ from sessiontree.contracts.errors import ExecutionError
 from sessiontree.contracts.own_program import program_words
 
 
-def started(program: Path, *, purpose: str, packages: bool) -> subprocess.Popen[bytes]:
+def start_process(program: Path, *, purpose: str, packages: bool) -> subprocess.Popen[bytes]:
     """Start a file with the interpreter that runs us: three unbuffered pipes, next to no environment.
 
     Args:
         program: Absolute path of the file.
-        packages: Whether it may import what is installed, beside the standard library.
+        packages: Whether it may import installed packages as well as the standard library.
         purpose: What it is for, such as ``to search in``.
 
     Raises:
@@ -42,14 +42,14 @@ def started(program: Path, *, purpose: str, packages: bool) -> subprocess.Popen[
         raise ExecutionError(f"can't start a process {purpose}: {error.strerror}") from error
 
 
-def pipe_of(stream: IO[bytes] | None) -> int:
+def pipe_descriptor(stream: IO[bytes] | None) -> int:
     """Return the descriptor of one of a process's pipes."""
     if stream is None:
         raise RuntimeError("the process has no such pipe")
     return stream.fileno()
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
     """End a process nobody has waited for, with all of its session, and close its pipes."""
     # It is not yet waited for, so the id is still its own.
     with suppress(ProcessLookupError):

@@ -6,17 +6,15 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import READER
-from sessiontree.contracts.context import ToolContext
+from sessiontree.contracts.context import READER, ToolContext
 from sessiontree.contracts.errors import ExecutionError
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.images import image_mime_type
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Reader
 from sessiontree.contracts.results import ToolResult, image_result_from_file
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import ALL_KINDS, Tool
-from sessiontree_tools.pages import HEAD_BYTES, TextPage, first_page, is_binary, read_up_to, skip_lines
-from sessiontree_tools.threads import Stop, in_thread
+from sessiontree.contracts.settings import image_mime_type
+from sessiontree.contracts.thread_calls import Stop, in_call_thread
+from sessiontree.contracts.tool import ALL_KINDS, Tool, ToolFlag
+from sessiontree_tools.text_file import HEAD_BYTES, TextPage, first_page, is_binary, read_up_to, skip_lines
 
 MAX_LINES = 2000
 MAX_BYTES = 50 * 1024
@@ -30,9 +28,9 @@ class ReadParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(min_length=1, description="File to read, relative to the workspace.")
-    offset: int = Field(default=1, ge=0, description="First line to show, counted from 1.")
-    limit: int | None = Field(default=None, ge=1, description="Most lines to show; at most 2000.")
+    path: str = Field(min_length=1)
+    offset: int = Field(default=1, ge=0, description="First line, from 1.")
+    limit: int | None = Field(default=None, ge=1)
 
 
 class Read(Tool[ReadParams]):
@@ -40,11 +38,9 @@ class Read(Tool[ReadParams]):
 
     name = "read"
     description = (
-        "Read a text file of the workspace. Shows up to 2000 lines or 50 KB from line `offset` on; when more "
-        "follows, the last line of the answer names the offset to continue with. PNG, JPEG, GIF, WebP images "
-        "are shown as pictures; other binary files are refused. "
-        "Use grep to find a place in a large file first."
+        "Read a text file or an image: at most 2000 lines or 50 KB; the answer names the next offset."
     )
+    brief = True
     Params: ClassVar[type[BaseModel]] = ReadParams
     label = "Read file"
     section = "fs"
@@ -67,7 +63,7 @@ class Read(Tool[ReadParams]):
         """
         reader = ctx.require(READER)
         max_bytes = max(MIN_BYTES, min(MAX_BYTES, ctx.config.max_result_chars - HINT_CHARS))
-        return await in_thread(ctx, lambda stop: _read(reader, params, max_bytes, stop))
+        return await in_call_thread(ctx, lambda stop: _read(reader, params, max_bytes, stop))
 
 
 def _read(reader: Reader, params: ReadParams, max_bytes: int, stop: Stop) -> ToolResult:

@@ -6,16 +6,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessiontree.contracts.capabilities import WRITER
-from sessiontree.contracts.context import ToolContext
-from sessiontree.contracts.flags import ToolFlag
-from sessiontree.contracts.params import AllowEmpty
+from sessiontree.contracts.context import WRITER, ToolContext
+from sessiontree.contracts.kinds import PermissionTier
 from sessiontree.contracts.ports import Writer
 from sessiontree.contracts.results import Artifact, ToolResult
-from sessiontree.contracts.tiers import PermissionTier
-from sessiontree.contracts.tool import MAIN_AND_BRANCH, Tool
-from sessiontree_tools.charset import to_utf8
-from sessiontree_tools.threads import Stop, end_if, in_thread
+from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.contracts.tool import MAIN_AND_BRANCH, AllowEmpty, Tool, ToolFlag
+from sessiontree_tools.text_file import to_utf8
 
 
 class WriteParams(BaseModel):
@@ -23,20 +20,16 @@ class WriteParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(min_length=1, description="File to write, relative to the workspace.")
-    content: Annotated[str, AllowEmpty()] = Field(
-        description="The file's whole new content; may be empty. Written as UTF-8, exactly as given."
-    )
+    path: str = Field(min_length=1)
+    content: Annotated[str, AllowEmpty()]
 
 
 class Write(Tool[WriteParams]):
     """Creates a file or replaces one."""
 
     name = "write"
-    description = (
-        "Create a file in the workspace or replace it whole; missing directories are made. What stood there "
-        "before is lost: use edit to change a part of a file."
-    )
+    description = "Create or replace a whole file, and its directories. To change a part of a file, use edit."
+    brief = True
     Params: ClassVar[type[BaseModel]] = WriteParams
     label = "Write file"
     section = "fs"
@@ -53,12 +46,12 @@ class Write(Tool[WriteParams]):
 
         Raises:
             ValidationError: the content has no UTF-8 form.
-            ExecutionError: the system refused; what stood there before still stands.
+            ExecutionError: the system refused; what was there before is unchanged.
             PermissionDenied: the path is outside what may be written, or the session writes nothing.
         """
         writer = ctx.require(WRITER)
         data = to_utf8(params.content, "/content")
-        return await in_thread(ctx, lambda stop: _write(writer, params.path, data, stop))
+        return await in_call_thread(ctx, lambda stop: _write(writer, params.path, data, stop))
 
 
 def _write(writer: Writer, path: str, data: bytes, stop: Stop) -> ToolResult:

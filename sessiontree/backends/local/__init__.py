@@ -1,5 +1,5 @@
 """The local backend: the whole runtime in one asyncio process.
 
-Room: floor 5; the same ports as every backend, delays, duplicates and losses on purpose included.
-Not here: anything a second backend would need too (runtime).
+Floor 5. It implements the same ports as the Ray backend, and can delay, repeat and lose frames on purpose.
+Not here: code that both backends need (``runtime``).
 """

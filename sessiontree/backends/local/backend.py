@@ -1,55 +1,184 @@
 """The local backend: supervisor, hosts, gateway and journal in one asyncio process.
 
-The same runtime as on Ray; only the way between supervisor and host is a direct call.
+It runs the same runtime as on Ray. Supervisor and host call each other directly. ``Faults`` loses, repeats,
+delays and reorders frames and answers on purpose, and ends hosts; a tree must come out the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import os
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
-from sessiontree.backends.local.transport import Faults, LocalTransport
 from sessiontree.contracts.errors import TreeNotFound, WrongLoop
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.control.server import ControlServer
-from sessiontree.dispatch.hooks import HookChain
+from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.journal.journal import Journal
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
 from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.frames import Frame, PollReply
 from sessiontree.runtime.host import HostCore, HostEquipment
+from sessiontree.runtime.link import HostLost
+from sessiontree.runtime.memory_api import Ended, MemoryRight, ScopeAnswer
 from sessiontree.runtime.memory_peers import open_store
-from sessiontree.runtime.memory_protocol import Ended, MemoryRight, ScopeAnswer
-from sessiontree.runtime.memory_service import MemoryCore
+from sessiontree.runtime.memory_service import MemoryService
 from sessiontree.runtime.model_gateway import GatewayCore
 from sessiontree.runtime.progress import ProgressHub, ProgressReader
+from sessiontree.runtime.rpc import finished
 from sessiontree.runtime.scheduler import PoolSize
 from sessiontree.runtime.settings import hidden_places
 from sessiontree.runtime.supervisor import SupervisorCore
-from sessiontree.runtime.supervisor_api import Owner
+from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.supervisor_service import SupervisorService
 from sessiontree.runtime.tree_resources import TreeSetup
 from sessiontree.web.web import OutboundWeb
 
+
+@dataclass(slots=True)
+class Faults:
+    """Faults, each with a chance per message from 0 to 1; the random source makes them repeatable."""
+
+    random: random.Random
+    lose: float = 0.0
+    repeat: float = 0.0
+    delay: float = 0.0
+    delay_s: float = 0.002
+    """The longest delay; delayed messages overtake each other."""
+    die: float = 0.0
+    """The chance per submit and poll that the host ends."""
+    deaths_left: int = 0
+    deaths: int = field(default=0, init=False)
+
+    def happens(self, chance: float) -> bool:
+        """Whether a fault with this chance happens now."""
+        return chance > 0 and self.random.random() < chance
+
+
+class LocalTransport:
+    """Calls the host directly, with the faults that it was given."""
+
+    pid = os.getpid()
+    level = "structural"
+    """Sessions share the program's process: only their handles confine them."""
+    is_ready = True
+    embodied: tuple[str, int] | None = None
+
+    def __init__(
+        self, host: HostCore, faults: Faults | None, on_close: Callable[[LocalTransport], None]
+    ) -> None:
+        self.host = host
+        self._faults = faults
+        self._on_close = on_close
+        self._dead = False
+
+    def submit(self, frames: Sequence[tuple[int, Frame]]) -> None:
+        """Pass frames to the host."""
+        faults = self._faults
+        if self._dead:
+            return
+        if faults is None:
+            self.host.receive(frames)
+            return
+        if self._is_doomed(faults):
+            # Later, not within this call: a real host dies independently of its callers.
+            asyncio.get_running_loop().call_soon(self.kill)
+        for frame in frames:
+            if faults.happens(faults.lose):
+                continue
+            for _ in range(2 if faults.happens(faults.repeat) else 1):
+                self._pass_on(frame, faults)
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Return the host's outcomes.
+
+        Raises:
+            HostLost: the host died, and its outcomes are lost.
+            TimeoutError: the answer was lost.
+        """
+        faults = self._faults
+        if faults is None:
+            return await self.host.poll(after, wait_s)
+        reply = await self.host.poll(after, min(wait_s, faults.delay_s * 5))
+        if self._is_doomed(faults):
+            self.kill()
+            raise HostLost("the host died")
+        if faults.happens(faults.delay):
+            await asyncio.sleep(faults.delay_s * faults.random.random())
+        if faults.happens(faults.lose):
+            raise TimeoutError
+        return reply
+
+    async def ready(self) -> None:
+        """Return at once: nothing has to start."""
+
+    async def lag_s(self) -> float:
+        """Return 0: a host in this process answers whenever the supervisor runs."""
+        return 0.0
+
+    def kill(self) -> None:
+        """End the host at once; outcomes that it did not report are lost."""
+        if not self._dead:
+            self._dead = True
+            self.host.close()
+            self._on_close(self)
+
+    def close(self) -> None:
+        """End the host."""
+        self.kill()
+
+    async def ended(self) -> int:
+        """Return how many processes of commands still ran when the host was closed."""
+        await self.host.commands_ended()
+        return self.host.killed
+
+    def _pass_on(self, frame: tuple[int, Frame], faults: Faults) -> None:
+        if faults.happens(faults.delay):
+            delay_s = faults.delay_s * faults.random.random()
+            asyncio.get_running_loop().call_later(delay_s, self._receive, frame)
+        else:
+            self._receive(frame)
+
+    def _receive(self, frame: tuple[int, Frame]) -> None:
+        if not self._dead:
+            self.host.receive((frame,))
+
+    def _is_doomed(self, faults: Faults) -> bool:
+        dies = not self._dead and faults.deaths_left > 0 and faults.happens(faults.die)
+        if dies:
+            faults.deaths_left -= 1
+            faults.deaths += 1
+        return dies
+
+
+T = TypeVar("T")
 DEFAULT_SLOTS = 64
 POOL = "host"
-"""All kinds share one pool: what they run in is one process anyway."""
+"""All kinds share one pool, because they all run in one process."""
 
 
 class LocalBackend:
     """Runs trees in this process.
 
     Args:
-        state_dir: Hidden from tools; memory lies there.
-        journal_dir: Where the journal lies, locked while the backend is open; None = in the state directory.
-        slots: Most sessions embodied at a time; others are rows in the journal meanwhile.
-        faults: What goes wrong between supervisor and hosts, on purpose.
-        memory: Where memory lies, and what embeds its texts.
+        state_dir: The state directory, hidden from tools; memory is in it by default.
+        journal_dir: The directory of the journal, locked while the backend is open; None = the state
+            directory.
+        slots: How many sessions are embodied at a time at most; the others are rows in the journal.
+        ahead: How many sessions may wait at a slot for their turn. Messages within a process cost little, so
+            that none needs to.
+        faults: Faults between supervisor and hosts, for tests.
+        memory: Where memory is, and which embedder it uses.
     """
 
     def __init__(
@@ -58,121 +187,133 @@ class LocalBackend:
         *,
         journal_dir: Path | None = None,
         slots: int = DEFAULT_SLOTS,
+        ahead: int = 0,
         faults: Faults | None = None,
         memory: MemorySettings | None = None,
     ) -> None:
         """Open the journal.
 
         Raises:
-            JournalError: it cannot be used.
+            JournalError: the journal cannot be used.
         """
         self._journal_dir = journal_dir or state_dir
         self._journal = Journal.open(self._journal_dir)
         settings = memory or MemorySettings()
         uri = settings.uri_in(state_dir)
         self._hidden = hidden_places(state_dir, settings)
-        self.memory = MemoryCore(uri, partial(open_store, settings, uri), self)
-        """What sessions remember."""
+        self.memory = MemoryService(uri, partial(open_store, settings, uri), self)
+        """The memory of this runtime."""
         self._faults = faults
         self._slots = slots
+        self._ahead = ahead
         self._hub = ProgressHub()
         self._clock = TreeClock()
-        self._models: dict[str, GatewayModel] = {}
+        self._models: dict[str, Mapping[str, GatewayModel]] = {}
         self.equipment: dict[str, HostEquipment] = {}
-        """What hosts are given, by tree."""
+        """The equipment of hosts, by tree."""
         self.transports: list[LocalTransport] = []
-        """Hosts that live."""
-        self._supervisor: SupervisorCore | None = None
-        self._owner: Owner | None = None
+        """The transports of living hosts."""
+        self._core: SupervisorCore | None = None
+        self._service: SupervisorService | None = None
         self._control: ControlServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
-    def supervisor(self) -> SupervisorCore:
-        """The supervisor, started with the first use on the running loop."""
-        if self._supervisor is None:
+    def core(self) -> SupervisorCore:
+        """The supervisor's core; its first use starts it on the running event loop."""
+        if self._core is None:
             self._loop = asyncio.get_running_loop()
             self._journal.start(asyncio.get_running_loop())
-            self._supervisor = SupervisorCore(
+            self._core = SupervisorCore(
                 self._journal,
                 self._make_transport,
-                pools={POOL: PoolSize(most=self._slots, usual=self._slots)},
-                pool_of=_pool_of,
-                gateway=GatewayCore(self._models.get),
+                pools={POOL: PoolSize(most=self._slots, usual=self._slots, ahead=self._ahead)},
+                pool_of=dict.fromkeys(SessionKind, POOL),
+                gateway=GatewayCore(self._models_of),
                 memory=self.memory,
                 hub=self._hub,
                 clock=self._clock,
                 resend_after_s=0.5 if self._faults is None else self._faults.delay_s * 10,
             )
-            self._control = ControlServer(Owner(self._supervisor), self._journal_dir)
+            self._service = SupervisorService(self._core)
+            self._control = ControlServer(self._service, self._journal_dir)
             self._control.start()
-        return self._supervisor
+        return self._core
 
     @property
-    def owner(self) -> Owner:
-        """What may be asked about trees that are open.
+    def supervisor(self) -> SupervisorService:
+        """The API of the supervisor, for trees that are open.
 
         Raises:
-            WrongLoop: by whoever runs on another loop than this backend's.
+            WrongLoop: the caller runs on another event loop than this backend.
         """
-        if self._owner is None:
-            self._owner = Owner(self.supervisor)
+        if self._service is None:
+            self._service = SupervisorService(self.core)
         if not self._is_at_home:
             raise WrongLoop(
                 f"the local runtime over {str(self._journal_dir)!r}",
-                "it lives in the event loop of its first use, and this is another one; close it and open a "
+                "it belongs to the event loop of its first use, and this is another one; close it and open a "
                 "new one here, or stay within one asyncio.run",
             )
-        return self._owner
+        return self._service
+
+    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
+        """Ask a question that needs no waiting, and return the answer."""
+        return finished(question(self.supervisor))
+
+    def is_open(self, tree_id: str) -> bool:
+        """Whether a tree is open in this runtime."""
+        return tree_id in self.core.trees
 
     @property
     def _is_at_home(self) -> bool:
-        """Whether this is the loop it runs on, or none, such as a plain call between two turns."""
+        """Whether the caller is on this backend's event loop, or on none while that loop is open."""
         try:
             return self._loop in {None, asyncio.get_running_loop()}
         except RuntimeError:
             return self._loop is None or not self._loop.is_closed()
 
     def _make_transport(self, pool: str, name: str) -> LocalTransport:
-        host = HostCore(self._equip, self.supervisor, self.memory, self._hub, self._clock.now_ms)
+        host = HostCore(self._equip, self.core, self.memory, self._hub, self._clock.now_ms)
         transport = LocalTransport(host, self._faults, self.transports.remove)
         self.transports.append(transport)
         return transport
 
     async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
-        """Say for memory whom grants stand for."""
-        return ScopeAnswer(await self.supervisor.whose(wanted))
+        """Return for memory the session of each grant."""
+        return ScopeAnswer(await self.core.whose(wanted))
 
-    async def ended_of(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
-        """Return for memory those trees whose Main has completed."""
-        return await self.supervisor.ended_of(tree_ids)
+    async def completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+        """Return for memory the trees among these whose Main has completed."""
+        return await self.core.completed_trees(tree_ids)
 
     def _equip(self, name: str) -> HostEquipment:
         tree_id = name.partition("#")[0]
         equipment = self.equipment.get(tree_id)
         if equipment is None:
-            raise TreeNotFound(tree_id, "is not open in this process")
+            raise TreeNotFound(tree_id, "is not open in this process; resume it first")
         return equipment
 
     async def config_of(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
-        return await self.owner.config_of(tree_id)
+        return await self.supervisor.config_of(tree_id)
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
         self._equip_tree(config.tree_id, setup)
-        await self.owner.create(config, setup.agents)
+        await self.supervisor.create(config, setup.agents)
 
     async def resume(self, tree_id: str, setup: TreeSetup) -> None:
-        """Take up a tree from the journal."""
-        was_open = self.owner.is_open(tree_id)
+        """Resume a tree from the journal."""
+        await self.supervisor.written(tree_id)
+        was_open = self.is_open(tree_id)
         if not was_open:
             self._equip_tree(tree_id, setup)
         try:
-            await self.owner.resume(tree_id, setup.agents)
+            await self.supervisor.resume(tree_id, setup.agents)
         except BaseException:
             if not was_open:
-                self.release(tree_id)
+                await self.release(tree_id)
             raise
 
     def _equip_tree(self, tree_id: str, setup: TreeSetup) -> None:
@@ -186,38 +327,42 @@ class LocalBackend:
             web,
             policy,
             setup.group,
-            setup.model_name,
             hooks,
             own_places(),
+            setup.skills,
         )
-        if setup.waiting is not None:
-            self._models[tree_id] = setup.waiting
+        self._models[tree_id] = setup.waiting
 
-    def release(self, tree_id: str) -> None:
-        """Let a tree go; it stays in the journal."""
-        self.owner.release(tree_id)
+    def _models_of(self, tree_id: str) -> Mapping[str, GatewayModel]:
+        return self._models.get(tree_id, {})
+
+    async def release(self, tree_id: str) -> None:
+        """Release a tree; it stays in the journal."""
+        self.supervisor.release(tree_id)
         self.equipment.pop(tree_id, None)
-        self._models.pop(tree_id, None)
+        await _let_go(self._models.pop(tree_id, {}))
 
     def watch(self, tree_id: str, session: str | None) -> ProgressReader:
         """Return a reader of progress."""
         return self._hub.watch(tree_id, session)
 
     async def close(self) -> None:
-        """End hosts and supervisor and let the journal go."""
+        """End hosts and supervisor, and close the journal."""
         if not self._is_at_home:
             await self._abandon()
             return
-        if self._supervisor is not None:
-            await self._supervisor.close()
+        if self._core is not None:
+            await self._core.close()
+        while self._models:
+            await _let_go(self._models.popitem()[1])
         if self._control is not None:
             await self._control.close()
         await self._journal.close()
 
     async def _abandon(self) -> None:
-        """Let go of what another loop, which is closed, had: what ran there has ended with it."""
+        """Release what belongs to another event loop, which is closed; its tasks have ended with it."""
         for transport in list(self.transports):
-            with suppress(RuntimeError):  # whatever still wants to be told on that loop
+            with suppress(RuntimeError):  # something tries to schedule a call on that loop
                 transport.kill()
         if self._control is not None:
             self._control.abandon()
@@ -226,5 +371,9 @@ class LocalBackend:
         await self._journal.close()
 
 
-def _pool_of(kind: SessionKind) -> str:
-    return POOL
+async def _let_go(models: Mapping[str, GatewayModel]) -> None:
+    """Let a tree's models close their connections, where they hold any."""
+    for model in models.values():
+        close = getattr(model, "close", None)
+        if close is not None:
+            await close()

@@ -1,4 +1,4 @@
-"""The runtime on Ray: adapters that carry its frames between processes.
+"""The runtime on Ray: actors that carry the runtime's frames between processes, and Ray's own start and end.
 
-Room: the only one that imports Ray. Not here: any decision about sessions or trees.
+Floor 5. Only this package imports Ray. Not here: any decision about sessions or trees.
 """

@@ -1,4 +1,4 @@
-"""The Ray backend: a supervisor actor owned by this program, hosts and a gateway owned by the supervisor."""
+"""The Ray backend: the program owns a supervisor actor, which owns hosts, gateway and memory."""
 
 from __future__ import annotations
 
@@ -10,66 +10,78 @@ import select
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray.engine import Engine
-from sessiontree.backends.ray.jail import failed_starts, level_of, note_for, started_as
-from sessiontree.backends.ray.owner import RemoteOwner
-from sessiontree.backends.ray.program_copy import ProgramCopies
-from sessiontree.backends.ray.progress import Watches
-from sessiontree.backends.ray.serialization import pack, with_program
-from sessiontree.backends.ray.start_watch import (
+from sessiontree.backends.ray.engine_settings import for_gateway
+from sessiontree.backends.ray.key_server import GATEWAY, KEYS_SOCKET, MEMORY, KeyServer
+from sessiontree.backends.ray.local_line import LINES_SOCKET
+from sessiontree.backends.ray.process_start import (
     JOINED_UNSEEN_S,
     UNSEEN_S,
     RestartKeeper,
     StartPace,
     StartWatch,
     end_started,
+    failed_starts,
+    level_of,
+    note_for,
+    started_as,
 )
+from sessiontree.backends.ray.program_copy import ProgramCopies
+from sessiontree.backends.ray.serialization import pack, with_program
 from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS, SupervisorActor, actor_of
-from sessiontree.backends.ray.supervisor_client import SupervisorClient
+from sessiontree.backends.ray.supervisor_client import SupervisorClient, Watches
 from sessiontree.backends.ray.transport import REAPED_S
+from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError, StartFailed, words_of
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.memory.settings import MemorySettings
+from sessiontree.models.api_key import ApiKey
+from sessiontree.models.providers.provider_model import KEY_VARIABLES
 from sessiontree.runtime.progress import ProgressReader
 from sessiontree.runtime.scheduler import PoolSize
-from sessiontree.runtime.session_reports import ActorRow
 from sessiontree.runtime.settings import Settings, hidden_places
-from sessiontree.runtime.tree_resources import TreeSetup
+from sessiontree.runtime.supervisor_api import ActorRow, SupervisorApi
+from sessiontree.runtime.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.tree_resources import PackedResources, TreeSetup
 from sessiontree.sandbox import available_level
 from sessiontree.sandbox.process_tree import ancestors
 
+T = TypeVar("T")
 HOST_BYTES: Final = 2 * 2**30
 GATEWAY_BYTES: Final = 4 * 2**30
 MEMORY_BYTES: Final = 4 * 2**30
 HOSTS_PER_CORE: Final = 4
 CLOSE_S: Final = 10.0
 REMOVE_AGAIN_S: Final = 0.05
+PASSED: Final = "variables"
+"""Name of the file with the variables that hosts get."""
 
 
 class RayBackend:
-    """Runs trees in actors. Ray is joined or started with the first tree.
+    """Runs trees in actors. The first tree joins or starts a Ray.
 
     Args:
-        state_dir: Hidden from tools; memory lies there.
-        journal_dir: Where the journal lies, locked by the supervisor while it lives; None = in the state
-            directory.
-        slots: Most hosts of each pool; None = four per core, at least eight.
-        address: Cluster to connect to; None = the program's own Ray, or a private one.
-        num_cpus: CPUs of a private Ray; None counts the machine's.
-        insecure: Whether a private Ray may go without authentication.
-        host_bytes: Most memory one host may hold.
-        enforcement: Whether Workers run where the kernel can't confine them.
-        memory: Where memory lies, and what embeds its texts.
-        pass_env: Variables of this program's environment that hosts get beside harmless ones.
+        state_dir: The state directory, hidden from tools; memory is in it by default.
+        journal_dir: The directory of the journal, which the supervisor locks; None = the state directory.
+        slots: How many hosts each pool has at most; None = four per core, at least eight.
+        address: The cluster to connect to; None = the program's own Ray, or a private one.
+        num_cpus: CPUs of a private Ray; None = as many as the machine has.
+        insecure: Whether a private Ray may run without authentication.
+        host_bytes: How much memory one host may use, in bytes.
+        enforcement: Whether Workers run if the kernel cannot confine them.
+        memory: Where memory is, and which embedder it uses.
+        pass_env: Environment variables of this program that hosts get in addition to harmless ones.
+        sharing: How many backends use this machine's cores; each of them keeps fewer hosts then.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only settings, as the runtime takes them
@@ -85,94 +97,169 @@ class RayBackend:
         enforcement: Literal["required", "best_effort"] = "required",
         memory: MemorySettings | None = None,
         pass_env: tuple[str, ...] = (),
+        sharing: int = 1,
     ) -> None:
-        """Check what can be checked before anything is started.
+        """Check the settings; nothing is started yet.
 
         Raises:
-            ConfigError: the kernel can't confine Workers, and it is required to.
+            ConfigError: confinement is required, and the kernel cannot confine Workers.
         """
         level = available_level()
         if enforcement == "required" and not level.is_full:
             raise ConfigError(
-                f"this kernel confines Workers only as far as {level}, not to Landlock ABI 3 and seccomp; "
-                "give kernel_enforcement='best_effort' to run them all the same, or backend='local'"
+                f"can't confine Workers: this kernel offers {level}, and Landlock ABI 3 and seccomp are "
+                "required; give kernel_enforcement='best_effort' to run them anyway, or use backend='local'"
             )
         self._state_dir = state_dir
         self._journal_dir = journal_dir or state_dir
         cores = os.cpu_count() or 1
         most = max(8, HOSTS_PER_CORE * cores) if slots is None else slots
-        self._pool = PoolSize(most=most, usual=min(most, max(2, cores)))
+        self._pool = PoolSize(most=most, usual=min(most, max(1, max(2, cores) // sharing)))
         self._engine = Engine(address, num_cpus, insecure)
         self._host_bytes = host_bytes
         self._memory = memory or MemorySettings()
+        variable = self._memory.key_variable
+        self._memory_key = None if variable is None else ApiKey(os.environ.get(variable, "").strip() or None)
+        """Held so that no other process is given a variable with this value."""
         self._pass_env = pass_env
         self._hidden = hidden_places(state_dir, self._memory)
         self._enforcement: Literal["required", "best_effort"] = enforcement
         self._starting: asyncio.Future[SupervisorClient] | None = None
         self._closing: asyncio.Future[None] | None = None
         self._line: SupervisorClient | None = None
+        self._client: SupervisorClient | None = None
+        """As ``_line``, but kept after the runtime was closed, so that calls get an error that says so."""
         self._watches: Watches | None = None
-        self._owner: RemoteOwner | None = None
         self._scratch: Path | None = None
         self._copies = ProgramCopies(state_dir)
         self._keeper: RestartKeeper | None = None
+        self._keys: KeyServer | None = None
 
     @property
-    def owner(self) -> RemoteOwner:
-        """What may be asked about trees that are open."""
-        if self._owner is None:
-            raise SessionTreeError("no tree is open in this runtime yet")
-        return self._owner
+    def supervisor(self) -> SupervisorApi:
+        """The API of the supervisor, for trees that are open."""
+        return self._opened().supervisor
+
+    @property
+    def lifecycle(self) -> SupervisorLifecycle:
+        """What only the supervisor's program may ask it."""
+        return self._opened().lifecycle
+
+    @property
+    def hidden(self) -> tuple[Path, ...]:
+        """Places hidden from tools and Workers."""
+        return self._hidden
+
+    def program_copy(self) -> Path | None:
+        """Return a copy of the program's modules in their current state; None = it has none. Blocks."""
+        return self._copies.take()
+
+    def received_program(self, files: Mapping[str, bytes]) -> Path:
+        """Write a copy of the modules of a program on another node; return its directory. Blocks."""
+        return self._copies.received(files)
+
+    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
+        """Ask a question that needs no waiting; this blocks for about a millisecond."""
+        return self._opened().ask_now(question)
+
+    def is_open(self, tree_id: str) -> bool:
+        """Whether a tree is open in this runtime."""
+        return self._client is not None and self._client.holds(tree_id)
+
+    def _opened(self) -> SupervisorClient:
+        if self._client is None:
+            raise SessionTreeError("no tree is open in this runtime; open or resume one first")
+        return self._client
 
     async def config_of(self, tree_id: str) -> TreeConfig:
         """Return a journaled tree's configuration."""
-        config: TreeConfig = await (await self._started()).ask("config_of", tree_id)
-        return config
+        return await (await self._started()).supervisor.config_of(tree_id)
 
     async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
         """Create a tree; durable when this returns."""
-        for name, place in zip(("state_dir", "memory"), self._hidden, strict=False):
-            _check_apart(name, place, Path(config.workspace))
-        await self._open_tree("create", config.tree_id, config, setup)
+        await self._open_tree(config.tree_id, config, setup)
 
     async def resume(self, tree_id: str, setup: TreeSetup) -> None:
-        """Take up a tree from the journal."""
-        await self._open_tree("resume", tree_id, tree_id, setup)
+        """Resume a tree from the journal."""
+        await self._open_tree(tree_id, None, setup)
 
-    async def _open_tree(self, how: str, tree_id: str, what: TreeConfig | str, setup: TreeSetup) -> None:
+    async def _open_tree(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
         packed = pack(setup, hidden=self._hidden)
-        baggage = with_program(packed, await asyncio.to_thread(self._copies.take))
+        program = await asyncio.to_thread(self.program_copy)
+        await self.open_packed(tree_id, config, setup.agents, packed, program)
+
+    async def open_packed(
+        self,
+        tree_id: str,
+        config: TreeConfig | None,
+        agents: Mapping[str, AgentConfig],
+        packed: PackedResources,
+        program: Path | None,
+    ) -> None:
+        """Create a tree, or resume it if no configuration is given.
+
+        Args:
+            tree_id: The tree.
+            config: Its configuration; None = the journal has it.
+            agents: Its agents.
+            packed: Its tools and models.
+            program: A copy of the modules of the program that packed them; None = it has no modules.
+        """
+        if config is not None:
+            for name, place in zip(("state_dir", "memory"), self._hidden, strict=False):
+                _check_apart(name, place, Path(config.workspace))
+        resources = with_program(packed, program)
         line = await self._started()
-        opening = asyncio.ensure_future(line.ask(how, what, setup.agents, baggage))
+        if config is None:
+            opening = asyncio.ensure_future(line.lifecycle.resume(tree_id, agents, resources))
+        else:
+            opening = asyncio.ensure_future(line.lifecycle.create(config, agents, resources))
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(partial(_take_back, line, tree_id))
             raise
-        line.opened(tree_id, setup.agents, baggage)
+        line.opened(tree_id, agents, resources)
 
-    def release(self, tree_id: str) -> None:
-        """Let a tree go; it stays in the journal."""
+    def _role_of(self, pid: int) -> str:
+        rows = self.ask_now(lambda supervisor: supervisor.actors())
+        return next((row.role for row in rows if row.pid == pid), "")
+
+    def _variables_of(self, role: str) -> Mapping[str, str]:
+        """Return the variables of this program that a process gets besides those that Ray gave it."""
+        found = for_gateway(os.environ)
+        if role == GATEWAY:
+            return found
+        if role == MEMORY:
+            others = KEY_VARIABLES - {self._memory.key_variable}
+            return {
+                name: value
+                for name, value in found.items()
+                if self._memory.reads_variable(name) and name not in others
+            }
+        return {}
+
+    async def release(self, tree_id: str) -> None:
+        """Release a tree; it stays in the journal."""
         if self._line is not None:
             self._line.released(tree_id)
-            with contextlib.suppress(SessionTreeError):  # a supervisor that is gone keeps no tree
-                self._line.ask_now("release", tree_id)
+            with contextlib.suppress(SessionTreeError):  # a supervisor that is gone holds no tree
+                self._line.call_now(SupervisorLifecycle.release, tree_id)
 
     def watch(self, tree_id: str, session: str | None) -> ProgressReader:
         """Return a reader of progress."""
         if self._watches is None:
-            raise SessionTreeError("no tree is open in this runtime yet")
+            raise SessionTreeError("no tree is open in this runtime; open or resume one first")
         return self._watches.watch(tree_id, session)
 
     async def actors(self) -> list[ActorRow]:
-        """Return every process of this runtime, and the session it embodies."""
-        rows: list[ActorRow] = await (await self._started()).ask("actors")
-        return rows
+        """Return every process of this runtime with the session that it embodies."""
+        return await (await self._started()).supervisor.actors()
 
     async def close(self) -> None:
-        """End supervisor, hosts and gateway, then the private Ray, if this was its last user.
+        """End supervisor, hosts, gateway and memory, then the private Ray if this was its last user.
 
-        Closing again waits for the first; given up, it goes on to its end.
+        A second call waits for the first. A cancelled call still closes everything.
         """
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
@@ -189,6 +276,8 @@ class RayBackend:
             if self._keeper is not None:
                 await asyncio.to_thread(self._keeper.stop)
             await _end(line)
+        if self._keys is not None:
+            await asyncio.to_thread(self._keys.close)
         if self._scratch is not None:
             if line is not None and line.is_lost:
                 await asyncio.to_thread(end_started, self._scratch, CLOSE_S)
@@ -201,23 +290,30 @@ class RayBackend:
         if self._closing is not None:
             raise SessionTreeError("the runtime was closed in this process; open another one")
         if self._line is not None:
-            return self._line  # whichever loop it was started on
+            return self._line  # on any event loop
         if self._starting is None or self._starting.done():
             self._starting = asyncio.ensure_future(self._start())
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> SupervisorClient:
         await self._engine.start()
-        if self._scratch is not None:  # of a start that failed
+        if self._scratch is not None:  # left by a start that failed
             await asyncio.to_thread(_remove, self._scratch)
         key = secrets.token_hex(16)
-        # In a private Ray's own directory, which goes with it however the program ends.
+        # A private Ray's directory is removed with it, however the program ends.
         self._scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=self._engine.home))
         settings = self._settings(await asyncio.to_thread(self._copies.root))
         settings.reports.mkdir(mode=0o700)
+        if settings.passed is not None:
+            _write_variables(settings.passed, self._pass_env)
+        if self._keys is not None:
+            await asyncio.to_thread(self._keys.close)
+        self._keys = KeyServer(
+            self._scratch / KEYS_SOCKET, self._role_of, self._variables_of, self._memory.revealed_options()
+        )
         note = note_for("supervisor", settings)
         actor: Any = actor_of(SupervisorActor).options(**self._options(settings, note)).remote(key, settings)
-        line = SupervisorClient(actor, key)
+        line = SupervisorClient(actor, key, lines=self._scratch / LINES_SOCKET)
         keeper = self._keeper = RestartKeeper(
             StartWatch(note, self._engine.raylet, StartPace(self._unseen_s(), JOINED_UNSEEN_S)),
             partial(ray.kill, actor, no_restart=False),
@@ -230,15 +326,16 @@ class RayBackend:
             await line.begin()
         except RayError as error:
             await asyncio.to_thread(keeper.stop)
-            raise SessionTreeError(f"the supervisor did not start: {words_of(error)}") from error
+            raise SessionTreeError(
+                f"the supervisor did not start: {words_of(error)}; run `sessiontree doctor`"
+            ) from error
         except BaseException:
             await asyncio.to_thread(keeper.stop)
             if not line.is_lost:
                 ray.kill(actor)
             raise
         self._watches = Watches(line)
-        self._owner = RemoteOwner(line)
-        self._line = line
+        self._client = self._line = line
         return line
 
     def _options(self, settings: Settings, note: Path) -> dict[str, Any]:
@@ -273,35 +370,43 @@ class RayBackend:
             warm=1,
             host_bytes=self._host_bytes,
             gateway_bytes=GATEWAY_BYTES,
-            memory=self._memory,
+            memory=self._memory.without_values(),
             memory_bytes=MEMORY_BYTES,
             pass_env=self._pass_env,
+            passed=self._scratch / PASSED if self._pass_env and self._engine.home is not None else None,
             enforcement=self._enforcement,
             security=self._engine.protection(),
         )
 
 
+def _write_variables(path: Path, names: Sequence[str]) -> None:
+    """Write variables of this program to a file that only this user reads, for hosts."""
+    words = [f"{name}={os.environ[name]}\0" for name in names if name in os.environ]
+    path.touch(0o600, exist_ok=False)
+    path.write_bytes(os.fsencode("".join(words)))
+
+
 def _take_back(line: SupervisorClient, tree_id: str, opening: asyncio.Future[Any]) -> None:
-    """Let a tree go that was opened for somebody who no longer waited for it."""
+    """Release a tree whose opening was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
-        line.tell("release", tree_id)
+        line.tell(SupervisorLifecycle.release, tree_id)
 
 
 def _check_apart(name: str, place: Path, workspace: Path) -> None:
-    """Refuse a place from which Workers could not read their workspace.
+    """Refuse a hidden place inside the workspace, which Workers could not read then.
 
     Raises:
-        ConfigError: what is hidden from Workers lies inside the workspace.
+        ConfigError: the place is inside the workspace.
     """
     if place.resolve().is_relative_to(workspace.resolve()):
         raise ConfigError(
-            f"{name} {str(place)!r} lies inside the workspace {str(workspace)!r}: it is hidden from "
-            "Workers, and so would be what appears beside it later; give a place outside, or leave it out"
+            f"{name} {str(place)!r} is inside the workspace {str(workspace)!r}, and hiding it from Workers "
+            "would also hide what appears next to it later; give a place outside, or leave it out"
         )
 
 
 def _remove(directory: Path) -> None:
-    """Remove a directory, also while a reaper that is about to end still writes there."""
+    """Remove a directory, also while a reaper that is about to end still writes to it."""
     deadline = time.monotonic() + REAPED_S
     while directory.exists():
         shutil.rmtree(directory, ignore_errors=True)
@@ -311,13 +416,13 @@ def _remove(directory: Path) -> None:
 
 
 async def _end(line: SupervisorClient) -> None:
-    """Let the supervisor end in order, and make sure that it ends."""
+    """Ask the supervisor to end, and kill it if it does not."""
     try:
         async with asyncio.timeout(CLOSE_S):
             await line.end()
     except (RayError, TimeoutError, SessionTreeError):
-        pass  # it is gone already, or will be at once
-    if ray.is_initialized() and not line.is_lost:  # there may be another Ray by now
+        pass  # it has ended, or is killed now
+    if ray.is_initialized() and not line.is_lost:  # a lost Ray may have been replaced by another one
         ray.kill(line.actor)
 
 
@@ -328,6 +433,6 @@ def _lose(line: SupervisorClient, keeper: RestartKeeper, lost: Future[EngineLost
 
 
 def _give_up(line: SupervisorClient, actor: Any, failures: int, reason: str) -> None:
-    """Tell whoever waits, and end the actor: in a joined Ray it would be started again and again."""
+    """Fail all callers that wait, and kill the actor, which a joined Ray would restart again and again."""
     line.lose(StartFailed("supervisor", failures, reason))
     ray.kill(actor)

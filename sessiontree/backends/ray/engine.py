@@ -1,69 +1,411 @@
-"""The Ray that sessions run on: the program's own when it has one, else a private one of this process.
+"""The Ray that sessions run on: the program's own if it has one, otherwise a private one of this process.
 
-Several engines of one process share one private Ray; the last one closed ends it and removes its directory.
-A Ray that the program initialised itself is used as it is and never ended here.
+Several engines of one process share one private Ray; the last engine that closes ends it and removes its
+directory. A Ray that the program initialised itself is never changed or ended here.
 
-Not here: actors, pools, anything about sessions; starting Ray (``engine_run.py``, ``engine_settings.py``).
+Not here: actors, pools and sessions; the settings of a private Ray (``engine_settings.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import os
+import shutil
+import subprocess
+import sys
+import threading
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import services
+from ray._private import worker as ray_worker
 from ray._private.authentication.authentication_utils import is_token_auth_enabled
+from ray._raylet import (  # type: ignore[attr-defined]  # compiled: its stub leaves them out
+    AuthenticationTokenLoader,
+    Config,
+)
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sessiontree.backends.ray.engine_run import ClusterInfo, ClusterLease, enter, find_place
-from sessiontree.backends.ray.engine_security import listening, mode_of
-from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
-from sessiontree.backends.ray.engine_settings import Wishes, check_version
-from sessiontree.backends.ray.engine_watch import JoinedWatch
+from sessiontree.backends.ray import engine_home, engine_servers
+from sessiontree.backends.ray.engine_security import key_variables, listening, mode_of
+from sessiontree.backends.ray.engine_servers import (
+    RAYLET,
+    EngineWatch,
+    JoinedWatch,
+    Server,
+    accepts,
+    listener_of,
+    watched_servers,
+)
+from sessiontree.backends.ray.engine_settings import (
+    QUIET,
+    RayOptions,
+    check_version,
+    environment,
+    for_servers,
+    init_arguments,
+    variables,
+)
 from sessiontree.contracts.errors import ConfigError, EngineLost, SessionTreeError
 from sessiontree.contracts.jsonable import JsonValue
+
+WATCHER_STOP_S = 5.0
+EXIT_S = 20.0
+"""How long the exit of the interpreter waits for the end of a Ray."""
+REACH_S = 5.0
+"""How long a cluster's address may take to answer; Ray would try for minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The Ray of this process, and its node in it.
+
+    Attributes:
+        node_id: Ray's id of the node on which this process runs, in hex.
+        session_dir: The directory of this node's sockets and logs.
+        logs_dir: The directory of this node's logs; a worker must be able to write there.
+        home: The directory of a private Ray; None if the Ray is not private.
+        webui_url: The address of Ray's dashboard; empty if it is off.
+        raylet: The raylet of this node, if the Ray is not private and the process can be seen.
+        gcs_address: Host and port of the GCS.
+    """
+
+    node_id: str
+    session_dir: Path
+    logs_dir: Path
+    home: Path | None
+    webui_url: str
+    raylet: Server | None
+    gcs_address: str
+
+
+class ClusterLease:
+    """A Ray from its start to its end.
+
+    The kernel kills a private Ray's servers as soon as the *thread* that started them ends. So a separate
+    thread starts the Ray, stays, and ends it. It is a daemon, because the interpreter's exit ends a Ray that
+    nobody closed.
+
+    Attributes:
+        ready: The Ray's data, or the error of its start.
+        lost: Done if the Ray died while it was used; cancelled when its users end it.
+        gone: Done when the Ray has ended completely.
+    """
+
+    def __init__(self, options: RayOptions) -> None:
+        self.options = options
+        self.ready: Future[ClusterInfo] = Future()
+        self.lost: Future[EngineLost] = Future()
+        self.gone: Future[None] = Future()
+        self._users = 0
+        self._over = threading.Event()
+        self._watch: EngineWatch | None = None
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._live, name="sessiontree-engine", daemon=True)
+        self._thread.start()
+
+    def take(self, options: RayOptions) -> bool:
+        """Add a user; return False if the Ray is already ending. The caller holds the lock.
+
+        Raises:
+            ConfigError: the options differ from those of the Ray.
+            SessionTreeError: the program ended the Ray itself.
+        """
+        if self._over.is_set():
+            return False
+        options.check_joins(self.options)
+        if self.ready.done() and not self.ready.exception() and not ray.is_initialized():
+            raise SessionTreeError(
+                "the program called ray.shutdown() while runtimes were open; close them before opening one"
+            )
+        self._users += 1
+        return True
+
+    def give_back(self) -> bool:
+        """Remove a user; return whether it was the last."""
+        with _lock:
+            self._users -= 1
+            if self._users == 0:
+                self._end_it()
+            return self._users == 0
+
+    def end_at_exit(self) -> None:
+        """End the Ray although it is used, and wait up to ``EXIT_S`` for that."""
+        if self._pid == os.getpid():  # a forked child inherits this object but not the Ray
+            self._end_it()
+            self._thread.join(EXIT_S)
+
+    def _end_it(self) -> None:
+        self._over.set()
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _wait(self, watch: EngineWatch) -> EngineLost | None:
+        """Wait until the last user leaves or this Ray is lost; in the second case, inform its users."""
+        self._watch = watch
+        if self._over.is_set():  # the last user left before the watch existed
+            watch.stop()
+        died = watch.wait()
+        if died is None:
+            self.lost.cancel()
+            return None
+        with _lock:
+            self._over.set()  # a new user waits for its end, and then starts another Ray
+        advice = "close the runtime, or the tree that has its own, and use SessionTree.resume"
+        lost = EngineLost(died, advice)
+        self.lost.set_result(lost)
+        return lost
+
+    def _live(self) -> None:
+        try:
+            if self.options.address is None:
+                self._live_privately()
+            else:
+                self._live_connected(self.options.address)
+        except BaseException as error:  # noqa: BLE001 - those who wait get every error
+            if not self.ready.done():
+                self.ready.set_exception(_told(error, ""))
+        finally:
+            with _lock:
+                _runs.clear()
+            self.gone.set_result(None)
+
+    def _live_privately(self) -> None:
+        engine_home.sweep()
+        home, lock = engine_home.make_home()
+        watcher = _start_watcher(home)
+        try:
+            place = _start(home, self.options)
+        except BaseException as error:  # noqa: BLE001 - those who wait get every error
+            told = _told(error, _last_words(home))
+            _end(home, lock, watcher)
+            self.ready.set_exception(told)
+            return
+        watch = EngineWatch(engine_servers.watched_servers())
+        self.ready.set_result(place)
+        if self._wait(watch) is not None:
+            # Otherwise ray.shutdown would wait long for lost servers and for processes that wait for them.
+            engine_home.end_processes(home, grace_s=0.0)
+        _end(home, lock, watcher)
+
+    def _live_connected(self, address: str) -> None:
+        try:
+            place = _connect(address)
+        except BaseException as error:  # noqa: BLE001 - those who wait get every error
+            ray.shutdown()
+            self.ready.set_exception(_told_of(address, error))
+            return
+        watch = watch_of(place)
+        self.ready.set_result(place)
+        self._wait(watch)
+        ray.shutdown()
+
+
+_lock = threading.Lock()
+_runs: list[ClusterLease] = []
+
+
+def enter(options: RayOptions) -> ClusterLease | Future[None] | None:
+    """Return the Ray of this process with the caller as a user; start it if necessary.
+
+    Returns:
+        The lease; or a future to wait for before calling again, if a Ray is just ending; or None if the
+        program initialised Ray itself.
+
+    Raises:
+        ConfigError: the options differ from those of the running Ray.
+        SessionTreeError: the program ended the Ray itself.
+    """
+    with _lock:
+        if not _runs:
+            if ray.is_initialized():
+                return None
+            _runs.append(ClusterLease(options if options.address else options.for_private_ray()))
+        run = _runs[0]
+        return run if run.take(options) else run.gone
+
+
+@atexit.register
+def _at_exit() -> None:
+    """End the Ray of a program that exits without closing its runtimes."""
+    with _lock:
+        runs = list(_runs)
+    for run in runs:
+        run.end_at_exit()
+
+
+def _start(home: Path, options: RayOptions) -> ClusterInfo:
+    with (
+        variables(environment(home / engine_home.MARK, options.insecure)),
+        engine_servers.loopback_only(),
+        engine_servers.plain_workers_only(),
+        engine_servers.used_servers_only(),
+        engine_servers.orphans_stay(),
+        engine_servers.harmless_variables_only(),
+        engine_servers.silence(),
+    ):
+        _forget_authentication()
+        ray.init(**init_arguments(home / engine_home.RAY_FOLDER, options.num_cpus))
+    return find_place(home)
+
+
+def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
+    # Listed first: Ray kills slow workers, and then their children can no longer be found.
+    known = engine_home.processes_of(home)
+    with contextlib.suppress(Exception):  # the remaining processes are ended below
+        ray.shutdown(wait_for_processes=True)
+    engine_home.end_processes(home, grace_s=1.0, known=known)
+    _forget_authentication()
+    watcher.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        watcher.wait(WATCHER_STOP_S)
+    shutil.rmtree(home, ignore_errors=True)
+    os.close(lock)
+
+
+def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
+    """Start the process that cleans up if this one is killed, because Ray's agents live on for a minute."""
+    me = engine_home.process_of(os.getpid())
+    assert me is not None, "a running process is in /proc"  # noqa: S101 - make_home has just seen it
+    return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own file
+        [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(me.pid), str(me.started)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=for_servers(os.environ),
+        start_new_session=True,  # signals of the terminal must not reach it
+    )
+
+
+def _connect(address: str) -> ClusterInfo:
+    if address != "auto":
+        # Ray replaces the loopback address by the node's address.
+        there = str(services.canonicalize_bootstrap_address(address))
+        if not accepts(there, REACH_S):
+            raise ConfigError(
+                f"no Ray answers at address {address!r}, tried as {there}; start a node with `ray start`, "
+                "correct the address, or leave it out for a private Ray"
+            )
+    with engine_servers.silence():
+        ray.init(address=address, **QUIET)
+    return find_place(None)
+
+
+def _forget_authentication() -> None:
+    """Make Ray read mode and token again; otherwise it keeps both until the process ends."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def find_place(home: Path | None) -> ClusterInfo:
+    """Return the Ray to which this process is connected.
+
+    Raises:
+        ConfigError: it is connected through Ray Client, so it is on no node.
+    """
+    node: Any = ray_worker._global_node  # noqa: SLF001 - Ray has no public access to its directories
+    if node is None:
+        raise ConfigError(
+            "the program is connected through Ray Client (ray://); start it on a node of the cluster and "
+            "connect with ray.init('auto')"
+        )
+    raylet = listener_of(Path(node.raylet_socket_name)) if home is None else None
+    return ClusterInfo(
+        node_id=ray.get_runtime_context().get_node_id(),
+        session_dir=Path(node.get_session_dir_path()),
+        logs_dir=Path(node.get_logs_dir_path()),
+        home=home,
+        webui_url=node.webui_url or "",
+        raylet=None if raylet is None else Server(engine_servers.RAYLET, raylet),
+        gcs_address=str(node.gcs_address),
+    )
+
+
+def watch_of(place: ClusterInfo) -> EngineWatch:
+    """Return a watch of a Ray that is not private."""
+    return EngineWatch([] if place.raylet is None else [place.raylet], place.gcs_address)
+
+
+def _told(error: BaseException, last_words: str) -> SessionTreeError:
+    """Return the error to raise about a private Ray that could not be started."""
+    if isinstance(error, SessionTreeError):
+        return error
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        return ConfigError(f"can't make the directory of a private Ray: {error}")
+    return SessionTreeError(
+        f"Ray {ray.__version__} could not be started: {type(error).__name__}: {error}{last_words}; check the "
+        f"free room in /dev/shm and the temporary directory, or try backend='local'"
+    )
+
+
+def _told_of(address: str, error: BaseException) -> SessionTreeError:
+    """Return the error to raise about a cluster that cannot be used."""
+    if isinstance(error, SessionTreeError):
+        return error
+    text = f"{type(error).__name__}: {error}"
+    if "ersion mismatch" in text:
+        return ConfigError(
+            f"the cluster at {address} runs another Python or Ray than this program: {text}; use the same"
+        )
+    return ConfigError(
+        f"can't use the cluster at {address}: {text}; if it requires a token, set RAY_AUTH_MODE=token and "
+        "RAY_AUTH_TOKEN_PATH to the token's file before the program starts"
+    )
+
+
+def _last_words(home: Path) -> str:
+    """Return the first lines of the error files of Ray's processes, which are about to be removed."""
+    found = []
+    for path in sorted((home / engine_home.RAY_FOLDER).glob("session_2*/logs/*.err")):
+        with contextlib.suppress(OSError):
+            lines = path.read_text("utf-8", "replace").strip().splitlines()[:3]
+            found += [f"{path.name}: {line[:300]}" for line in lines]
+    return "".join(f"\n  {line}" for line in found[:12])
 
 
 class Engine:
     """Joins the program's Ray, or shares the private one of this process.
 
     Args:
-        address: Cluster to connect to, as ``host:port`` or ``auto``; None for the program's own Ray or a
-            private one, whatever ``RAY_ADDRESS`` says.
-        num_cpus: CPUs of a private Ray; None counts the machine's.
-        insecure: Allow a private Ray without authentication where ``RAY_AUTH_MODE=disabled`` asks for it.
+        address: The cluster to connect to, as ``host:port`` or ``auto``; None = the program's own Ray or a
+            private one, even if ``RAY_ADDRESS`` is set.
+        num_cpus: CPUs of a private Ray; None = as many as the machine has.
+        insecure: Allow a private Ray without authentication if ``RAY_AUTH_MODE=disabled`` is set.
 
     Raises:
-        ConfigError: these can't be fulfilled together.
+        ConfigError: the options contradict each other.
     """
 
     def __init__(
         self, address: str | None = None, num_cpus: int | None = None, insecure: bool = False
     ) -> None:
-        self._wishes = Wishes(address, num_cpus, insecure)
-        self._wishes.check()
+        self._options = RayOptions(address, num_cpus, insecure)
+        self._options.check()
         self._place: ClusterInfo | None = None
         self._run: ClusterLease | None = None
         self._watch: JoinedWatch | None = None
 
     @property
     def node_id(self) -> str:
-        """Ray's id of the node this process runs on, in hex."""
+        """Ray's id of the node on which this process runs, in hex."""
         return self._there().node_id
 
     @property
     def logs_dir(self) -> Path:
-        """Where this node's Ray writes its logs; a worker can't start without writing there."""
+        """The directory of this node's logs; a worker must be able to write there."""
         return self._there().logs_dir
 
     @property
     def token_path(self) -> Path | None:
-        """File of the token that opens this Ray; None when it asks for none, or has it from elsewhere.
+        """The file of this Ray's token; None if the Ray needs none or gets it from elsewhere.
 
-        A private Ray's token lies in no file: its processes hand it down.
+        A private Ray's token is not in a file: its processes pass it to their children.
         """
         is_private = self._there().home is not None
         if is_private or not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
@@ -72,37 +414,37 @@ class Engine:
 
     @property
     def raylet(self) -> int | None:
-        """Id of the process that starts actors' processes on this node; None where it can't be seen."""
+        """The id of the process that starts actors on this node; None if it cannot be seen."""
         joined = self._there().raylet
         servers = watched_servers() if joined is None else [joined]
         return next((server.pid for server in servers if server.name == RAYLET), None)
 
     @property
     def home(self) -> Path | None:
-        """Directory of a private Ray, mode 0700, gone with it; None when this Ray is somebody else's."""
+        """The directory of a private Ray, mode 0700, removed with the Ray; None if the Ray is not private."""
         return self._there().home
 
     @property
     def lost(self) -> Future[EngineLost]:
-        """Done, from another thread, once this Ray has died; cancelled when it is let go before."""
+        """Done, from another thread, when this Ray is lost; cancelled when it is released."""
         self._there()
         watcher = self._run or self._watch
-        assert watcher is not None, "one of both is there as soon as the place is"  # noqa: S101
+        assert watcher is not None, "a started engine has one of both"  # noqa: S101
         return watcher.lost
 
     async def start(self) -> None:
-        """Join or start, without holding up the event loop. Engines that start at once share one start.
+        """Join or start a Ray without blocking the event loop. Engines that start together share one start.
 
-        Cancelled, it lets go of what was begun.
+        A cancelled call releases what it began.
 
         Raises:
-            ConfigError: the wishes don't fit the Ray that is there, the environment or the disk.
-            SessionTreeError: Ray could not be started; what it said is part of the text.
+            ConfigError: the options do not fit the running Ray, the environment or the disk.
+            SessionTreeError: Ray could not be started; the text includes its output.
         """
         if self._place is not None:
             return
         check_version(ray.__version__)
-        entered = enter(self._wishes)
+        entered = enter(self._options)
         while not isinstance(entered, ClusterLease):
             if entered is None:
                 place = self._joined()
@@ -110,7 +452,7 @@ class Engine:
                 self._place = place
                 return
             await asyncio.shield(asyncio.wrap_future(entered))
-            entered = enter(self._wishes)
+            entered = enter(self._options)
         try:
             self._place = await asyncio.shield(asyncio.wrap_future(entered.ready))
         except BaseException:
@@ -119,7 +461,7 @@ class Engine:
         self._run = entered
 
     async def close(self) -> None:
-        """Let go. The last engine of a private Ray waits until its processes and its directory are gone."""
+        """Release the Ray. The last engine of a private Ray waits until processes and directory are gone."""
         run, self._run, self._place = self._run, None, None
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -128,20 +470,20 @@ class Engine:
             await asyncio.shield(asyncio.wrap_future(run.gone))
 
     def pinned(self, node_id: str | None = None) -> NodeAffinitySchedulingStrategy:
-        """Return the strategy that places an actor on a node and nowhere else; by default on this one."""
+        """Return the strategy that places an actor only on one node; by default on this one."""
         return NodeAffinitySchedulingStrategy(node_id or self.node_id, soft=False)
 
     def security_settings(self) -> dict[str, JsonValue]:
-        """Return what protects this Ray, as JSON can hold it, for ``sessiontree doctor``.
+        """Return how this Ray is protected, as a JSON object, for ``sessiontree doctor``.
 
-        ``listening`` names every TCP socket of its processes on this machine, and of this program, that other
-        machines may reach. A private Ray has none: it binds to the loopback interface. One that can form
-        clusters binds to all.
+        ``listening`` lists the TCP sockets of its processes on this machine, and of this program, that other
+        machines may reach. A private Ray has none, because it binds to the loopback interface. A Ray that can
+        form clusters binds to all interfaces.
         """
         return {**self.protection(), "listening": listening(self.logs_dir)}
 
     def protection(self) -> dict[str, JsonValue]:
-        """Return of :meth:`security_settings` what stays while this Ray runs; quicker."""
+        """Return the part of :meth:`security_settings` that does not change while the Ray runs; faster."""
         place = self._there()
         token = self.token_path
         return {
@@ -150,6 +492,7 @@ class Engine:
             "auth_mode": "token" if is_token_auth_enabled() else "disabled",
             "token_path": None if token is None else str(token),
             "token_mode": mode_of(token),
+            "key_variables": key_variables(self.raylet),
             "directory": str(place.home or place.session_dir),
             "directory_mode": mode_of(place.home or place.session_dir),
             "dashboard": place.webui_url or "off",
@@ -158,22 +501,22 @@ class Engine:
 
     def _there(self) -> ClusterInfo:
         if self._place is None:
-            raise SessionTreeError("the engine is not started; await engine.start() first")
+            raise SessionTreeError("the engine was not started; await engine.start() first")
         return self._place
 
     def _joined(self) -> ClusterInfo:
-        """Return where the program's own Ray stands; it was not started here."""
-        if self._wishes.num_cpus is not None:
+        """Return the Ray that the program initialised itself."""
+        if self._options.num_cpus is not None:
             raise ConfigError(
-                f"num_cpus={self._wishes.num_cpus} is for a private Ray, and the program has initialised "
-                "its own; give it to ray.init, or leave it out"
+                f"num_cpus={self._options.num_cpus} is only for a private Ray, and the program initialised "
+                "Ray itself; give it to ray.init, or leave it out"
             )
         place = find_place(None)
         own = ray.get_runtime_context().gcs_address
-        if self._wishes.address not in (None, "auto", own):
+        if self._options.address not in (None, "auto", own):
             raise ConfigError(
-                f"address {self._wishes.address!r}: the program has initialised the Ray at {own}, and a "
-                "process can be in one only; leave the address out to use that one"
+                f"can't connect to address {self._options.address!r}: the program initialised the Ray at "
+                f"{own}, and a process can use only one Ray; leave the address out to use that one"
             )
         return place
 

@@ -1,13 +1,13 @@
-"""The private directory of a private Ray, and ending what a dead owner left of it.
+"""The directory of a private Ray, and how the processes and files of a dead owner are removed.
 
-Only the standard library is used and nothing of this package: a watcher runs this very file by its path, in
-an interpreter of its own. It waits for the death of the owner, ends what is left of its Ray, and removes the
-directory, so that even SIGKILL of a program leaves nothing behind. What a dead watcher left is swept by the
-next start.
+This module uses only the standard library and nothing of this package, because a watcher runs this file by
+its path in another interpreter. The watcher waits for the death of the owner, ends the rest of its Ray, and
+removes the directory, so that even SIGKILL of a program leaves nothing behind. If the watcher died too, the
+next start does the same.
 
-Who belongs to a directory: a process of this user that holds one of its log files open for writing, or that
-carries the path of its mark together with the id of a raylet in its environment; and every descendant of
-such a process. Ray gives its processes both; nobody else gets them. Linux only: ``/proc`` and pidfds.
+A process belongs to a directory if it is one of this user that has one of the directory's log files open for
+writing, or whose environment holds the path of the directory's mark and the id of a raylet; and so does every
+descendant of such a process. Only Ray's processes have these. Linux only: ``/proc`` and pidfds.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from typing import NamedTuple
 
 PREFIX = "sessiontree-"
 RAY_FOLDER = "r"
-"""Ray opens its folder to everybody (mode 0777); inside a private one that opens nothing."""
+"""The folder of Ray, which gives it mode 0777; inside a private directory nobody else reaches it."""
 SERVERS = frozenset({"raylet", "gcs_server"})
-"""Programs that start what a Ray is asked for, or below which that is."""
+"""The programs of Ray's servers."""
 MARK = "mark"
 OWNER = "owner"
 MAX_PATH_BYTES = 40
-"""So long may a directory's path be: what a socket's 107 leave beside Ray's names for session and socket."""
+"""The longest path of a directory: a socket's path has 107 bytes, and Ray's names need the rest."""
 GRACE_S = 3.0
 """How long processes may take to end by themselves before they are killed."""
 KILL_S = 5.0
-"""How long killed processes may take to be gone."""
+"""How long killed processes may take to end."""
 YOUNG_S = 60.0
-"""For how long a directory without an owner may be one that is just being made."""
+"""For how long a directory without an owner may belong to a process that is just making it."""
 POLL_S = 0.05
 
 
 class Process(NamedTuple):
-    """One process: its id alone may be given to another one later, together with its start it can't."""
+    """One process. Its id may be reused, but not the pair of id and start."""
 
     pid: int
     started: int
 
 
 def process_of(pid: int) -> Process | None:
-    """Return a living process by its id; None when there is none, or it only waits to be collected."""
+    """Return a living process by its id; None if it has ended or is a zombie."""
     fields = _status(pid)
     if fields is None or fields[0] in {"Z", "X"}:
         return None
@@ -60,7 +60,7 @@ def process_of(pid: int) -> Process | None:
 
 
 def _status(pid: int) -> list[str] | None:
-    """Return the fields of a process's ``stat`` that follow its name: state, parent, group and so on."""
+    """Return the fields of a process's ``stat`` after its name: state, parent, group and so on."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rsplit(") ", 1)[1].split()
     except (OSError, IndexError):
@@ -68,7 +68,7 @@ def _status(pid: int) -> list[str] | None:
 
 
 def _namespace() -> str:
-    """Return in which world of process ids this process lives."""
+    """Return the PID namespace of this process."""
     return str(Path("/proc/self/ns/pid").readlink())
 
 
@@ -76,10 +76,10 @@ def make_home() -> tuple[Path, int]:
     """Create a private directory, mode 0700, owned by this process.
 
     Returns:
-        The directory, and the descriptor that holds its lock for as long as the process lives.
+        The directory, and the descriptor that holds its lock while the process lives.
 
     Raises:
-        OSError: no temporary directory can be written, or the path of each is too long for sockets.
+        OSError: no temporary directory is writable, or the path of each is too long for sockets.
     """
     home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
     lock = os.open(home / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -96,24 +96,24 @@ def _short_folder() -> Path:
     for folder in folders:
         if len(os.fsencode(folder)) + len(f"/{PREFIX}12345678") <= MAX_PATH_BYTES:
             return folder
-    tried = ", ".join(map(str, folders)) or "none that can be written"
+    tried = ", ".join(map(str, folders)) or "none is writable"
     raise OSError(f"temporary directories tried: {tried}; set TMPDIR to one with a path under 20 bytes")
 
 
 def _folders() -> list[Path]:
-    """Return where private directories may lie, best first."""
+    """Return the folders that may hold private directories, best first."""
     folders = dict.fromkeys((Path(tempfile.gettempdir()), Path("/tmp")))  # noqa: S108 - mkdtemp makes it safe
     return [folder for folder in folders if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)]
 
 
 def sweep() -> list[Path]:
-    """End and remove what dead owners left; returns the directories that were removed."""
+    """End the processes of dead owners and remove their directories; return those removed."""
     found = [path for folder in _folders() for path in folder.glob(f"{PREFIX}*") if _is_home(path)]
     return [home for home in found if clear(home, grace_s=0.0)]
 
 
 def _is_home(path: Path) -> bool:
-    """Whether a path is a directory of this user that nobody else could fill."""
+    """Whether a path is a directory of this user in which nobody else can write."""
     try:
         status = path.lstat()
     except OSError:
@@ -123,15 +123,17 @@ def _is_home(path: Path) -> bool:
 
 
 def clear(home: Path, grace_s: float = GRACE_S) -> bool:
-    """End what belongs to a directory, and remove it, if its owner is dead; whether it is gone now."""
+    """If the owner of a directory is dead, end its processes and remove it; return whether it is gone."""
     try:
         folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # another one may be clearing it
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # another process may be clearing it
         if owner_lives(home):
             return False
+        if _owner_in(home) is None:
+            return _remove_unfinished(home)
         end_processes(home, grace_s)
         shutil.rmtree(home, ignore_errors=True)
     except OSError:
@@ -142,27 +144,53 @@ def clear(home: Path, grace_s: float = GRACE_S) -> bool:
 
 
 def owner_lives(home: Path) -> bool:
-    """Whether the process that made a directory still lives.
+    """Whether the process that made a directory still lives, or the directory is new and has no owner's line.
 
-    Its id and start say so where process ids mean the same to both; elsewhere (a container that shares the
-    temporary directory) the lock does, which a process that it forked may hold on to.
+    In the same PID namespace its id and start decide. In another one, such as that of a container that shares
+    the temporary directory, the lock decides; a process that the owner forked may hold it too.
     """
+    words = _owner_in(home)
+    if words is None:
+        return _is_young(home)
+    if words[2] == _namespace():
+        owner = Process(int(words[0]), int(words[1]))
+        return process_of(owner.pid) == owner
     try:
         lock = os.open(home / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return _is_young(home)
     try:
-        words = os.read(lock, 200).decode("ascii", "replace").split()
-        if len(words) != 3 or not (words[0].isdecimal() and words[1].isdecimal()):
-            return _is_young(home)
-        if words[2] == _namespace():
-            owner = Process(int(words[0]), int(words[1]))
-            return process_of(owner.pid) == owner
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(lock)
+    return False
+
+
+def _owner_in(home: Path) -> list[str] | None:
+    """Return the owner's line: id, start and PID namespace; None = it is missing or incomplete."""
+    try:
+        file = os.open(home / OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        words = os.read(file, 200).decode("ascii", "replace").split()
+    except OSError:  # such as a directory
+        return None
+    finally:
+        os.close(file)
+    return words if len(words) == 3 and words[0].isdecimal() and words[1].isdecimal() else None
+
+
+def _remove_unfinished(home: Path) -> bool:
+    """Remove a directory whose owner died before it wrote its line; others of that name are not ours."""
+    with contextlib.suppress(OSError):
+        owner = home / OWNER
+        if [*home.iterdir()] == [owner] and stat.S_ISREG(owner.lstat().st_mode) and not owner.stat().st_size:
+            owner.unlink()
+        home.rmdir()
+        return True
     return False
 
 
@@ -198,12 +226,12 @@ def end_processes(home: Path, grace_s: float = GRACE_S, known: set[Process] | No
 
 
 def _living(processes: set[Process]) -> set[Process]:
-    """Return those that still run: their ids may belong to others by now."""
+    """Return the processes that still run."""
     return {process for process in processes if process_of(process.pid) == process}
 
 
 def _kill(process: Process) -> None:
-    """Kill exactly this process: a pidfd stays its own whatever happens to the number."""
+    """Kill exactly this process, by a pidfd, because its id may be reused."""
     with contextlib.suppress(OSError):
         pidfd = os.pidfd_open(process.pid)
         try:
@@ -218,7 +246,7 @@ def processes_of(home: Path, known: set[Process] | None = None) -> set[Process]:
 
     Args:
         home: The private directory.
-        known: Processes known to belong to it, whatever they show now.
+        known: Processes that belong to it even if nothing shows it any more.
     """
     return with_descendants(
         known or set(),
@@ -227,14 +255,14 @@ def processes_of(home: Path, known: set[Process] | None = None) -> set[Process]:
 
 
 def log_writers(ray_folder: Path) -> set[Process]:
-    """Return the processes that write Ray's logs beneath a folder, and their descendants."""
+    """Return the processes that write Ray's logs below a folder, and their descendants."""
     return with_descendants(set(), lambda pid: _writes_logs(pid, ray_folder))
 
 
 def with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set[Process]:
-    """Return the living processes among known ones and those that belong, and their descendants.
+    """Return the living processes that are known or for which ``belongs`` is true, and their descendants.
 
-    Never the caller.
+    The caller is never included.
     """
     children: dict[int, list[int]] = {}
     pids = [process.pid for process in known]
@@ -255,7 +283,7 @@ def with_descendants(known: set[Process], belongs: Callable[[int], bool]) -> set
 
 
 def is_server(pid: int) -> bool:
-    """Whether a process is a server of some Ray, by its name or by its program, which it can't change."""
+    """Whether a process is a server of some Ray, by its name or by its program, which it cannot change."""
     with contextlib.suppress(OSError):
         if Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").rstrip("\n") in SERVERS:
             return True
@@ -286,7 +314,7 @@ def _carries(pid: int, mark: Path) -> bool:
 
 
 def _writes_logs(pid: int, ray_folder: Path) -> bool:
-    """Whether a process holds a log file of a Ray session beneath a folder open for writing."""
+    """Whether a process has a log file of a Ray session below a folder open for writing."""
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):

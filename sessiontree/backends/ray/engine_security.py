@@ -1,4 +1,4 @@
-"""What can be reached of a Ray from outside, for ``sessiontree doctor``."""
+"""What other machines can reach of a Ray, for ``sessiontree doctor``."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from pathlib import Path
 
 from sessiontree.backends.ray import engine_home
 from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.sandbox.launcher import is_harmless
 
+_OF_KEYS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
+"""How names of variables that hold keys end."""
 TCP_LISTEN = "0A"
 """A listening socket's state in ``/proc/net/tcp``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One TCP socket that takes connections.
+    """One TCP socket that accepts connections.
 
     Attributes:
-        address: Numeric address it is bound to; an IPv4 one that IPv6 wraps is told as IPv4.
-        port: Its port.
-        pid: The process that holds it.
-        process: That process's name.
+        address: The numeric address of the socket; an IPv4 address mapped into IPv6 is given as IPv4.
+        port: The port.
+        pid: The id of its process.
+        process: The name of its process.
     """
 
     address: str
@@ -36,19 +39,32 @@ class Listener:
 
     @property
     def is_open(self) -> bool:
-        """Whether another machine may reach it, as far as this one is concerned."""
+        """Whether other machines may reach it: it is not bound to the loopback interface."""
         return not ipaddress.ip_address(self.address).is_loopback
 
 
-def listening(logs_dir: Path) -> list[JsonValue]:
-    """Return the TCP sockets that other machines may reach: those of a Ray's processes, and of this one.
+def key_variables(pid: int | None) -> list[JsonValue]:
+    """Return the names of variables of a process that look as if they held keys; empty if it can't be seen.
 
-    Each is an object of ``address``, ``port``, ``process`` (its name) and ``pid``, in the order of ports.
-    Seen are the processes of this user on this machine. Blocks for some 20 ms.
+    Processes that it starts inherit them.
+    """
+    data = b""
+    if pid is not None:
+        with contextlib.suppress(OSError):
+            data = Path(f"/proc/{pid}/environ").read_bytes()
+    names = (os.fsdecode(word.partition(b"=")[0]) for word in data.split(b"\0"))
+    return [*sorted(name for name in names if name.upper().endswith(_OF_KEYS) and not is_harmless(name))]
+
+
+def listening(logs_dir: Path) -> list[JsonValue]:
+    """Return the TCP sockets of a Ray's processes and of this process that other machines may reach.
+
+    Each is an object with ``address``, ``port``, ``process`` (its name) and ``pid``, ordered by port. Only
+    processes of this user on this machine are included. Blocks for some 20 ms.
 
     Args:
-        logs_dir: Where this machine's Ray writes its logs; by them its processes are known, the programs
-            that use it among them.
+        logs_dir: The directory of this machine's Ray logs. A process that writes there belongs to the Ray,
+            and so does a program that uses it.
     """
     pids = {os.getpid(), *(process.pid for process in engine_home.log_writers(logs_dir.resolve()))}
     return [
@@ -59,7 +75,7 @@ def listening(logs_dir: Path) -> list[JsonValue]:
 
 
 def listeners(pids: Iterable[int]) -> list[Listener]:
-    """Return the listening TCP sockets of some processes, by port; of a process that is just ending, none."""
+    """Return the listening TCP sockets of some processes, ordered by port; ended processes have none."""
     bound = dict(_bound("tcp", 4)) | dict(_bound("tcp6", 16))
     found = {
         Listener(*bound[inode], pid, _name(pid)) for pid in pids for inode in _sockets(pid) if inode in bound
@@ -78,7 +94,7 @@ def _bound(table: str, address_bytes: int) -> Iterator[tuple[str, tuple[str, int
 
 
 def _numeric(digits: str, address_bytes: int) -> str:
-    """Return an address that the kernel wrote as hex words in the order of this machine's bytes."""
+    """Return an address from the kernel's hex words, which are in this machine's byte order."""
     words = [int(digits[at : at + 8], 16) for at in range(0, address_bytes * 2, 8)]
     raw = b"".join(socket.ntohl(word).to_bytes(4, "big") for word in words)
     address = ipaddress.ip_address(raw)
@@ -103,7 +119,7 @@ def _name(pid: int) -> str:
 
 
 def mode_of(path: Path | None) -> str | None:
-    """Return the permission bits of a file or directory as octal digits; None when there is none."""
+    """Return the permission bits of a file or directory as octal digits, or None if it does not exist."""
     if path is None:
         return None
     try:

@@ -1,16 +1,28 @@
-"""Which servers a private Ray starts: those that sessions use, on the loopback interface, and silent.
+"""The servers of a Ray: which of them a private Ray starts, and how their end is noticed.
 
-Ray has no arguments for most of this, so its functions are replaced while it starts. Not here: its settings
-(``engine_settings.py``), the thread that starts it (``engine_run.py``).
+A private Ray starts only the servers that sessions use, on the loopback interface, and silently. Ray has no
+arguments for most of this, so its functions are replaced while it starts. A Ray is lost when its GCS or its
+raylet ended, or cannot be reached any more.
+
+Not here: the settings of a private Ray (``engine_settings.py``), and its start and end (``engine.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
+import select
 import shutil
-from collections.abc import Iterator, Sequence
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from ray import _raylet
@@ -19,25 +31,169 @@ from ray._private import parameter, ray_constants, services
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 
-from sessiontree.backends.ray.engine_watch import Server
+from sessiontree.backends.ray.engine_settings import for_servers
+from sessiontree.contracts.errors import EngineLost
+
+PROBE_EVERY_S = 2.0
+PROBE_S = 1.0
+"""How long an address may take to accept a connection."""
+MAX_REFUSALS = 3
+"""After this many failed connections in a row a GCS counts as lost: at most 9 s, so a short restart is no
+loss."""
+STOP_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server of a Ray on this machine.
+
+    Attributes:
+        name: Ray's name for it: ``gcs_server`` or ``raylet``.
+        pid: Its process id.
+    """
+
+    name: str
+    pid: int
+
+
+class EngineWatch:
+    """Waits until a Ray is lost, in the thread that calls :meth:`wait`.
+
+    Args:
+        servers: The servers that this Ray needs; they are watched from now on.
+        gcs_address: Host and port of the GCS, if it is not among the servers.
+    """
+
+    def __init__(self, servers: Iterable[Server], gcs_address: str | None = None) -> None:
+        """Open a descriptor of each process, because its id may be reused."""
+        self._gcs_address = gcs_address
+        self._refusals = 0
+        self._stop_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._closing = threading.Lock()
+        self._died: str | None = None
+        self._watched: dict[int, Server] = {}
+        for server in servers:
+            try:
+                self._watched[os.pidfd_open(server.pid)] = server
+            except ProcessLookupError:
+                self._died = _name(server)
+
+    def wait(self) -> str | None:
+        """Wait until a server died and return which, or return None after :meth:`stop`. Call it once."""
+        try:
+            return self._died or self._wait()
+        finally:
+            with self._closing:
+                for descriptor in (self._stop_event, *self._watched):
+                    os.close(descriptor)
+                self._stop_event = -1
+
+    def stop(self) -> None:
+        """End :meth:`wait`, from any thread, also before it began."""
+        with self._closing:
+            if self._stop_event >= 0:
+                os.eventfd_write(self._stop_event, 1)
+
+    def _wait(self) -> str | None:
+        poll = select.poll()
+        for descriptor in (self._stop_event, *self._watched):
+            poll.register(descriptor, select.POLLIN)
+        probe_at = time.monotonic() + PROBE_EVERY_S
+        while True:
+            left_s = None if self._gcs_address is None else max(0.0, probe_at - time.monotonic())
+            ready = {descriptor for descriptor, _ in poll.poll(None if left_s is None else left_s * 1000)}
+            if self._stop_event in ready:
+                return None
+            if ready:
+                return _name(self._watched[ready.pop()])
+            if self._gcs_address is not None:
+                if self._is_refused(self._gcs_address):
+                    return f"the GCS at {self._gcs_address} cannot be reached"
+                probe_at = time.monotonic() + PROBE_EVERY_S
+
+    def _is_refused(self, address: str) -> bool:
+        """Connect, and return whether that has failed ``MAX_REFUSALS`` times in a row."""
+        self._refusals = 0 if accepts(address, PROBE_S) else self._refusals + 1
+        return self._refusals >= MAX_REFUSALS
+
+
+class JoinedWatch:
+    """Watches a Ray that the program itself initialised, in a separate thread.
+
+    Args:
+        servers: As for :class:`EngineWatch`.
+        gcs_address: As for :class:`EngineWatch`.
+
+    Attributes:
+        lost: Done when this Ray is lost; cancelled by :meth:`stop`.
+    """
+
+    def __init__(self, servers: Iterable[Server], gcs_address: str) -> None:
+        self.lost: Future[EngineLost] = Future()
+        self._watch = EngineWatch(servers, gcs_address)
+        self._thread = threading.Thread(target=self._live, name="sessiontree-engine-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and wait for that."""
+        self._watch.stop()
+        self._thread.join(STOP_S)
+
+    def _live(self) -> None:
+        died = self._watch.wait()
+        if died is None:
+            self.lost.cancel()
+        else:
+            self.lost.set_result(
+                EngineLost(
+                    died,
+                    "call ray.shutdown() within a minute, or Ray ends the program; then close the runtime "
+                    "and use SessionTree.resume",
+                )
+            )
+
+
+def accepts(address: str, within_s: float) -> bool:
+    """Whether a server accepts connections at an address, such as ``127.0.0.1:6379`` or ``[::1]:6379``."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError, ValueError):
+        socket.create_connection((host.strip("[]"), int(port)), within_s).close()
+        return True
+    return False
+
+
+def listener_of(path: Path) -> int | None:
+    """Return the id of the process that listens at a socket's path, or None if it cannot be seen."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PROBE_S)
+        connection.connect(str(path))
+        size = struct.calcsize("3i")
+        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+        return int(pid) or None  # 0 = it is in another PID namespace
+    return None
+
+
+def _name(server: Server) -> str:
+    return f"its {server.name} (process {server.pid}) ended"
+
 
 RAYLET: Final[str] = ray_constants.PROCESS_TYPE_RAYLET
 WATCHED = (ray_constants.PROCESS_TYPE_GCS_SERVER, RAYLET)
-"""A Ray without one of these is gone."""
+"""A Ray without one of these is lost."""
 _SET_CHILD_SUBREAPER = 36
 _AGENT = "--dashboard_agent_command="
 _AGENT_PORTS = ("METRICS_AGENT_PORT_NAME", "METRICS_EXPORT_PORT_NAME", "DASHBOARD_AGENT_LISTEN_PORT_NAME")
-"""Names in ``ray._raylet`` of what the raylet waits to be told of its dashboard agent."""
+"""Names in ``ray._raylet`` of the ports that the raylet expects from its dashboard agent."""
 _SLEEP = f'-c "exec sleep {2**31 - 1}"'
-"""For a shell: the raylet adds words of its own to its agent's command, and a shell does not mind them."""
+"""Arguments of a shell. The raylet appends words to the command of its agent, and a shell ignores them."""
 
 
 @contextlib.contextmanager
 def loopback_only() -> Iterator[None]:
-    """Have Ray bind its servers to the loopback interface, as it does by itself where it can't form clusters.
+    """Bind Ray's servers to the loopback interface, as Ray does on systems where it has no clusters.
 
-    No other machine reaches them then, and a machine that changes its network goes on. Without it they listen
-    on all interfaces: Ray replaces a loopback address it is given.
+    Then no other machine can reach them, and a change of the network does no harm. Otherwise they listen on
+    all interfaces, because Ray replaces a loopback address.
     """
     with _replaced(ray_constants, "ENABLE_RAY_CLUSTER", False):
         yield
@@ -45,10 +201,10 @@ def loopback_only() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain_workers_only() -> Iterator[None]:
-    """Keep Ray from configuring its workers from anything but its arguments.
+    """Let only Ray's arguments configure its workers.
 
-    Under ``uv run`` it would have every worker read the project file of the program's working directory; and
-    an interpreter started without a site (``-S``) would have them find no packages.
+    Under ``uv run`` every worker would read the project file of the program's working directory, and with
+    an interpreter started without a site (``-S``) workers would find no packages.
     """
     with (
         _replaced(ray_constants, "RAY_ENABLE_UV_RUN_RUNTIME_ENV", False),
@@ -59,10 +215,10 @@ def plain_workers_only() -> Iterator[None]:
 
 @contextlib.contextmanager
 def used_servers_only() -> Iterator[None]:
-    """Have Ray start no dashboard, autoscaler, log monitor and dashboard agent: 200 MiB that nobody uses.
+    """Start no dashboard, autoscaler, log monitor and dashboard agent, which take 200 MiB and are not used.
 
-    The raylet insists on a dashboard agent, and ends with it. So it gets a program that sleeps, and the word
-    that there are no metrics. The agent for runtime environments is used, and stays.
+    The raylet requires a dashboard agent and ends with it. So it gets a program that sleeps, and ports of 0
+    for its metrics. The agent for runtime environments is needed and runs.
     """
     with contextlib.ExitStack() as stack:
         wanted: dict[str, Any] = {"include_log_monitor": False, "no_monitor": True}
@@ -82,10 +238,10 @@ def used_servers_only() -> Iterator[None]:
 
 @contextlib.contextmanager
 def orphans_stay() -> Iterator[None]:
-    """Have Ray's servers adopt what their workers leave behind, so that it is known to be theirs.
+    """Let Ray's servers adopt orphaned processes of their workers, so that these can be found.
 
-    Ray calls a function of its own in each server before that begins; the setting survives the beginning. The
-    raylet has the kernel collect its dead children.
+    Ray calls a function in each server process before it executes the server's program; the setting survives
+    that. The kernel collects the raylet's dead children.
     """
     libc, ray_own = ctypes.CDLL(None), ray_utils.set_kill_on_parent_death_linux
 
@@ -98,39 +254,54 @@ def orphans_stay() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def harmless_variables_only() -> Iterator[None]:
+    """Start Ray's processes without those variables of the program that may hold keys.
+
+    The program's own environment is not changed for that: its other threads read it meanwhile.
+    """
+    with _replaced(services, "ConsolePopen", partial(_start_without_keys, services.ConsolePopen)):
+        yield
+
+
+@contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Have Ray print nothing of what its servers complain about, the state of a lost raylet among it."""
+    """Suppress what Ray prints about errors of its servers, such as the state of a lost raylet."""
     with _replaced(ray_worker, "listen_error_messages", _hear_nothing):
         yield
 
 
 def watched_servers() -> list[Server]:
-    """Return those servers that this process started, of the Ray it is connected to."""
-    node: Any = ray_worker._global_node  # noqa: SLF001 - Ray tells its processes nowhere else
+    """Return the watched servers that this process started, of the Ray it is connected to."""
+    node: Any = ray_worker._global_node  # noqa: SLF001 - Ray has no public access to its processes
     started = {} if node is None else node.all_processes
     return [Server(kind, each.process.pid) for kind in WATCHED for each in started.get(kind, ())]
 
 
 def _start_nothing(node: Any, **settings: Any) -> None:
-    """Stand for what starts the dashboard."""
+    """Replace the function that starts the dashboard."""
 
 
 def _hear_nothing(worker: Any, stopped: Any) -> None:
-    """Stand for the thread that prints errors."""
+    """Replace the thread that prints errors."""
 
 
 def _start_without_agent(
     start: Any, shell: str, command: Sequence[str], process_type: str, *given: Any, **settings: Any
 ) -> Any:
-    """Start one of Ray's processes; a raylet with a sleeping program in its dashboard agent's place."""
+    """Start one of Ray's processes; a raylet gets a sleeping program as its dashboard agent."""
     words = list(command)
     if process_type == ray_constants.PROCESS_TYPE_RAYLET:
-        told = dict(word.removeprefix("--").split("=", 1) for word in words[1:] if "=" in word)
+        given_words = dict(word.removeprefix("--").split("=", 1) for word in words[1:] if "=" in word)
         raylet: Any = _raylet
         for name in _AGENT_PORTS:
-            raylet.persist_port(told["session_dir"], told["node_id"], getattr(raylet, name), 0)
+            raylet.persist_port(given_words["session_dir"], given_words["node_id"], getattr(raylet, name), 0)
         words = [f"{_AGENT}{shell} {_SLEEP}" if word.startswith(_AGENT) else word for word in words]
     return start(words, process_type, *given, **settings)
+
+
+def _start_without_keys(start: Any, *given: Any, env: Mapping[str, str], **settings: Any) -> Any:
+    """Start one of Ray's processes with harmless variables."""
+    return start(*given, env=for_servers(env), **settings)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""How a private Ray is started: its arguments, its patience and the environment it starts in.
+"""The settings of a private Ray: its arguments, its time limits and its environment.
 
-Not here: starting it; what can be reached of it (``engine_security.py``).
+Not here: its start (``engine.py``), and what other machines can reach (``engine_security.py``).
 """
 
 from __future__ import annotations
@@ -17,32 +17,35 @@ from typing import Any
 
 from sessiontree.contracts.errors import ConfigError
 from sessiontree.interpreter.import_guard import HARMLESS
+from sessiontree.models.api_key import is_key
 from sessiontree.sandbox import RAY_SITE
+from sessiontree.sandbox.launcher import is_harmless
 
 OLDEST = (2, 59)
-"""The first release of Ray that authenticates a local Ray by token of its own accord."""
+"""The first release of Ray that authenticates a local Ray by token by default."""
 OBJECT_STORE_BYTES = 128 * 2**20
-"""Shared memory for results over 100 kB. Big ones travel as files, so little is needed; Ray wants 75 MiB."""
+"""Shared memory for results over 100 kB. Big results are files, so little is needed; Ray's minimum is 75
+MiB."""
 SYSTEM_CONFIG: Mapping[str, Any] = {
-    # A raylet that does not answer for failures * (period + time-out) is declared dead, and every actor with
-    # it. Ray's 65 s are about as long as somebody suspends a program for. Nobody waits for the verdict here:
-    # the raylet of a private Ray is a child of the program.
+    # A raylet that does not answer for failures * (period + time-out) is declared dead, with all its actors.
+    # Ray's default of 65 s is too short: a person may suspend a program for that long. A long limit costs
+    # nothing here, because the raylet of a private Ray is a child of the program.
     "health_check_failure_threshold": 60,
     "health_check_period_ms": 3_000,
     "health_check_timeout_ms": 10_000,
-    # Ray ends a program that has not reached its GCS for 60 s. This one lets go long before; should that take
-    # longer once, it is not to be ended for it.
+    # Ray ends a program that has not reached its GCS for 60 s. This program disconnects long before; it must
+    # not be ended if that takes longer.
     "gcs_rpc_server_reconnect_timeout_s": 86_400,
-    # A record of every call of an actor, kept in the GCS for a dashboard that is not there: 9 kB a message.
+    # The GCS would keep a record of every actor call for the dashboard, which does not run: 9 kB a message.
     "task_events_report_interval_ms": 0,
     "enable_metrics_collection": False,
-    # One worker per CPU ahead of need: on a large machine more than ever run, and no host is ready sooner.
+    # Ray would start one worker per CPU in advance: too many on a large machine, and no host starts sooner.
     "prestart_worker_first_driver": False,
-    # A process that died before Ray knew it counts as starting until its time to register is over. No other
-    # is to wait for that: as many may start at once as anybody ever wants to.
+    # A process that died before it registered counts as starting until its time limit. No other process
+    # should wait for it, so the number of concurrent starts is practically unlimited.
     "worker_maximum_startup_concurrency": 1_000,
-    # Ray's 15 is for workers that compute. Ours answer: beside two busy programs on two CPUs a turn took
-    # 1 s with it, and takes 0.1 s without.
+    # Ray's default of 15 is for workers that compute. Ours answer requests: next to two busy programs on two
+    # CPUs a turn takes 1 s with niceness 15 and 0.1 s with 0.
     "worker_niceness": 0,
 }
 _FOREIGN = (
@@ -55,19 +58,23 @@ _FOREIGN = (
     "RAY_OVERRIDE_NODE_ID_FOR_TESTING",
     "RAY_RUNTIME_ENV_HOOK",
 )
-"""What leads to a Ray of somebody else, or lets two private ones meet."""
+"""Variables that point to another Ray, or that would connect two private ones."""
 _SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE")
-"""What Ray itself sets when it starts, and leaves set."""
+"""Variables that Ray sets when it starts, and does not restore."""
+_OF_LIBRARIES = ("GRPC_", "LANCE_", "RUST_", "TOKIO_")
+"""Prefixes of variables that set up the libraries of Ray and of memory."""
+_OWN_WAYS = ("PYTHON", "OTEL_")
+"""Prefixes of variables that stay in the program: they choose code, or belong to its exports."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What an engine was asked for.
+class RayOptions:
+    """The options of an engine.
 
     Attributes:
-        address: Cluster to connect to, as ``host:port`` or ``auto``; None for a Ray of this process.
-        num_cpus: CPUs of a private Ray; None counts the machine's.
-        insecure: Whether a private Ray may go without token authentication.
+        address: The cluster to connect to, as ``host:port`` or ``auto``; None = a Ray of this process.
+        num_cpus: CPUs of a private Ray; None = as many as the machine has.
+        insecure: Whether a private Ray may run without token authentication.
     """
 
     address: str | None = None
@@ -75,16 +82,16 @@ class Wishes:
     insecure: bool = False
 
     def check(self) -> None:
-        """Refuse what can never be fulfilled.
+        """Refuse options that are never valid.
 
         Raises:
-            ConfigError: what is wrong, and what would be accepted.
+            ConfigError: an option is not valid.
         """
         if self.address is not None:
             if "://" in self.address:
                 raise ConfigError(
-                    f"address {self.address!r} is one of Ray Client; start the program on a node of the "
-                    "cluster and give host:port or 'auto'"
+                    f"address {self.address!r} belongs to Ray Client, which is not supported; start the "
+                    "program on a node of the cluster and give host:port or 'auto'"
                 )
             if self.address != "auto" and not self.address.rpartition(":")[2].isdecimal():
                 raise ConfigError(
@@ -92,44 +99,47 @@ class Wishes:
                     "private Ray"
                 )
             if self.num_cpus is not None:
-                raise ConfigError("num_cpus is for a private Ray; leave it out, a cluster has its own")
+                raise ConfigError(
+                    f"num_cpus={self.num_cpus} is only for a private Ray, and address {self.address!r} names "
+                    "a cluster; leave one of them out"
+                )
         if self.num_cpus is not None and self.num_cpus < 0:
             raise ConfigError(f"num_cpus is {self.num_cpus}; give 0 or more")
 
-    def for_private_ray(self) -> Wishes:
-        """Return the wishes by which a private Ray starts in this environment.
+    def for_private_ray(self) -> RayOptions:
+        """Return the options of a private Ray in this environment.
 
         Raises:
-            ConfigError: the environment turns authentication off, and nobody said that this is meant.
+            ConfigError: the environment disables authentication, and ``insecure`` does not allow it.
         """
         disabled = os.environ.get("RAY_AUTH_MODE", "token").strip().lower() != "token"
         if disabled and not self.insecure:
             raise ConfigError(
                 "RAY_AUTH_MODE=disabled lets everybody who reaches this machine run code in the private "
-                "Ray; unset it, or say insecure=True"
+                "Ray; unset it, or give insecure=True"
             )
         return replace(self, insecure=disabled)
 
-    def check_joins(self, running: Wishes) -> None:
-        """Refuse to share a Ray that was started by other wishes.
+    def check_joins(self, running: RayOptions) -> None:
+        """Refuse to share a Ray that was started with other options.
 
         Raises:
-            ConfigError: the wish it does not fulfil.
+            ConfigError: an option differs from that of the running Ray.
         """
         if self.address not in (None, running.address):
             raise ConfigError(
-                f"address {self.address!r}: this process is connected to "
-                f"{running.address or 'a private Ray'}, and can be in one Ray only; close that runtime first"
+                f"can't connect to address {self.address!r}: this process is connected to "
+                f"{running.address or 'a private Ray'}, and can use only one Ray; close that runtime first"
             )
         if self.num_cpus not in (None, running.num_cpus):
             raise ConfigError(
-                f"num_cpus={self.num_cpus}: the Ray this process shares was started with {running.num_cpus}; "
-                "close the other runtimes first, or leave it out"
+                f"can't use num_cpus={self.num_cpus}: the Ray of this process was started with "
+                f"{running.num_cpus}; close the other runtimes first, or leave num_cpus out"
             )
         if running.address is None and running.insecure and not self.insecure:
             raise ConfigError(
                 "the private Ray of this process runs without authentication; close the runtime that "
-                "started it, or say insecure=True"
+                "started it, or give insecure=True"
             )
 
 
@@ -137,21 +147,21 @@ def check_version(version: str) -> None:
     """Refuse a Ray that is too old.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: the release is older than ``OLDEST``.
     """
     numbers = tuple(int(word) for word in version.split(".")[:2] if word.isdecimal())
     if numbers < OLDEST:
         raise ConfigError(
-            f"Ray {version} is installed; sessiontree needs {'.'.join(map(str, OLDEST))} or later: upgrade it"
+            f"Ray {version} is installed; sessiontree needs {'.'.join(map(str, OLDEST))} or later; upgrade it"
         )
 
 
 def environment(mark: Path, insecure: bool) -> dict[str, str | None]:
-    """Return the variables a private Ray is started with; None takes one away.
+    """Return the environment variables for the start of a private Ray; None removes a variable.
 
-    The token is fresh and lies in no file: a file would have to be hidden from Workers, and whatever appears
-    beside a hidden place later is hidden with it. Its path is set all the same: by it Ray's processes are
-    recognised. Of Python's own variables there is one: Ray's processes begin with what it leads to.
+    The token is new and is not in a file: a file would have to be hidden from Workers, together with whatever
+    appears next to it later. The path of the token is set anyway, because it identifies Ray's processes. Of
+    Python's own variables only ``PYTHONPATH`` is set; Ray's processes load their site from it.
     """
     of_python = [name for name in os.environ if name.startswith("PYTHON") and name not in HARMLESS]
     return {
@@ -162,6 +172,29 @@ def environment(mark: Path, insecure: bool) -> dict[str, str | None]:
         "RAY_AUTH_TOKEN_PATH": str(mark),
         "RAY_USAGE_STATS_ENABLED": "0",
     }
+
+
+def for_servers(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a private Ray's processes get: harmless ones, by name and by value.
+
+    A program keeps keys in its environment, and an environment is handed on to every process below and is
+    shown in ``/proc``. So what is not known to be harmless stays in the program.
+    """
+    return {name: value for name, value in variables.items() if _is_for_servers(name, value)}
+
+
+def for_gateway(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a private Ray's processes do not get; models may need them."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if not (_is_for_servers(name, value) or name in _FOREIGN or name.startswith(_OWN_WAYS))
+    }
+
+
+def _is_for_servers(name: str, value: str) -> bool:
+    is_known = name == "LD_PRELOAD" or is_harmless(name) or name.startswith(_OF_LIBRARIES)
+    return is_known and not is_key(value)
 
 
 def init_arguments(ray_folder: Path, num_cpus: int | None) -> dict[str, Any]:
@@ -178,13 +211,13 @@ def init_arguments(ray_folder: Path, num_cpus: int | None) -> dict[str, Any]:
 
 
 QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-"""Arguments of ``ray.init`` that keep it silent."""
+"""Arguments of ``ray.init`` that keep Ray silent."""
 _changing = threading.Lock()
 
 
 @contextlib.contextmanager
 def variables(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Set environment variables for a while; what they were comes back, and what Ray set beside them goes."""
+    """Set environment variables for a while; then restore them, and also those that Ray set."""
     with _changing:
         before = {name: os.environ.get(name) for name in (*_SET_BY_RAY, *changes)}
         _apply(changes)

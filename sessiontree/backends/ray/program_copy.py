@@ -1,11 +1,11 @@
-"""The copy of a program's own modules that hosts and gateway import from, taken when a tree opens.
+"""The copy of a program's own modules, made when a tree opens; hosts and gateway import from it.
 
-Tools, models and approvers name modules that are installed nowhere: those beside a script, a notebook or a
-test. The processes of a runtime import from no place that a session can write, so they get a copy as it is
-when the tree opens, beneath the state directory, behind everything installed.
+Tools, models and approvers use modules that are not installed: those next to a script, a notebook or a test.
+The processes of a runtime do not import from places that a session can write. So they get a copy of these
+modules in the state directory, after everything installed on their path.
 
-Copied are the top-level modules and packages that the program has imported from outside its environment, and
-what is beside them for imports still to come. Not here: how a process finds it (``import_guard.py``).
+The copy holds the top-level modules and packages that the program has imported from outside its environment,
+and those next to them, for later imports. Not here: how a process finds the copy (``import_guard.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -35,20 +35,20 @@ from sessiontree.interpreter.import_guard import (
 MAX_FILES: Final = 5_000
 MAX_BYTES: Final = 64 * 2**20
 MAX_DATA_BYTES: Final = 2**20
-"""Size limit in bytes for the files of a package that are copied although they are not code."""
+"""The size limit in bytes for files of a package that are not code."""
 CODE: Final = (".py", *EXTENSION_SUFFIXES)
 _NEVER: Final = frozenset(
     {"__main__", "__mp_main__", "sitecustomize", "usercustomize", "sessiontree", "sessiontree_tools"}
 )
 Sources = dict[str, Path]
-"""Files by where they are put, relative to the copy."""
+"""Files by their paths relative to the copy."""
 
 
 class ProgramCopies:
-    """The copies of one runtime: one for each state of the program that a tree was opened in.
+    """The copies of one runtime: one for each state of the program in which a tree was opened.
 
     Args:
-        state_dir: Of the runtime; the copies are beneath.
+        state_dir: The runtime's state directory; it holds the copies.
     """
 
     def __init__(self, state_dir: Path) -> None:
@@ -62,12 +62,12 @@ class ProgramCopies:
         return self._root is not None
 
     def root(self) -> Path:
-        """Return the directory of them all, which Workers may read; made when first asked for. Blocks.
+        """Return the directory of all copies, which Workers may read. Blocks.
 
-        What dead programs left of theirs is removed then.
+        The first call makes it, and removes the copies of dead programs.
 
         Raises:
-            ConfigError: it can't be made.
+            ConfigError: it cannot be made.
         """
         if self._root is None:
             parent = self._state_dir / "program"
@@ -85,11 +85,11 @@ class ProgramCopies:
         return self._root
 
     def take(self) -> Path | None:
-        """Copy the program's modules as they are now; None where it has none. Blocks.
+        """Copy the program's modules in their current state; return None if it has none. Blocks.
 
         Raises:
-            ConfigError: one has the name of an installed one, they are too many or too large, or the copy
-                can't be written.
+            ConfigError: a module has the name of an installed one, the modules are too many or too large, or
+                the copy cannot be written.
         """
         sources = modules_of_the_program()
         if not sources:
@@ -102,25 +102,43 @@ class ProgramCopies:
                 raise _unwritable(error) from error
         return self._latest[1]
 
+    def received(self, files: Mapping[str, bytes]) -> Path:
+        """Write a copy from files that another node's program sent; return its directory. Blocks.
+
+        Raises:
+            ConfigError: a file's path leads out of the copy, or the copy cannot be written.
+        """
+        try:
+            place = Path(tempfile.mkdtemp(prefix="received-", dir=self.root()))
+            for name, data in files.items():
+                path = place / name
+                if not path.resolve().is_relative_to(place.resolve()):
+                    raise ConfigError(f"the program sent a module whose path leads out of the copy: {name!r}")
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.write_bytes(data)
+        except OSError as error:
+            raise _unwritable(error) from error
+        return place
+
     def close(self) -> None:
-        """Remove them all. Blocks."""
+        """Remove all copies. Blocks."""
         if self._root is not None:
             remove(self._root)
-            with contextlib.suppress(OSError):  # other programs have theirs there
+            with contextlib.suppress(OSError):  # other programs have copies there
                 self._root.parent.rmdir()
 
 
 def _unwritable(error: OSError) -> ConfigError:
     return ConfigError(
-        f"the program's modules can't be copied into the state directory for its tree: {error}"
+        f"can't copy the program's modules into the state directory: {error}; give another state_dir"
     )
 
 
 def modules_of_the_program() -> Sources:
-    """Return the files of all modules that the program has, or may come to, from outside its environment.
+    """Return the files of all modules that the program imported, or may import, from outside its environment.
 
     Raises:
-        ConfigError: an imported one has the name of an installed one, or they are too many or too large.
+        ConfigError: an imported module has the name of an installed one, or they are too many or too large.
     """
     installed = _Installed()
     found: Sources = {}
@@ -132,7 +150,7 @@ def modules_of_the_program() -> Sources:
         if not whole:
             for module in modules:
                 found |= _namesakes(module)
-        elif installed.is_foreign(whole):  # else something put a module into an installed package
+        elif installed.is_foreign(whole):  # otherwise a module was added to an installed package
             own = Path(whole)
             place = own.parent if own.stem == "__init__" else own
             found |= _files(place)
@@ -156,10 +174,9 @@ def _imported(installed: _Installed) -> dict[str, list[ModuleType]]:
 
 
 class _Installed:
-    """What of a name is installed, and where."""
+    """The modules installed in the current environment."""
 
     def __init__(self) -> None:
-        """Look at the environment as it is now."""
         directories = environment()
         self._places = Directories(*directories)
         self._declared = declared_names(directories)
@@ -167,14 +184,14 @@ class _Installed:
         self._others = [path for path in sys.path if os.path.isabs(path) and path not in self._path]  # noqa: PTH117 - text
 
     def is_foreign(self, file: str) -> bool:
-        """Return whether a module's file is one outside the environment."""
+        """Return whether a module's file is outside the environment."""
         return file.endswith(CODE) and not self._places.hold(file)
 
     def check_free(self, name: str, theirs: Path) -> bool:
-        """Return whether a program's module can be had under its name; False if it is installed itself.
+        """Return whether no installed module has this name; False if the program's module is that module.
 
         Raises:
-            ConfigError: what is installed under this name is another one.
+            ConfigError: another module with this name is installed.
         """
         if name in INTERNAL:
             return False
@@ -184,13 +201,13 @@ class _Installed:
         if ours and theirs.is_relative_to(Path(ours).parent):
             return False
         raise ConfigError(
-            f"the program has imported its own module {name!r} from {str(theirs)!r}, and "
-            f"{ours or 'the standard library'!r} is installed under the same name: the processes of the tree "
-            "would import that one. Rename the program's, uninstall the other, or use backend='local'"
+            f"the program imported its own module {name!r} from {str(theirs)!r}, and "
+            f"{ours or 'the standard library'!r} is installed with the same name; the processes of the tree "
+            "would import that one. Rename the program's module, uninstall the other, or use backend='local'"
         )
 
     def place_of(self, name: str) -> str | None:
-        """Return the file installed under a name, empty where it has none; None = nothing is installed."""
+        """Return the file installed with a name, empty for a module without a file; None = not installed."""
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return ""
         spec = PathFinder.find_spec(name, self._path)
@@ -215,7 +232,7 @@ def _file_of(module: ModuleType) -> str:
 
 
 def _directories_of_the_program() -> Iterator[str]:
-    """Yield the directories that Python itself has put on the path for the program."""
+    """Yield the directories that Python itself put on the path for the program."""
     if "" in sys.path:
         yield str(Path.cwd())
     main = sys.modules.get("__main__")
@@ -225,7 +242,7 @@ def _directories_of_the_program() -> Iterator[str]:
 
 
 def _files(place: Path) -> Sources:
-    """Return a module, or everything of a package that is code or small, by its place in a copy."""
+    """Return a module, or the code and small files of a package, by their paths in a copy."""
     if not place.is_dir():
         return {place.name: place}
     found: Sources = {}
@@ -241,7 +258,7 @@ def _files(place: Path) -> Sources:
 
 
 def _is_wanted(path: Path) -> bool:
-    """Whether a file is code, or small; a link may lead to what nobody is to read, so none is followed."""
+    """Whether a file is code or small. Links are not followed: they may lead to secret files."""
     try:
         status = path.lstat()
     except OSError:
@@ -260,7 +277,7 @@ def _namesakes(module: ModuleType) -> Sources:
 
 
 def _siblings(directory: Path, installed: _Installed) -> Sources:
-    """Return the modules and packages of a directory whose names nothing installed has."""
+    """Return the modules and packages of a directory that have no name of an installed one."""
     found: Sources = {}
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
@@ -292,13 +309,13 @@ def _check_bounds(sources: Sources) -> None:
     largest = max(tops, key=lambda name: tops[name])
     raise ConfigError(
         f"the program's own modules are {len(sources):,} files and {sum(tops.values()):,} bytes, most of it "
-        f"{largest!r}; {MAX_FILES:,} files and {MAX_BYTES:,} bytes are copied for the processes of a tree. "
-        "Install what is large (an editable install will do), or use backend='local'"
+        f"{largest!r}; at most {MAX_FILES:,} files and {MAX_BYTES:,} bytes are copied for the processes of a "
+        "tree. Install the large ones, for example as an editable install, or use backend='local'"
     )
 
 
 def _seen(sources: Sources) -> Iterator[tuple[str, str, int, int]]:
-    """Yield for each file where it goes, where it is, its size and its time."""
+    """Yield for each file its path in the copy, its path, its size and its time."""
     for place, path in sources.items():
         try:
             status = path.lstat()
@@ -315,7 +332,7 @@ def _copied(sources: Sources, root: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # gone, or a link by now
+        except OSError:  # it was removed, or replaced by a link
             continue
         with open(source, "rb") as file, target.open("wb") as copy:  # noqa: PTH123 - a descriptor
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -327,14 +344,14 @@ def _copied(sources: Sources, root: Path) -> Path:
 
 
 def remove(place: Path) -> None:
-    """Remove a directory of copies, read-only as they are."""
+    """Remove a directory of read-only copies."""
     for folder, _, _ in os.walk(place):
         Path(folder).chmod(0o700)
     shutil.rmtree(place, ignore_errors=True)
 
 
 def _is_alive(name: str) -> bool:
-    """Return whether the program that made a directory of this name still runs."""
+    """Return whether the program that made the directory of this name still runs."""
     words = name.split("-")
     if len(words) < 3 or not (words[0].isdecimal() and words[1].isdecimal()):
         return False

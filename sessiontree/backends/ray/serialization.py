@@ -1,7 +1,8 @@
-"""What travels to hosts and gateway as it is: tools and models, from the creating program alone.
+"""Serialization between the processes of one runtime, and of a tree's tools and models.
 
-Packed once by the program, carried unopened by the supervisor. Nothing that a model, a tool or a client said
-is ever packed or opened so.
+Only processes that the runtime started write and read the bytes of :func:`packed`. In these, everything that
+a model, a tool or a client said is plain text. Tools and models come from the creating program only: the
+program packs them once, and the supervisor passes them on without opening them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import copyreg
 import dataclasses
 import os
+import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +19,81 @@ from ray import cloudpickle
 
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.hooks import name_of
-from sessiontree.dispatch.hooks import HookChain
+from sessiontree.dispatch.hook_chain import HookChain
 from sessiontree.interpreter.import_guard import add_copy
 from sessiontree.models.port import GatewayModel
 from sessiontree.policy.compiled import compiled
 from sessiontree.protected import own_places
 from sessiontree.runtime.host import HostEquipment
-from sessiontree.runtime.tree_resources import Baggage, TreeSetup
+from sessiontree.runtime.tree_resources import PackedResources, TreeSetup
 from sessiontree.web.web import OutboundWeb
 
-# A dataclass that travels by value must find the very mark of a missing default where it arrives, not a copy.
+
+def packed(value: Any) -> bytes:
+    """Return a value as bytes."""
+    return pickle.dumps(value, 5)
+
+
+def opened(data: bytes) -> Any:
+    """Return the value of bytes that another process of this runtime packed."""
+    return pickle.loads(data)  # noqa: S301 - only processes of this runtime make these bytes
+
+
+# A dataclass that is pickled by value must find the original mark of a missing default, not a copy of it.
 copyreg.pickle(type(dataclasses.MISSING), lambda mark: "MISSING")
 
 
-def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> Baggage:
+def pack(setup: TreeSetup, *, hidden: tuple[Path, ...]) -> PackedResources:
     """Pack a tree's tools and models.
 
     Raises:
-        ConfigError: something can't travel, or the web's settings are no good; says what.
+        ConfigError: a value cannot be pickled, or the settings of the web are not valid.
     """
     if setup.web is not None:
-        OutboundWeb(setup.web)  # so that a wrong setting is told here, and not by every host
+        OutboundWeb(setup.web)  # reports a wrong setting here and not in every host
     for entry in setup.table:
         _packed(entry.tool, f"tool {entry.name!r}")
     for hook in setup.hooks:
         _packed(hook, f"hook {name_of(hook)!r}")
-    shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, setup.model_name)
-    return Baggage(
+    shared = (setup.table, setup.instant, hidden, setup.web, setup.policy, setup.group, dict(setup.skills))
+    return PackedResources(
         _packed((*shared, setup.hooks, own_places()), "the model"),
-        None if setup.waiting is None else _packed(setup.waiting, "the model"),
+        _packed(setup.waiting, "the model") if setup.waiting else None,
     )
 
 
-def with_program(baggage: Baggage, program: Path | None) -> Baggage:
-    """Return baggage whose modules are found in a copy of the program's."""
+def with_program(resources: PackedResources, program: Path | None) -> PackedResources:
+    """Return resources that import the program's modules from a copy."""
     place = b"" if program is None else os.fsencode(program)
-    for_gateway = baggage.for_gateway
-    return Baggage(
-        place + b"\0" + baggage.for_hosts, None if for_gateway is None else place + b"\0" + for_gateway
+    for_gateway = resources.for_gateway
+    return PackedResources(
+        place + b"\0" + resources.for_hosts,
+        None if for_gateway is None else place + b"\0" + for_gateway,
     )
 
 
 def open_for_host(packed: bytes) -> HostEquipment:
-    """Unpack what a host gets."""
-    table, instant, hidden, web, policy, group, model_name, hooks, own = _opened(packed)
+    """Unpack a tree's resources for hosts."""
+    table, instant, hidden, web, policy, group, skills, hooks, own = _opened(packed)
     reads = None if web is None else OutboundWeb(web)
     chain = HookChain.for_hosts(hooks)
     rules = compiled(table.rows, policy)
-    both = own.joined(own_places())  # of the program, and of a host, which may lie on another machine
-    return HostEquipment(table, instant, hidden, reads, rules, group, model_name, chain, both)
+    both = own.joined(own_places())  # those of the program and of this host, perhaps on another machine
+    return HostEquipment(table, instant, hidden, reads, rules, group, chain, both, skills)
 
 
-def open_for_gateway(packed: bytes) -> GatewayModel:
-    """Unpack what the gateway gets."""
-    model: GatewayModel = _opened(packed)
-    return model
+def open_for_gateway(packed: bytes) -> Mapping[str, GatewayModel]:
+    """Unpack a tree's models for the gateway, by the agents for which they answer."""
+    models: Mapping[str, GatewayModel] = _opened(packed)
+    return models
 
 
 def _packed(value: object, name: str) -> bytes:
     try:
         data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
-    except Exception as error:  # objects of the program fail to pack in any way they like
+    except Exception as error:  # objects of the program may raise anything
         raise ConfigError(
-            f"{name} can't travel to the processes of the tree: {words_of(error)}; "
+            f"can't pickle {name} for the processes of the tree: {words_of(error)}; "
             "keep locks, connections and loops out of it, or use backend='local'"
         ) from error
     return data

@@ -1,11 +1,11 @@
-"""The supervisor as a Ray actor: single writer of its journal, owner of hosts, gateway and memory."""
+"""The supervisor as a Ray actor: it writes the journal and owns hosts, gateway and memory."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,35 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sessiontree.backends.ray import engine_home
+from sessiontree.backends.ray.actors import GatewayActor, HostActor, HostSettings, MemoryActor, RayMemory
 from sessiontree.backends.ray.engine_security import listening
-from sessiontree.backends.ray.gateway import GatewayActor
-from sessiontree.backends.ray.host import HostActor, HostSettings
-from sessiontree.backends.ray.jail import failed_starts, note_for, started_as, victims_for
-from sessiontree.backends.ray.memory import MemoryActor, RayMemory
-from sessiontree.backends.ray.start_watch import RestartKeeper, StartPace, StartWatch
-from sessiontree.backends.ray.transport import RayTransport
-from sessiontree.backends.ray.wire import opened, packed
+from sessiontree.backends.ray.key_server import KEYS_SOCKET
+from sessiontree.backends.ray.local_line import LINES_SOCKET, LineListener, LocalLine
+from sessiontree.backends.ray.process_start import (
+    RestartKeeper,
+    StartPace,
+    StartWatch,
+    failed_starts,
+    note_for,
+    started_as,
+    victims_for,
+)
+from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.backends.ray.transport import LineTransport, RayTransport
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.control.lineage import Lineage, lineage_of
+from sessiontree.control.peer import Lineage, lineage_of
 from sessiontree.control.server import ControlServer
 from sessiontree.interpreter.import_guard import tidy
+from sessiontree.runtime.progress import Progress
+from sessiontree.runtime.rpc import RpcResponse
 from sessiontree.runtime.settings import OBSERVING, Settings
-from sessiontree.runtime.supervisor_server import Serving
+from sessiontree.runtime.supervisor_server import SupervisorServer
 from sessiontree.sandbox.process_tree import ProcessIdentity
 
 SUPERVISOR_CALLS = 100_000
-"""Calls that may wait at a supervisor at a time; each waiting reply or result is one."""
+"""How many calls may wait at a supervisor at a time; each awaited reply or result is a call."""
 CONTROL_CALLS = 10_000
-"""Control calls that may be under way at a time; a stop is one until everything it stops has ended."""
+"""How many control calls may be under way at a time; a stop counts until everything it stops has ended."""
 HOST_OPTIONS: dict[str, Any] = {
     "num_cpus": 0,
     "max_restarts": 0,
@@ -41,26 +50,26 @@ HOST_OPTIONS: dict[str, Any] = {
     "max_concurrency": 1000,
 }
 MEMORY_OPTIONS: dict[str, Any] = {"max_restarts": -1, "max_concurrency": 10_000}
-"""Memory is started again when it is killed; those who asked ask again."""
+"""Ray restarts memory when it is killed; the callers repeat their questions."""
 
 
 def actor_of(shell: type) -> Any:
-    """Return a class of actors whose control calls are heard however many others wait."""
-    make: Any = ray.remote  # its stubs do not know groups
+    """Return an actor class whose control calls are served however many other calls wait."""
+    make: Any = ray.remote  # Ray's stubs do not know groups
     return make(concurrency_groups={"control": CONTROL_CALLS})(shell)
 
 
 class SupervisorActor:
-    """One supervisor; restarted by Ray it begins with nothing open, and the program opens it again."""
+    """One supervisor. When Ray restarts it, nothing is open, and the program opens its trees again."""
 
     def __init__(self, key: str, settings: Settings) -> None:
         tidy()
         sys.setswitchinterval(0.0005)
         self._settings = settings
-        self._raylet = os.getppid()  # it starts every actor's process on its node, this one's too
+        self._raylet = os.getppid()  # the raylet starts every actor's process on its node, also this one
         self._pace = StartPace(settings.unseen_s)
         self._failed = failed_starts(settings)
-        self._serving = Serving(
+        self._server = SupervisorServer(
             key,
             settings,
             self._start_host,
@@ -70,24 +79,48 @@ class SupervisorActor:
             partial(_security, settings),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._lines = LineListener(settings.scratch / LINES_SOCKET)
         self._transports: set[RayTransport] = set()
 
     async def ask(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
         """Answer the creating program."""
-        self._loop = asyncio.get_running_loop()
-        return packed(await self._serving.ask(key, name, opened(given), turn))
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._lines.admit(self._settings.program_pid, self._line_to_program)
+        if name == "close":
+            self._lines.close()
+        return packed(await self._server.ask(key, name, opened(given), turn))
 
     @ray.method(concurrency_group="control")
     async def command(self, key: str, name: str, given: bytes, turn: tuple[str, int] | None = None) -> bytes:
-        """Answer the creating program, however many calls wait in the other group."""
-        asking = self._serving.ask(key, name, opened(given), turn)
+        """Answer a control call of the creating program, however many other calls wait."""
+        asking = self._server.ask(key, name, opened(given), turn)
         if self._loop is None:
             return packed(await asking)
         return packed(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop)))
 
+    def _line_to_program(self) -> LocalLine:
+        async def follow(key: str, name: str) -> RpcResponse:
+            return await self._server.follow(key, name, push, line.has_room)
+
+        def push(events: tuple[Progress, ...], dropped: int) -> bool:
+            if line.is_full or not line.is_open:
+                return False
+            line.tell("progress", events, dropped)
+            return True
+
+        line = LocalLine({"ask": self._server.ask, "follow": follow})
+        return line
+
     async def serve(self, token: str, name: str, given: bytes) -> bytes:
-        """Answer a host."""
-        return packed(await self._serving.serve(token, name, opened(given)))
+        """Answer a host, the gateway or memory."""
+        return packed(await self._server.serve(token, name, opened(given)))
+
+    async def serve_all(self, asked: bytes) -> bytes:
+        """Answer several questions of a host, each as :meth:`serve` does."""
+        async with asyncio.TaskGroup() as group:
+            answers = [group.create_task(self._server.serve(*each)) for each in opened(asked)]
+        return packed(tuple([answer.result() for answer in answers]))
 
     def _start_host(self, pool: str, name: str) -> RayTransport:
         settings, victims = self._settings, None
@@ -96,19 +129,38 @@ class SupervisorActor:
         note = note_for(name, settings)
         options = self._options(f"{pool}-host", note, confined=pool == OBSERVING, reaped=True)
         given = HostSettings(
-            self._serving.host_key, os.getpid(), settings.host_bytes, victims, settings.enforcement
+            self._server.host_key,
+            os.getpid(),
+            settings.host_bytes,
+            victims,
+            settings.enforcement,
+            lines=settings.scratch / LINES_SOCKET,
         )
-        return self._transport(actor_of(HostActor).options(**options), given, name, note)
+        shell = actor_of(HostActor).options(**options)
+        return self._transport(shell, given, name, note, partial(LineTransport, self._lines, {}))
 
     def _start_gateway(self, name: str) -> RayTransport:
-        given = HostSettings(self._serving.gateway_key, os.getpid(), self._settings.gateway_bytes, None)
+        settings = self._settings
+        given = HostSettings(
+            self._server.gateway_key,
+            os.getpid(),
+            settings.gateway_bytes,
+            None,
+            keys=settings.scratch / KEYS_SOCKET,
+            lines=settings.scratch / LINES_SOCKET,
+        )
         note = note_for(name, self._settings)
         shell = actor_of(GatewayActor).options(**self._options("gateway", note))
-        return self._transport(shell, given, name, note)
+        return self._transport(
+            shell, given, name, note, partial(LineTransport, self._lines, {"progress": self._server.show})
+        )
 
     def _start_memory(self) -> RayMemory:
-        settings, key = self._settings, self._serving.memory_key
-        given = HostSettings(key, os.getpid(), settings.memory_bytes, None)
+        settings, key = self._settings, self._server.memory_key
+        memory = settings.memory
+        needs_keys = memory.is_remote or memory.key_variable is not None or bool(memory.storage_options)
+        keys = settings.scratch / KEYS_SOCKET if needs_keys else None
+        given = HostSettings(key, os.getpid(), settings.memory_bytes, None, keys=keys)
         shell: Any = ray.remote(MemoryActor)
         note = note_for("memory", settings)
         shell = shell.options(**{**self._options("memory", note), **MEMORY_OPTIONS})
@@ -118,7 +170,7 @@ class SupervisorActor:
             StartWatch(note, self._raylet, self._pace),
             partial(ray.kill, actor, no_restart=False),
             partial(self._failed.add, "memory"),
-            lambda failures, reason: ray.kill(actor),  # whoever asks is told that it is gone
+            lambda failures, reason: ray.kill(actor),  # callers get an error then
         )
         return RayMemory(actor, key, keeper)
 
@@ -129,25 +181,32 @@ class SupervisorActor:
         start = started_as(role, self._settings, note, confined=confined, reaped=reaped)
         return {**HOST_OPTIONS, "scheduling_strategy": node, "runtime_env": start}
 
-    def _transport(self, shell: Any, given: HostSettings, name: str, note: Path) -> RayTransport:
+    def _transport(
+        self,
+        shell: Any,
+        given: HostSettings,
+        name: str,
+        note: Path,
+        make: Callable[..., RayTransport] = RayTransport,
+    ) -> RayTransport:
         me = ray.get_runtime_context().current_actor
         actor, reports = shell.remote(me, given), self._settings.reports
         start, failed = StartWatch(note, self._raylet, self._pace), partial(self._failed.add, name)
-        transport = RayTransport(actor, self._transports.discard, reports, start, failed)
+        transport = make(actor, self._transports.discard, reports, start, failed)
         self._transports.add(transport)
         return transport
 
 
 def _lineage(settings: Settings) -> Lineage:
-    """Return what tells processes of a Ray, whichever it is, from those of a person."""
+    """Return how to tell processes of any Ray from those of a person."""
     program = ProcessIdentity(settings.program_pid, settings.program_started)
     return lineage_of(program, engine_home.is_server)
 
 
 def _security(settings: Settings) -> Mapping[str, JsonValue]:
-    """Return what protects this Ray: as the program found it, what listens now, and what did not start."""
+    """Return how this Ray is protected: the program's findings, open sockets now, and failed starts."""
     return {
         **settings.security,
         "listening": listening(settings.logs_dir),
-        "failed_starts": failed_starts(settings).told(),
+        "failed_starts": failed_starts(settings).reports(),
     }

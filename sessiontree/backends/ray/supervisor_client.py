@@ -1,4 +1,4 @@
-"""The creating program's way to its supervisor, through restarts of it."""
+"""The creating program's client of its supervisor, which survives restarts of the supervisor."""
 
 from __future__ import annotations
 
@@ -6,66 +6,89 @@ import asyncio
 import contextlib
 import os
 import select
-import threading
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+from ray.exceptions import ActorDiedError, ActorUnavailableError
 
-from sessiontree.backends.ray.wire import opened, packed
+from sessiontree.backends.ray.local_line import LineLost, LocalLine, Methods, line_to
+from sessiontree.backends.ray.pending_calls import PendingCalls
+from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.errors import EngineLost, SessionClosed, SessionTreeError, TreeNotFound
-from sessiontree.runtime.rpc_response import RpcResponse
-from sessiontree.runtime.tree_resources import Baggage
+from sessiontree.runtime.progress import Progress, ProgressHub, ProgressReader
+from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
+from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.tree_resources import PackedResources
 
+T = TypeVar("T")
 ANSWER_S = 30.0
-"""How long a plain question may take while the supervisor lives."""
+"""How long a blocking question may take while the supervisor lives."""
 LOOK_S = 0.1
-"""How often, meanwhile, it is looked whether it does."""
+"""How often a blocking question checks that the supervisor lives."""
 RESTART_S = 0.2
-MOST_DEATHS = 25
-"""How often in a row Ray may say that the supervisor will not be started again before it is believed."""
-IN_ORDER = frozenset({"send", "call", "spawn", "interrupt"})
-"""What a program may begin several of without waiting, and means in that order."""
-AGAIN = frozenset({"send", "call", "decide", "answer", "create", "resume"})
-"""What takes a last argument that says it may have been taken before."""
-WAITING = frozenset({"result", "read", "tidings", "progress"})
-"""What does nothing but wait: given up here, it is given up there."""
+"""The pause before a question is repeated."""
+MAX_DEATHS = 25
+"""How often in a row Ray may report the supervisor as dead for good before that counts."""
 
 
 class SupervisorClient:
-    """Asks one supervisor. After its restart open trees are taken up, and what was asked is asked, again.
+    """Asks one supervisor. After a restart of the supervisor it resumes open trees and repeats its questions.
+
+    Questions go over a line if the supervisor can be reached over one on the event loop that opened it. A
+    waiting call of an actor holds more than 80 KiB in the two processes, most of it for the stack that Ray
+    gives the call. Control calls, questions that are repeated, and all others are calls of the actor.
 
     Args:
         actor: The supervisor's actor.
-        key: What the program shows.
-        is_up: Whether there is a Ray to ask through.
+        key: The program's key.
+        is_up: Whether this process is connected to a Ray.
+        lines: Where the supervisor accepts lines; None = it accepts none.
     """
 
-    def __init__(self, actor: Any, key: str, is_up: Callable[[], bool] = ray.is_initialized) -> None:
+    def __init__(
+        self,
+        actor: Any,
+        key: str,
+        is_up: Callable[[], bool] = ray.is_initialized,
+        lines: Path | None = None,
+    ) -> None:
         self.actor = actor
         self._key = key
+        self._lines = lines
+        self.pid: int | None = None
+        """The supervisor's process."""
         self._is_up = is_up
         self._incarnation: str | None = None
         self._number = 0
-        self._open: dict[str, tuple[Mapping[str, AgentConfig], Baggage]] = {}
+        self._line: LocalLine | None = None
+        self._line_loop: asyncio.AbstractEventLoop | None = None
+        self._holding: asyncio.Task[None] | None = None
+        self._open: dict[str, tuple[Mapping[str, AgentConfig], PackedResources]] = {}
         self._given_up: dict[str, Exception] = {}
         self._mending: asyncio.Future[None] | None = None
         self._closed = False
         self._supervisor: int | None = None
-        self._lost: Future[EngineLost] = Future()
-        self._losing = threading.Lock()
-        self._waiting: dict[asyncio.Timeout, asyncio.AbstractEventLoop] = {}
+        self._calls = PendingCalls()
+        self.supervisor: SupervisorApi = proxy_of(SupervisorApi, self)
+        """The API of the supervisor, for open trees."""
+        self._blocking: SupervisorApi = proxy_of(SupervisorApi, _BlockingPort(self))
+        self.lifecycle: SupervisorLifecycle = proxy_of(SupervisorLifecycle, self)
+        """Opens and releases trees, and watches them."""
 
-    def opened(self, tree_id: str, agents: Mapping[str, AgentConfig], baggage: Baggage) -> None:
-        """Note a tree that is to be taken up again after a restart."""
-        self._open[tree_id] = (agents, baggage)
+    def opened(self, tree_id: str, agents: Mapping[str, AgentConfig], resources: PackedResources) -> None:
+        """Add a tree that is resumed after a restart of the supervisor."""
+        self._open[tree_id] = (agents, resources)
         self._given_up.pop(tree_id, None)
 
     def released(self, tree_id: str) -> None:
-        """Note that a tree is not."""
+        """Remove a tree that was released."""
         self._open.pop(tree_id, None)
         self._given_up.pop(tree_id, None)
 
@@ -74,121 +97,115 @@ class SupervisorClient:
         return tree_id in self._open
 
     def closed(self) -> None:
-        """Ask nothing more."""
+        """Refuse all further questions."""
         self._closed = True
         self._open.clear()
         self._know(None)
+        self._close_line()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the Ray it goes through is gone."""
-        return self._lost.done()
+        """Whether the Ray is gone."""
+        return self._calls.is_lost
 
     def lose(self, lost: EngineLost) -> None:
-        """Fail whoever waits, and whoever asks from now on: the Ray is gone. From any thread, once."""
-        with self._losing:
-            if self._lost.done():
-                return
-            self._lost.set_result(lost)
-            waiting = dict(self._waiting)
-        for scope, loop in waiting.items():
-            with contextlib.suppress(RuntimeError):  # a loop that was closed has nobody who waits
-                loop.call_soon_threadsafe(self._fail, scope)
-
-    def _fail(self, scope: asyncio.Timeout) -> None:
-        if scope in self._waiting:
-            scope.reschedule(asyncio.get_running_loop().time())
+        """Fail all questions, those that wait and those to come, because the Ray is gone. From any thread."""
+        self._calls.lose(lost)
 
     async def end(self) -> None:
         """Let the supervisor end its hosts and close its journal."""
         if self._is_up() and not self.is_lost:
-            await self._unless_lost(self.actor.ask.remote(self._key, "close", packed(())))
+            await self._calls.unless_lost(self.actor.ask.remote(self._key, "close", packed(())))
 
-    def tell(self, name: str, *given: Any) -> None:
-        """Say something without waiting for an answer."""
+    def tell(self, question: Callable[..., Any], *given: Any) -> None:
+        """Call a method, such as ``SupervisorLifecycle.unwatch``, without waiting for the answer."""
         if not self._closed and not self.is_lost and self._is_up():
-            self.actor.command.remote(self._key, name, packed(given))
+            self.actor.command.remote(self._key, method_of(question).name, packed(given))
 
-    async def ask(self, name: str, *given: Any, plain: bool = False) -> Any:
-        """Ask the supervisor, as often as it is lost meanwhile.
-
-        Args:
-            name: What to do.
-            given: Its arguments.
-            plain: Whether it is a command, heard however many other questions wait.
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Ask the supervisor; repeat the question each time the supervisor is lost meanwhile.
 
         Raises:
-            SessionTreeError: as the supervisor says, or because this runtime was closed.
+            SessionTreeError: the supervisor refuses, or this runtime was closed.
         """
         again, deaths = False, 0
         while True:
             self._check()
-            wanted = (*given, True) if again and name in AGAIN else given
+            wanted = method.repeated(given) if again else given
             try:
-                answer: RpcResponse = opened(await self._heard(name, self._asked(name, wanted, plain)))
+                line = None if again else self._line_for(method)
+                answer = await (
+                    self._called(method, wanted) if line is None else self._heard(line, method, wanted)
+                )
                 is_refused = isinstance(answer.error, SessionTreeError) and not self._closed
                 if answer.incarnation == self._incarnation or not is_refused:
                     return self._taken(answer, given)
                 await self._mend(answer.incarnation)
                 deaths = 0
-            except (ActorUnavailableError, ActorDiedError) as error:
+            except (ActorUnavailableError, ActorDiedError, LineLost) as error:
                 deaths = deaths + 1 if isinstance(error, ActorDiedError) else 0
-                if deaths > MOST_DEATHS:
-                    raise self._gone(name) from error
+                if deaths > MAX_DEATHS:
+                    raise self._gone(method.name) from error
                 await asyncio.sleep(RESTART_S)
             again = True
 
-    def _asked(self, name: str, given: tuple[Any, ...], plain: bool) -> Any:
-        data = packed(given)
-        ask = self.actor.command if plain else self.actor.ask
-        if name in IN_ORDER:
-            # Calls of an actor may overtake each other; what a program says in order is heard in order.
-            self._number += 1
-            return ask.remote(self._key, name, data, (self._incarnation, self._number))
-        return ask.remote(self._key, name, data)
+    def _line_for(self, method: RpcMethod) -> LocalLine | None:
+        """Return the line over which a question goes; None = it is a call of the actor."""
+        line = self._line
+        if line is None or not line.is_open or method.urgent:
+            return None
+        return line if self._line_loop is asyncio.get_running_loop() else None
 
-    async def _heard(self, name: str, asked: Any) -> Any:
+    def _turn(self, method: RpcMethod) -> tuple[str, int] | None:
+        """Return the place of a question among those whose order matters; None = it does not matter."""
+        if not method.in_order or self._incarnation is None:
+            return None
+        # Questions may overtake each other; the number lets the supervisor restore the order.
+        self._number += 1
+        return self._incarnation, self._number
+
+    async def _heard(self, line: LocalLine, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
+        ask = line.wait_for if method.waits else line.ask
+        answer: RpcResponse = await self._calls.unless_lost(
+            ask("ask", self._key, method.name, given, self._turn(method))
+        )
+        return answer
+
+    async def _called(self, method: RpcMethod, given: tuple[Any, ...]) -> RpcResponse:
+        ask = self.actor.command if method.urgent else self.actor.ask
+        turn = self._turn(method)
+        asked = ask.remote(self._key, method.name, packed(given), *(() if turn is None else (turn,)))
         try:
-            return await self._unless_lost(asked)
+            answer: RpcResponse = opened(await self._calls.unless_lost(asked))
+            return answer
         except asyncio.CancelledError:
-            if name in WAITING and not self._closed and not self.is_lost and self._is_up():
+            if method.waits and not self._closed and not self.is_lost and self._is_up():
                 ray.cancel(asked)
             raise
         finally:
-            del asked  # kept by a traceback beyond Ray's end, it would end the process
-
-    async def _unless_lost(self, asked: Awaitable[Any]) -> Any:
-        """Return what was asked.
-
-        Raises:
-            EngineLost: the Ray it was asked through is gone; whatever else it raises then, this is why.
-        """
-        scope = asyncio.timeout(None)
-        try:
-            async with scope:
-                with self._losing:
-                    self._waiting[scope] = asyncio.get_running_loop()
-                try:
-                    self._check_lost()
-                    return await asked
-                finally:
-                    del asked, self._waiting[scope]
-        except (TimeoutError, RayError):
-            self._check_lost()
-            raise
+            del asked  # a traceback would keep it beyond Ray's end, and it would then end the process
 
     def _taken(self, answer: RpcResponse, given: tuple[Any, ...]) -> Any:
-        """Return an answer's value, or raise its error; a tree that could not be taken up again says why."""
+        """Return an answer's value, or raise its error; for a tree that was not resumed, the reason."""
         if isinstance(answer.error, TreeNotFound) and given and given[0] in self._given_up:
             raise self._given_up[given[0]]
         return answer.taken()
 
-    def ask_now(self, name: str, *given: Any) -> Any:
-        """Ask a plain question and wait for its answer, some milliseconds, without the loop.
+    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
+        """Ask a question that needs no waiting; this blocks for about a millisecond.
 
         Raises:
-            SessionTreeError: as the supervisor says, or that it does not answer now.
+            SessionTreeError: the supervisor refuses, or does not answer now.
         """
+        return finished(question(self._blocking))
+
+    def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Call a method, such as ``SupervisorLifecycle.release``; this blocks for some milliseconds.
+
+        Raises:
+            SessionTreeError: the supervisor refuses, or does not answer now.
+        """
+        name = method_of(function).name
         self._check()
         try:
             data = self._answer_now(self.actor.command.remote(self._key, name, packed(given)).future())
@@ -198,25 +215,22 @@ class SupervisorClient:
         except (ActorUnavailableError, TimeoutError) as error:
             self._check()
             raise SessionTreeError(
-                f"asked the supervisor to {name}: it is starting again; try again"
+                f"asked the supervisor to {name}: it is being restarted; try again"
             ) from error
         answer: RpcResponse = opened(data)
         if answer.incarnation != self._incarnation and isinstance(answer.error, SessionTreeError):
-            raise SessionTreeError(f"asked the supervisor to {name}: it is starting again; try again")
+            raise SessionTreeError(f"asked the supervisor to {name}: it is being restarted; try again")
         return self._taken(answer, given)
 
     def _answer_now(self, asked: Future[bytes]) -> bytes:
-        """Return an answer, for as long as there is somebody to give it.
+        """Return the answer, while the supervisor's process lives.
 
         Raises:
-            TimeoutError: the supervisor's process is gone, or it did not answer in time.
+            TimeoutError: the supervisor's process is gone, or did not answer in time.
             EngineLost: the Ray is gone.
         """
         for _ in range(round(ANSWER_S / LOOK_S)):
-            either: tuple[Future[Any], ...] = (asked, self._lost)
-            wait(either, LOOK_S, FIRST_COMPLETED)
-            self._check_lost()
-            if asked.done():
+            if self._calls.wait(asked, LOOK_S):
                 return asked.result()
             if self._is_supervisor_dead():
                 raise TimeoutError
@@ -230,10 +244,11 @@ class SupervisorClient:
         return bool(poll.poll(0))
 
     def _know(self, pid: int | None) -> None:
-        """Note the supervisor's process, where it is on this machine."""
+        """Keep a descriptor of the supervisor's process, if it is on this machine."""
         if self._supervisor is not None:
             os.close(self._supervisor)
             self._supervisor = None
+        self.pid = pid
         if pid is not None:
             with contextlib.suppress(OSError):
                 self._supervisor = os.pidfd_open(pid)
@@ -242,52 +257,85 @@ class SupervisorClient:
         """Open the supervisor.
 
         Raises:
-            JournalError: its state directory can't be used.
+            JournalError: the state directory cannot be used.
         """
         opening = None
         while opening is None:
             try:
-                opening = await self._told("open")
-            except ActorUnavailableError:  # its start failed, and it is started again
+                opening = await self._ask_once("open")
+            except ActorUnavailableError:  # the start failed, and Ray repeats it
                 await asyncio.sleep(RESTART_S)
         self._know(opening.taken())
+        await self._open_line()
         self._note(opening.incarnation)
 
-    async def _told(self, name: str, *given: Any) -> RpcResponse:
-        """Return what one supervisor says to something, be it lost or not."""
+    async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
+        """Take in what a watch holds, as it happens, over a line of this event loop.
+
+        Raises:
+            LineLost: the supervisor can't be reached over a socket, or not any more.
+            SessionTreeError: the watch is over.
+        """
+        line = await self._line_with({"progress": take})
+        if line is None:
+            raise LineLost("the supervisor can't be reached over a socket")
+        try:
+            refusal: RpcResponse = await self._calls.unless_lost(line.ask("follow", self._key, name))
+            refusal.taken()
+        finally:
+            line.close()
+
+    async def _line_with(self, methods: Methods) -> LocalLine | None:
+        """Return a line of this event loop; None = the supervisor can't be reached over a socket."""
+        if self._lines is None or self.pid is None:
+            return None
+        return await line_to(self._lines, self.pid, methods)
+
+    async def _open_line(self) -> None:
+        """Open the line for questions from this event loop, if the supervisor can be reached over one."""
+        self._close_line()
+        line = await self._line_with({})
+        if line is not None and self._closed:
+            line.close()
+        elif line is not None:
+            self._line, self._line_loop = line, asyncio.get_running_loop()
+            self._holding = asyncio.create_task(_hold(line), name="line-to-supervisor")
+
+    def _close_line(self) -> None:
+        holding, loop, self._line, self._line_loop = self._holding, self._line_loop, None, None
+        if holding is not None and loop is not None:
+            with contextlib.suppress(RuntimeError):  # the line was closed before its loop
+                loop.call_soon_threadsafe(holding.cancel)
+
+    async def _ask_once(self, name: str, *given: Any) -> RpcResponse:
+        """Ask the supervisor once, without a repetition if it is lost."""
         answer: RpcResponse = opened(
-            await self._unless_lost(self.actor.ask.remote(self._key, name, packed(given)))
+            await self._calls.unless_lost(self.actor.ask.remote(self._key, name, packed(given)))
         )
         return answer
 
     def _note(self, incarnation: str) -> None:
-        """Note whom the program asks from now on, and count anew what is said to it."""
+        """Begin with a new incarnation of the supervisor, and number its calls from 1."""
         self._incarnation = incarnation
         self._number = 0
 
     def _check(self) -> None:
-        """Raise why nothing more can be asked; a call to an actor would start another Ray then."""
+        """Raise if no question is possible; a call to an actor would start another Ray then."""
         if self._closed:
             raise SessionClosed("main", "the runtime was closed in this process; resume the tree to go on")
-        self._check_lost()
+        self._calls.check()
         if not self._is_up():
             raise SessionTreeError("Ray was shut down under the runtime; resume the tree to go on")
-
-    def _check_lost(self) -> None:
-        """Raise that the Ray is gone: an error of its own for everybody, which keeps nobody's traceback."""
-        if self._lost.done():
-            lost = self._lost.result()
-            raise type(lost)(*lost.args)
 
     @staticmethod
     def _gone(name: str) -> SessionTreeError:
         return SessionTreeError(
-            f"asked the supervisor to {name}: it has ended for good, as if somebody had killed it; close the "
-            "runtime and resume the tree to go on"
+            f"asked the supervisor to {name}: its process ended, and Ray did not restart it; close the "
+            "runtime and resume the tree"
         )
 
     async def _mend(self, incarnation: str) -> None:
-        """Open a supervisor that knows nothing again, once for all who notice."""
+        """Open a restarted supervisor, once for all callers that notice the restart."""
         if self._mending is None:
             self._mending = asyncio.ensure_future(self._open_again(incarnation))
             self._mending.add_done_callback(self._mended)
@@ -299,19 +347,163 @@ class SupervisorClient:
     async def _open_again(self, incarnation: str) -> None:
         if incarnation == self._incarnation or self._closed:
             return
-        opening = await self._told("open")
+        opening = await self._ask_once("open")
         pid = opening.taken()
         if opening.incarnation == self._incarnation:
-            return  # who answered late is gone by now
+            return  # the late answer came from an earlier incarnation
         self._know(pid)
-        for tree_id, (agents, baggage) in list(self._open.items()):
-            resumed = await self._told("resume", tree_id, agents, baggage, True)
+        await self._open_line()
+        for tree_id, (agents, resources) in list(self._open.items()):
+            resumed = await self._ask_once("resume", tree_id, agents, resources, True)
             if tree_id not in self._open:
-                self.tell("release", tree_id)  # let go meanwhile
+                self.tell(SupervisorLifecycle.release, tree_id)  # it was released meanwhile
             if resumed.incarnation != opening.incarnation:
-                return  # lost again meanwhile; whoever asks next notices
+                return  # the supervisor was lost again; the next question notices
             if resumed.error is not None:
-                # One tree that can't be read is no reason to give up the others.
+                # The other trees are resumed although this one cannot be read.
                 self._given_up[tree_id] = resumed.error
-        # Only now: until every tree is there again, an answer that it is not there means nothing.
+        # Only now: until every tree is resumed, an answer that a tree is not open has no meaning.
         self._note(opening.incarnation)
+
+
+async def _hold(line: LocalLine) -> None:
+    """Close a line when this task is cancelled, at the latest with its event loop."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        line.close()
+
+
+class _BlockingPort:
+    """Asks without an event loop: the calling thread waits."""
+
+    def __init__(self, client: SupervisorClient) -> None:
+        self._client = client
+
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Return the answer; the calling thread blocks until it is there."""
+        return self._client.call_now(method.function, *given)
+
+
+class ProgressLine(Protocol):
+    """A way to the supervisor that reports progress."""
+
+    lifecycle: SupervisorLifecycle
+    pid: int | None
+    """The supervisor's process; None = it is not known, or on another node."""
+
+    def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Call a method and block until the answer is there."""
+        ...
+
+    def tell(self, question: Callable[..., Any], *given: Any) -> None:
+        """Call a method without waiting for the answer."""
+        ...
+
+    async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
+        """Take in what a watch holds, as it happens.
+
+        Raises:
+            LineLost: progress does not come that way; ask for it by :meth:`SupervisorLifecycle.progress`.
+        """
+        ...
+
+
+PULL_S = 20.0
+AGAIN_S = 0.2
+CATCH_UP_S = 5.0
+"""The longest wait for events on their way, once no further events will happen."""
+
+
+class _Hub(ProgressHub):
+    """The hub of one reader, which cancels the reader's pull when the reader is closed."""
+
+    pull: asyncio.Task[None] | None = None
+
+    def __init__(self, line: ProgressLine, name: str) -> None:
+        super().__init__()
+        self._line = line
+        self.name = name
+        """The supervisor's name for the watch."""
+        self._taken = self._dropped = 0
+        self._news = asyncio.Event()
+
+    def restart(self, name: str) -> None:
+        """Begin again with a new watch."""
+        self.name, self._taken, self._dropped = name, 0, 0
+
+    def take(self, reader: ProgressReader, events: tuple[Progress, ...], dropped: int) -> None:
+        """Hand events of the watch to its reader; ``dropped`` is the number of those dropped so far."""
+        reader.dropped += dropped - self._dropped
+        self._dropped = dropped
+        for event in events:
+            reader.offer(event)
+        self._taken += len(events)
+        self._news.set()
+
+    async def catch_up(self, reader: ProgressReader) -> None:
+        """Wait up to ``CATCH_UP_S`` until everything that the supervisor has offered was reported."""
+        with suppress(TimeoutError, SessionTreeError):
+            async with asyncio.timeout(CATCH_UP_S):
+                name, offered = self.name, await self._line.lifecycle.offered(self.name)
+                while self._taken + self._dropped < offered and name == self.name:
+                    self._news.clear()
+                    await self._news.wait()
+
+    def forget(self, reader: ProgressReader) -> None:
+        """Drop the reader."""
+        super().forget(reader)
+        if self.pull is not None:
+            self.pull.cancel()
+
+
+class Watches:
+    """Pulls progress events from the supervisor, with one task for each open reader."""
+
+    def __init__(self, line: ProgressLine) -> None:
+        self._line = line
+        self._pulls: set[asyncio.Task[None]] = set()
+
+    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+        """Return a new reader of the events from now on."""
+        name: str = self._line.call_now(SupervisorLifecycle.watch, tree_id, session)
+        hub = _Hub(self._line, name)
+        reader = hub.watch(tree_id, session)
+        pull = hub.pull = asyncio.create_task(self._pull(hub, reader))
+        self._pulls.add(pull)
+        pull.add_done_callback(self._pulls.discard)
+        return reader
+
+    async def close(self) -> None:
+        """Stop every pull."""
+        pulls = list(self._pulls)
+        for pull in pulls:
+            pull.cancel()
+        if pulls:
+            await asyncio.wait(pulls)
+
+    async def _pull(self, hub: _Hub, reader: ProgressReader) -> None:
+        take = partial(hub.take, reader)
+        without_line: int | None = 0  # id of a supervisor that can't be followed
+        try:
+            while True:
+                pid = self._line.pid
+                try:
+                    if without_line != pid:
+                        with suppress(LineLost):
+                            await self._line.follow(hub.name, take)
+                        without_line = pid
+                    take(*await self._line.lifecycle.progress(hub.name, PULL_S))
+                except SessionTreeError:
+                    hub.restart(await self._again(reader))
+        except EngineLost as lost:
+            reader.fail(lost)
+        except SessionTreeError:
+            return  # the tree or the runtime was closed
+        finally:
+            self._line.tell(SupervisorLifecycle.unwatch, hub.name)
+
+    async def _again(self, reader: ProgressReader) -> str:
+        """Watch again after a restart of the supervisor."""
+        await asyncio.sleep(AGAIN_S)
+        return await self._line.lifecycle.watch(reader.tree_id, reader.session)

@@ -1,4 +1,4 @@
-"""The way from a supervisor to one host on Ray: frames out in batches, one poll outstanding."""
+"""The transport from a supervisor to one host on Ray: frames go out in batches, and one poll waits."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sessiontree.backends.ray.start_watch import LOOK_S, StartWatch
-from sessiontree.backends.ray.wire import opened, packed
+from sessiontree.backends.ray.local_line import LineListener, LineLost, LocalLine, Methods
+from sessiontree.backends.ray.process_start import LOOK_S, StartWatch
+from sessiontree.backends.ray.serialization import opened, packed
 from sessiontree.contracts.errors import words_of
-from sessiontree.runtime.frames import PollReply
-from sessiontree.runtime.host_link import HostLost
-from sessiontree.runtime.rpc_response import Hello, HostHealth
+from sessiontree.runtime.frames import Hello, HostHealth, PollReply
+from sessiontree.runtime.link import HostLost
 from sessiontree.sandbox.process_tree import END_WITHIN_S, LET_END_S, REPORT
 
 START_S = 120.0
-"""How long a host may take to start, on a machine that has much else to do."""
+"""How long a host may take to start, on a busy machine."""
 POLL_S = 5.0
 REAPED_S = LET_END_S + END_WITHIN_S + 1.0
-"""How long it may take until nothing is left of a host."""
+"""How long it may take until every process of a host has ended."""
 ANSWER_S = 2.0
-"""How long a host may be late with an answer before it is asked how it stands."""
+"""How late an answer of a host may be."""
 
 
 class RayTransport:
     """Carries frames to one actor.
 
     Args:
-        actor: With ``hello``, ``submit``, ``poll`` and ``standing``.
-        on_close: Told once, when the host is ended.
-        reports: Where its reaper, if it has one, says how many processes it ended.
-        start: Follows its start.
-        failed: Told why it did not start.
+        actor: With ``hello``, ``submit``, ``poll`` and ``health``.
+        on_close: Called once, when the host is ended.
+        reports: Directory in which its reaper, if it has one, reports how many processes it ended.
+        start: Watches the host's start.
+        failed: Called with the reason if the host did not start.
     """
 
     def __init__(
@@ -52,18 +52,19 @@ class RayTransport:
         self.level = "starting"
         self.pid = 0
         self.is_ready = False
+        self.embodied: tuple[str, int] | None = None
         self._on_close = on_close
         self._reports = reports
         self._start = start
         self._failed = failed
         self._reaper: int | None = None
-        """Descriptor of its reaper, which ends after it."""
+        """Descriptor of the host's reaper, which ends after the host."""
         self._buffer: list[tuple[int, Any]] = []
         self._closed = False
-        self._deaf_since: float | None = None
+        self._silent_since: float | None = None
 
     def submit(self, frames: Sequence[tuple[int, Any]]) -> None:
-        """Send frames without waiting; all of one moment go together."""
+        """Send frames without waiting; frames of one turn of the event loop go together."""
         if not self._buffer:
             asyncio.get_running_loop().call_soon(self._flush)
         self._buffer.extend(frames)
@@ -72,7 +73,7 @@ class RayTransport:
         """Wait until the host has said hello.
 
         Raises:
-            HostLost: it did not start, or says why it can't serve.
+            HostLost: it did not start, or reported that it cannot serve.
         """
         try:
             hello: Hello = await self._started(asyncio.ensure_future(self._hello()))
@@ -91,10 +92,10 @@ class RayTransport:
         return await self._answer(self.actor.hello.remote(), START_S)
 
     async def _started(self, hello: asyncio.Task[Any]) -> Any:
-        """Return the hello, unless the start is seen to fail before Ray says so.
+        """Return the host's hello.
 
         Raises:
-            HostLost: it is.
+            HostLost: the start failed, which is noticed before Ray reports it.
         """
         try:
             while not hello.done():
@@ -111,29 +112,31 @@ class RayTransport:
 
         Raises:
             HostLost: the host is gone, or did not start.
-            TimeoutError: it did not answer in time.
+            TimeoutError: the host did not answer in time.
         """
         wait_s = min(wait_s, POLL_S)
         data = await self._answer(self.actor.poll.remote(after, wait_s), wait_s + ANSWER_S)
-        self._deaf_since = None
+        self._silent_since = None
         reply: PollReply = opened(data)
         return reply
 
     async def lag_s(self) -> float:
-        """Return for how long the host has been deaf; 0 while it starts.
+        """Return for how long the host has not answered; 0 while it starts.
 
         Raises:
-            HostLost: the host is gone for good.
+            HostLost: the host's process is gone.
         """
         if not self.is_ready:
             return 0.0
         try:
-            standing: HostHealth = await self._answer(self.actor.standing.remote(), ANSWER_S)
+            health: HostHealth = await self._answer(self.actor.health.remote(), ANSWER_S)
         except TimeoutError:
+            self.embodied = None
             now = asyncio.get_running_loop().time()
-            self._deaf_since = self._deaf_since or now
-            return now - self._deaf_since
-        return standing.lag_s
+            self._silent_since = self._silent_since or now
+            return now - self._silent_since
+        self.embodied = health.embodied
+        return health.lag_s
 
     def close(self) -> None:
         """End the host's process."""
@@ -143,7 +146,7 @@ class RayTransport:
             self._on_close(self)
 
     async def ended(self) -> int:
-        """Wait, for a limited time, until its reaper is done; return how many processes that has ended."""
+        """Wait up to ``REAPED_S`` for the host's reaper; return how many processes the reaper ended."""
         descriptor, self._reaper = self._reaper, None
         if descriptor is None:
             return 0
@@ -157,7 +160,7 @@ class RayTransport:
             loop.remove_reader(descriptor)
             os.close(descriptor)
         report = self._reports / f"{REPORT}{self.pid}"
-        with contextlib.suppress(OSError, ValueError):  # the reaper was killed, or works on
+        with contextlib.suppress(OSError, ValueError):  # the reaper was killed, or has not finished
             ended = int(report.read_text("ascii"))
             report.unlink()
             return ended
@@ -166,7 +169,10 @@ class RayTransport:
     def _flush(self) -> None:
         frames, self._buffer = tuple(self._buffer), []
         if not self._closed:
-            self.actor.submit.remote(packed(frames))
+            self._send(frames)
+
+    def _send(self, frames: Sequence[tuple[int, Any]]) -> None:
+        self.actor.submit.remote(packed(frames))
 
     async def _answer(self, ref: Any, within_s: float) -> Any:
         try:
@@ -175,3 +181,62 @@ class RayTransport:
         except RayError as error:
             cause = getattr(error, "cause", None)
             raise HostLost(words_of(cause or error).splitlines()[0]) from None
+
+
+class LineTransport(RayTransport):
+    """Carries frames over a line once the other end has opened it, else as calls of the actor.
+
+    Nothing is lost when the line breaks, because frames and answers are repeated until they are acknowledged.
+
+    Args:
+        lines: Where the other end may open the line.
+        methods: What the other end may call, by name. What it calls comes as it happens, and before answers
+            that follow it.
+        given: As for :class:`RayTransport`.
+    """
+
+    def __init__(self, lines: LineListener, methods: Methods, *given: Any) -> None:
+        super().__init__(*given)
+        self._lines = lines
+        self._methods = methods
+        self._line: LocalLine | None = None
+
+    async def ready(self) -> None:
+        """Wait until the actor has said hello, and let it open a line.
+
+        Raises:
+            HostLost: it did not start, or reported that it cannot serve.
+        """
+        await super().ready()
+        self._lines.admit(self.pid, self._made)
+        self.actor.open_line.remote()
+
+    async def poll(self, after: int, wait_s: float) -> PollReply:
+        """Return answers after a number; errors as :meth:`RayTransport.poll`."""
+        if self._line is not None and self._line.is_open:
+            wait_s = min(wait_s, POLL_S)
+            with contextlib.suppress(LineLost):
+                async with asyncio.timeout(wait_s + ANSWER_S):
+                    reply: PollReply = await self._line.ask("poll", after, wait_s)
+                self._silent_since = None
+                return reply
+        return await super().poll(after, wait_s)
+
+    def close(self) -> None:
+        """End the actor's process."""
+        self._lines.refuse(self.pid)
+        if self._line is not None:
+            self._line.close()
+        super().close()
+
+    def _made(self) -> LocalLine:
+        if self._line is not None:
+            self._line.close()
+        self._line = LocalLine(self._methods)
+        return self._line
+
+    def _send(self, frames: Sequence[tuple[int, Any]]) -> None:
+        if self._line is not None and self._line.is_open:
+            self._line.tell("submit", frames)
+        else:
+            super()._send(frames)

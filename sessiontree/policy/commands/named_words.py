@@ -1,8 +1,8 @@
-"""Every word that a command may use, read loosely: better one too many than one that was missed.
+"""Every word that a command may use, read loosely: one too many is better than one missed.
 
-A yes to a command is bound to the files that its words name, so each way to write a name counts: quotes,
-escapes, braces, variables that the text itself sets, text within text. What a shell computes from elsewhere
-can't be known before: then the words are *open*, and any file may be meant.
+A person's approval of a command is bound to the files that its words name, so each way to write a name
+counts: quotes, escapes, braces, variables that the text itself sets, text within text. What a shell computes
+from elsewhere can't be known in advance. In that case the words are *open*, and any file may be meant.
 
 Source: bash(1), "QUOTING", "EXPANSION", "PARAMETERS".
 """
@@ -16,24 +16,24 @@ from itertools import product
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 MAX_TEXTS: Final = 400
-"""Texts within texts that are read."""
+"""Maximum number of nested texts that are read."""
 _MAX_READ: Final = 200_000
-"""Characters that are read of them, beside four times those of the command."""
+"""Maximum number of their characters that are read, in addition to four times those of the command."""
 MAX_WORDS: Final = 4_000
-"""Words that are told apart; a command that has more is open."""
+"""Maximum number of distinct words; a command with more is open."""
 _MAX_FORMS: Final = 256
-"""Forms that one word may take."""
+"""Maximum number of forms of one word."""
 
 _BLANKS: Final = " \t"
 _OPERATORS: Final = ";|&\n()"
 _BETWEEN: Final = re.compile(r"[\s'\"|;&<>()`$=\\{},:@]+")
-"""What may stand between names, whatever it means there."""
+"""Characters that may separate names, whatever they mean there."""
 _MEANING: Final = re.compile(r"[\s'\"\\$`;|&<>()]")
-"""What makes a word a text of its own, if a shell is given it."""
+"""Characters that make a word a text of its own, if a shell runs it."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.ASCII | re.DOTALL)
 _READ_ALONE: Final = re.compile(r"\s*<\s*[\w./-]+\s*")
-"""What is put in the place of ``$(< file)`` is in a file that the words name."""
+"""``$(< file)`` is replaced by the content of a file, which the words name."""
 _DOCUMENT: Final = re.compile(r"<-?[ \t]*((?:[^\s'\"\\;|&<>()]|'[^'\n]*'|\"[^\"\n]*\"|\\.)+)")
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _RANGE: Final = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
@@ -44,12 +44,12 @@ _ANSI_LETTERS: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=Tr
 
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "source", ".", "eval"})
 _CHOOSERS: Final = frozenset({"find", "fd", "fdfind", "xargs", "parallel", "entr", "shopt", "watch"})
-"""Programs that choose files by what they find or are given, and words that change what patterns mean."""
+"""Programs that choose files by what they find or receive, and words that change what patterns mean."""
 _SETTER_NAMES: Final = """
     read mapfile readarray getopts let select printf declare typeset local source . eval unset set wait
 """
 _SETTERS: Final = frozenset(_SETTER_NAMES.split())
-"""Words that may set variables by something else than what the text says."""
+"""Words that may set variables from sources other than the text."""
 _HERE: Final = frozenset({"PWD", "OLDPWD", "DIRSTACK"})
 _NUMBER_NAMES: Final = """
     RANDOM SRANDOM SECONDS UID EUID PPID LINENO COLUMNS LINES SHLVL BASHPID EPOCHSECONDS EPOCHREALTIME
@@ -58,16 +58,16 @@ _NUMBERS: Final = frozenset(_NUMBER_NAMES.split())
 
 
 class NamedWords(NamedTuple):
-    """What a command may name."""
+    """The words that a command may name."""
 
     words: frozenset[str]
-    """Names and patterns of files, in no place yet."""
+    """Names and patterns of files, not yet resolved to a directory."""
     is_open: bool
-    """Whether it may name anything else, too."""
+    """Whether it may name any other file, too."""
 
 
 class _Value(NamedTuple):
-    """A part of a word that a variable fills."""
+    """A part of a word that comes from a variable."""
 
     name: str
 
@@ -81,7 +81,7 @@ class _Gap(NamedTuple):
 _ANYTHING: Final = _Gap("anything")
 _NUMBER: Final = _Gap("number")
 _OPERAND: Final = _Gap("operand")
-"""``$1``, ``$@``: a word of the same text, if anything."""
+"""``$1``, ``$@``: a word of the same text, or nothing."""
 _CONTENT: Final = _Gap("content")
 _DIGITS: Final = "[0-9]*"
 _Part: TypeAlias = str | _Value | _Gap
@@ -92,8 +92,8 @@ def words_in(text: str, variables: Mapping[str, str]) -> NamedWords:
     """Return every word of a command line that may name a file.
 
     Args:
-        text: The command line; of any shell, however broken.
-        variables: What its environment holds besides a command's own.
+        text: The command line, for any shell; it may be invalid.
+        variables: Environment variables in addition to a command's own.
     """
     found = _Collection({name: [(value,)] for name, value in variables.items()})
     found.read(text)
@@ -121,12 +121,12 @@ class _Collection:
     is_open: bool = False
 
     def read(self, text: str) -> None:
-        """Take in a text, its lines one by one, and the texts in it."""
+        """Read a text, its separate lines, and the texts in it."""
         lines = text.split("\n")
         if len(lines) > MAX_WORDS:
             self.is_open = True
             return
-        waiting = [text, *lines]  # where what is no quote was taken for one, it spoils no more than its line
+        waiting = [text, *lines]  # a wrongly recognised quote then affects only its own line
         most, left = len(self.texts) + len(lines) + MAX_TEXTS, _MAX_READ + 4 * len(text)
         while waiting:
             each = waiting.pop()
@@ -146,10 +146,10 @@ class _Collection:
                 waiting += [word[0] for word in words if len(word) == 1 and _is_text(word[0])]
 
     def forms(self) -> set[str]:
-        """Return what the words may be once everything in them is filled in."""
+        """Return the possible values of the words after all substitutions."""
         found: set[str] = set()
         known = 0
-        while known != len(self.words):  # a word that was filled in may be a text of its own
+        while known != len(self.words):  # a word after substitution may be a text of its own
             fresh, known = self.words[known:], len(self.words)
             for word in fresh:
                 forms = {each for form in self._forms(word) for each in self._braced(form)}
@@ -218,7 +218,7 @@ class _Collection:
         return [""]  # a command's environment holds no more, and nothing of its own leads into a workspace
 
     def _braced(self, form: str) -> Iterator[str]:
-        """Yield what a word becomes by ``{a,b}`` and ``{1..3}``, and the word itself."""
+        """Yield the expansions of a word by ``{a,b}`` and ``{1..3}``, and the word itself."""
         yield form
         waiting, count = [form], 0
         while waiting:
@@ -250,7 +250,7 @@ def _choices(body: str) -> list[str]:
         return []
     begin, end = (ord(first), ord(last)) if first.isalpha() else (int(first), int(last))
     if abs(end - begin) > _MAX_FORMS:
-        return ["*"]  # a pattern that fits them all
+        return ["*"]  # a pattern that matches all of them
     numbers = range(begin, end - 1, -step) if end < begin else range(begin, end + 1, step)
     if first.isalpha():
         return [chr(number) for number in numbers]
@@ -259,7 +259,7 @@ def _choices(body: str) -> list[str]:
 
 
 class _Lexer:
-    """Reads one text into calls; never refuses."""
+    """Splits one text into calls; never refuses a text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -269,11 +269,11 @@ class _Lexer:
         self._words: list[_Parts] = []
         self._before = ""
         self._ends: list[str] = []
-        """Of the documents that follow the line."""
+        """Ends of the documents that follow the line."""
         self.calls: list[tuple[str, list[_Parts]]] = []
-        """The operator before each, and its words."""
+        """The operator before each call, and its words."""
         self.inner: list[str] = []
-        """Texts in it that a shell runs or computes."""
+        """Texts inside it that a shell runs or computes."""
         self.is_open = False
 
     def read(self) -> None:
@@ -302,7 +302,7 @@ class _Lexer:
                 self._ends.append(re.sub(r"['\"\\]", "", match[1]))
 
     def _skip_documents(self) -> None:
-        """Take the documents that follow a line for texts; one whose end is missing is none."""
+        """Read the documents after a line as texts; without its end line, a document is not one."""
         for end in self._ends:
             match = re.compile(rf"^\t*{re.escape(end)}$", re.MULTILINE).search(self._text, self._at)
             if match is not None:
@@ -344,7 +344,7 @@ class _Lexer:
             self._parts.append(sign)
 
     def _until(self, sign: str, *, is_kept: bool = False) -> str:
-        """Return what stands before the next such sign, or all the rest, and go behind it or, kept, to it."""
+        """Return the text before the next such sign, or the rest; continue after it or, if kept, at it."""
         end = self._text.find(sign, self._at)
         end = len(self._text) if end < 0 else end
         text = self._text[self._at : end]
@@ -408,7 +408,7 @@ class _Lexer:
             self._parts.append(_CONTENT if _READ_ALONE.fullmatch(inside) else _ANYTHING)
 
     def _nested(self) -> str:
-        """Return what stands between a parenthesis and the one that closes it, and go behind that."""
+        """Return the text up to the matching closing parenthesis, and continue after it."""
         begin = self._at + 1
         depth = 0
         while self._at < len(self._text):
@@ -453,7 +453,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _joined(parts: Sequence[_Part]) -> _Parts:
-    """Return parts with texts side by side made one."""
+    """Return the parts with adjacent texts joined."""
     joined: list[_Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):

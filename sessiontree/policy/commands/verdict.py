@@ -1,6 +1,8 @@
-"""The judge: what a command line runs in the end, and whether that is known to be harmless.
+"""What a command line finally runs, and whether that is known to be harmless.
 
-Never raises, whatever the text: what can't be judged says why, and covers nothing.
+It never raises, whatever the text: a verdict on a command that can't be judged says why, and covers nothing.
+The known programs only read, only create something new, or do exactly what their arguments say. None of them
+runs other programs or has its own language.
 """
 
 from __future__ import annotations
@@ -8,25 +10,162 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.jsonable import JsonValue
-from sessiontree.policy.commands.arguments import read_arguments
-from sessiontree.policy.commands.programs import LITERAL, PROGRAMS
-from sessiontree.policy.commands.shell_text import Word, calls_of, words_of_one_call
-from sessiontree.policy.commands.wrappers import SHELLS, is_harmless_variable, run_by
+from sessiontree.policy.commands.command_line import (
+    SHELLS,
+    Grammar,
+    Word,
+    calls_of,
+    is_harmless_variable,
+    read_arguments,
+    run_by,
+    words_of_one_call,
+)
+
+Effect: TypeAlias = Literal["reads", "makes"]
+
+
+class Program(NamedTuple):
+    """One known program."""
+
+    effect: Effect
+    """Whether it changes nothing, or only creates what does not exist yet."""
+    grammar: Grammar
+
+
+def _program(  # noqa: PLR0913 - one value for each part of a grammar
+    flags: str = "",
+    valued: str = "",
+    long: str = "",
+    *,
+    effect: Effect = "reads",
+    least: int = 0,
+    most: int | None = None,
+    takes_number: bool = False,
+    begins: str = "",
+) -> Program:
+    """Return a program; among its long options, ``name=`` has a value and ``name[=]`` may have one."""
+    names = long.split()
+    grammar = Grammar(
+        flags,
+        valued,
+        frozenset(name for name in names if not name.endswith(("=", "]"))),
+        frozenset(name[:-1] for name in names if name.endswith("=")),
+        frozenset(name[:-3] for name in names if name.endswith("[=]")),
+        takes_number,
+        least,
+        most,
+        begins,
+    )
+    return Program(effect, grammar)
+
+
+_SUMS = _program("bctwz", "", "binary check tag text zero ignore-missing quiet status strict warn")
+_OPPOSITE = _program("i", "t", "initial tabs=")
+
+PROGRAMS: Final[Mapping[str, Program]] = {
+    "basename": _program("az", "s", "multiple zero suffix=", least=1),
+    "cat": _program("AbeEnstTuv", "", "show-all number number-nonblank show-ends show-tabs squeeze-blank"),
+    "cksum": _program(),
+    "cmp": _program("bls", "in", "print-bytes verbose quiet silent bytes= ignore-initial=", least=1, most=4),
+    "comm": _program("123z", "", "check-order nocheck-order total output-delimiter=", least=2, most=2),
+    "cut": _program("snz", "bcdf", "bytes= characters= delimiter= fields= complement only-delimited"),
+    "date": _program("uR", "d", "utc universal date= iso-8601[=] rfc-3339= rfc-email", most=1, begins="+"),
+    "df": _program("ahHiklPT", "tx", "all human-readable si inodes local portability print-type total"),
+    "diff": _program(
+        "abBdeinqrstuwyN",
+        "UCW",
+        "brief unified[=] context[=] ignore-case ignore-all-space ignore-blank-lines ignore-space-change "
+        "side-by-side width= recursive new-file text minimal report-identical-files color[=]",
+        least=2,
+        most=2,
+    ),
+    "dirname": _program("z", "", "zero", least=1),
+    "du": _program("abchHklLmPsSx", "dt", "all apparent-size human-readable summarize total max-depth="),
+    "echo": _program("neE"),
+    "expand": _OPPOSITE,
+    "false": _program(),
+    "fold": _program("bs", "w", "bytes spaces width="),
+    "grep": _program(
+        "abcEFGhHilLnoqsvwxyzZ",
+        "ABCefm",
+        "count extended-regexp fixed-strings basic-regexp no-filename with-filename ignore-case "
+        "no-ignore-case files-with-matches files-without-match line-number only-matching quiet silent "
+        "no-messages invert-match word-regexp line-regexp null-data null byte-offset text "
+        "after-context= before-context= context= regexp= file= max-count= color[=] colour[=]",
+        takes_number=True,
+    ),
+    "head": _program("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", takes_number=True),
+    "id": _program("aGgnruz", "", "group groups name real user zero"),
+    "join": _program("iz", "aej12otv", "ignore-case header check-order nocheck-order", least=2, most=2),
+    "ls": _program(
+        "aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ1",
+        "ITw",
+        "all almost-all author escape directory classify[=] full-time group-directories-first no-group "
+        "human-readable si dereference inode numeric-uid-gid literal quote-name reverse recursive size "
+        "color[=] format= sort= time= time-style= indicator-style= ignore= hide= block-size= width=",
+    ),
+    "md5sum": _SUMS,
+    "mkdir": _program("pv", "m", "parents verbose mode=", effect="makes", least=1),
+    "nl": _program("p", "bdfhilnsvw", "body-numbering= number-format= number-width= no-renumber"),
+    "nproc": _program("", "", "all ignore=", most=0),
+    "od": _program("bcdfiloxsv", "AjNtS", "address-radix= skip-bytes= read-bytes= format= output-duplicates"),
+    "paste": _program("sz", "d", "serial delimiters= zero-terminated"),
+    "pwd": _program("LP", "", "logical physical", most=0),
+    "readlink": _program("efmnqsvz", "", "canonicalize canonicalize-existing no-newline zero", least=1),
+    "realpath": _program("eLmPqsz", "", "canonicalize-existing relative-to= relative-base= zero", least=1),
+    "rev": _program(),
+    "seq": _program("w", "fs", "equal-width format= separator=", least=1, most=3),
+    "sha1sum": _SUMS,
+    "sha256sum": _SUMS,
+    "sha512sum": _SUMS,
+    "sleep": _program(least=1),
+    "sort": _program(
+        "bcCdfghiMmnrRsuVz",
+        "kt",
+        "ignore-leading-blanks dictionary-order ignore-case general-numeric-sort human-numeric-sort "
+        "month-sort numeric-sort reverse version-sort unique stable zero-terminated "
+        "key= field-separator= check[=]",
+    ),
+    "stat": _program("fLt", "c", "dereference file-system terse format= printf=", least=1),
+    "tac": _program("b", "s", "before separator="),
+    "tail": _program("qvz", "cn", "bytes= lines= quiet silent verbose zero-terminated", takes_number=True),
+    "touch": _program("acm", "", "no-create", effect="makes", least=1),
+    "tr": _program("cCdst", "", "complement delete squeeze-repeats truncate-set1", least=1, most=2),
+    "true": _program(),
+    "uname": _program("amnoprsv", "", "all kernel-name nodename kernel-release machine", most=0),
+    "unexpand": _program("a", "t", "all first-only tabs="),
+    "uniq": _program(
+        "cdDiuz",
+        "fsw",
+        "count repeated unique ignore-case skip-fields= skip-chars= check-chars= zero-terminated",
+        most=1,  # the second operand would be written
+    ),
+    "wc": _program("clLmw", "", "bytes chars lines max-line-length words total="),
+    "whoami": _program(most=0),
+}
+"""By name; their operands may be anything."""
+
+LITERAL: Final = frozenset({"chmod", "cp", "ln", "mv", "rm", "rmdir"})
+"""Programs that change only what their arguments name; calls are alike if their arguments are the same."""
+
+HARMLESS: Final = tuple(sorted(name for name, program in PROGRAMS.items() if program.effect == "reads"))
+"""Names of the programs that only read."""
+
 
 Find: TypeAlias = Callable[[str], "str | None"]
-"""Takes a program as a command names it; returns the file that would run, links resolved, if only the
+"""Takes a program as a command names it. Returns the file that would run, links resolved, if only the
 machine's owner can have put it there, else None."""
 
 MAX_DEPTH: Final = 32
-"""Programs that run programs, one within the other."""
+"""Maximum nesting of programs that run programs."""
 _SHELLS_OWN: Final = frozenset({"command"})
-"""Wrappers that a shell knows by itself where they begin a call, however quoted; ``time`` is none."""
+"""Wrappers that a shell handles itself at the beginning of a call, however quoted; ``time`` is not one."""
 _INDIFFERENT: Final = frozenset({"timeout"})
-"""Arguments besides the command that change nothing about what it does."""
+"""Arguments, other than the command, that do not change what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +173,7 @@ class Verdict:
     """What is known about a command line."""
 
     programs: tuple[str, ...]
-    """Names of what it runs in the end, in the order they stand there, as far as that can be seen."""
+    """Names of the programs it finally runs, in their order in the text, as far as they can be determined."""
     shapes: tuple[str, ...]
     """Each program by its path with the shape of its arguments, sorted; empty = it can't be judged."""
     is_harmless: bool
@@ -44,14 +183,14 @@ class Verdict:
 
 
 def judge(command: str, find: Find, *, place: str = ".") -> Verdict:
-    """Return what is known about a command line for the shell that commands are given to.
+    """Return what is known about a command line, for the shell that runs commands.
 
-    That is ``/bin/bash``; where the finder has none, a shell of POSIX.
+    That is ``/bin/bash``, or a POSIX shell if the finder has no bash.
 
     Args:
         command: The text.
         find: Finds programs.
-        place: Directory it starts in, as the call names it.
+        place: Directory in which it starts, as the call names it.
     """
     findings = _Findings(find, place)
     findings.read_text(command, 0, is_bash=_is_bash("bash", find("/bin/bash")))
@@ -61,11 +200,11 @@ def judge(command: str, find: Find, *, place: str = ".") -> Verdict:
 
 
 def precedent_of(arguments: Mapping[str, JsonValue], member: str, find: Find) -> Precedent:
-    """Return what an answer to a call reaches beyond it, for a tool that gives a command to a shell.
+    """Return what an answer to a call covers besides that call, for a tool that passes a command to a shell.
 
     Args:
-        arguments: The call's final arguments; of those besides the command only ``workdir``, ``env`` and
-            ``timeout`` can be judged.
+        arguments: The call's final arguments; besides the command, only ``workdir``, ``env`` and ``timeout``
+            can be judged.
         member: Name of the argument that holds the command.
         find: Finds programs.
     """
@@ -84,7 +223,7 @@ def precedent_of(arguments: Mapping[str, JsonValue], member: str, find: Find) ->
 
 
 def single_program(command: str, find: Find) -> tuple[str, ...]:
-    """Return path and arguments of the one harmless program that a text names, to be started without a shell.
+    """Return path and arguments of the harmless program that a text names, to be started without a shell.
 
     Raises:
         ValueError: it is anything else; says why.
@@ -94,7 +233,7 @@ def single_program(command: str, find: Find) -> tuple[str, ...]:
     name = words[0].rpartition("/")[2]
     known = PROGRAMS.get(name)
     if known is None or known.effect != "reads":
-        raise ValueError(f"{name!r} is no program that is known to be harmless")
+        raise ValueError(f"{name!r} is not a program that is known to be harmless")
     try:
         read_arguments(known.grammar, words[1:])
     except ValueError as error:
@@ -105,21 +244,21 @@ def single_program(command: str, find: Find) -> tuple[str, ...]:
 def _located(name: str, find: Find) -> str:
     path = find(name)
     if path is None:
-        raise ValueError(f"{name!r} is no program of the system's")
+        raise ValueError(f"{name!r} is not a program of the system")
     names = {path.rpartition("/")[2], name.rpartition("/")[2]}
     if len(names) > 1 and not names <= SHELLS:
-        raise ValueError(f"{name!r} leads to {path!r}, a program of another name")
+        raise ValueError(f"{name!r} is a link to {path!r}, a program with another name")
     return path
 
 
 def _is_bash(name: str, path: str | None) -> bool:
-    """Whether a shell of this name at this path reads as bash does: another's name may lead to it."""
+    """Whether a shell with this name and path reads as bash does: another shell's name may lead to bash."""
     return name == "bash" and path is not None and path.rpartition("/")[2] == "bash"
 
 
 @dataclass(slots=True)
 class _Findings:
-    """What was found so far in one command line."""
+    """What has been found in one command line so far."""
 
     find: Find
     place: str
@@ -140,7 +279,7 @@ class _Findings:
     def read_call(
         self, words: tuple[str, ...], depth: int, *, by_shell: bool = False, is_open: bool = False
     ) -> None:
-        """Judge one call: by what it runs, where it is a wrapper."""
+        """Judge one call; a wrapper is judged by what it runs."""
         if depth > MAX_DEPTH:
             self._doubt(f"programs run programs more than {MAX_DEPTH} deep")
             return
@@ -163,7 +302,7 @@ class _Findings:
             self.programs.append(name)
 
     def _after_variables(self, words: tuple[Word, ...]) -> tuple[str, ...]:
-        """Return a call's words without the variables before it, which must be harmless ones."""
+        """Return a call's words without the leading variables, which must be harmless."""
         for place, word in enumerate(words):
             name, equals, value = word.text.partition("=")
             if not (equals and name.rstrip("+").isidentifier()):

@@ -8,7 +8,7 @@ far as that goes.
 - ``raise`` and ``exit``: the same, then it fails, or just ends, without closing.
 - ``linger``: like ``exit``, with an actor that is stopped: Ray kills it before it ends what it started.
 - ``frozen FAILURES``: like ``wait``, in a Ray started with the engine's arguments, but a fiftieth of its
-  periods and as many failures as are given; an answer that does not come is told as null.
+  periods and as many failures as are given; an answer that does not come is reported as null.
 - ``share``: engines that start at once, end one by one, and what each of them left of the process.
 - ``join``: an engine in a Ray of the program's own, and in none after it.
 - ``nobody``: an engine asked twice to join a Ray at an address where nobody answers.
@@ -194,9 +194,9 @@ async def join() -> None:
     told["token"] = str(own.token_path)
     told["open"] = bool(own.security_settings()["listening"])
     told["refused"] = []
-    for wishes in ({"num_cpus": 1}, {"address": "192.0.2.1:6379"}):
+    for options in ({"num_cpus": 1}, {"address": "192.0.2.1:6379"}):
         try:
-            await Engine(**wishes).start()
+            await Engine(**options).start()
         except ConfigError as error:
             told["refused"].append(str(error))
     await own.close()

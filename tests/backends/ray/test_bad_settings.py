@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sessiontree import ConfigError, Runtime, ScriptedModel, SessionTree
-from tests.behaviours.effects import Append
+from tests.behaviours.effect_fakes import Append
 
 MODEL = ScriptedModel(["hello"])
 
@@ -20,7 +20,7 @@ MODEL = ScriptedModel(["hello"])
         ({"address": "ray://somewhere:10001"}, "Ray Client"),
         ({"address": "nowhere"}, "neither host:port nor 'auto'"),
         ({"num_cpus": -1}, "num_cpus is -1"),
-        ({"address": "auto", "num_cpus": 2}, "num_cpus is for a private Ray"),
+        ({"address": "auto", "num_cpus": 2}, "num_cpus=2 is only for a private Ray"),
         ({"max_host_bytes": 1}, "max_host_bytes is 1"),
         ({"kernel_enforcement": "maybe"}, "kernel_enforcement 'maybe'"),
         ({"slots": 0}, "slots is 0"),
@@ -41,15 +41,16 @@ def test_setting_that_cannot_be_is_refused(tmp_path: Path, settings: dict[str, A
 async def test_state_inside_the_workspace_is_refused(tmp_path: Path) -> None:
     """It would hide from Workers whatever appears in the workspace later."""
     tree = SessionTree(tmp_path, model=MODEL, state_dir=tmp_path / "state")
-    with pytest.raises(ConfigError, match="lies inside the workspace"):
+    with pytest.raises(ConfigError, match="is inside the workspace"):
         await tree.start()
 
 
+@pytest.mark.slow
 async def test_tool_that_cannot_travel_is_named(ray_runtime: Runtime, tmp_path: Path) -> None:
     """A lock, a connection, a loop: the error says which tool, and the runtime serves others."""
     tool = Append()
     tool.lock = threading.Lock()  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match="tool 'append' can't travel"):
+    with pytest.raises(ConfigError, match="can't pickle tool 'append'"):
         await SessionTree(tmp_path, model=MODEL, tools=[tool], runtime=ray_runtime).start()
     async with SessionTree(tmp_path, model=MODEL, tools=[Append()], runtime=ray_runtime) as tree:
         assert await tree.main.send("hi") == "hello"

@@ -1,6 +1,6 @@
 """What the cells of a notebook define reaches the processes of a tree on Ray, as it was when the tree opened.
 
-All tests share one kernel and one runtime, as the cells of a notebook do.
+All tests share one kernel and one runtime, as the cells of a notebook do. Long because both start only once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.notebooks.cells import CellError, Kernel
+from tests.notebooks.kernel_fixtures import CellError, Kernel
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +94,7 @@ def test_results_are_of_the_types_a_cell_defines(kernel: Kernel) -> None:
     assert shown == [True, True, True, True, "failed"]
 
 
+@pytest.mark.covers("C13")
 def test_a_tool_and_all_it_uses_come_from_cells(kernel: Kernel) -> None:
     """Class, parameters, enum, nested types, functions and constants; called by model, program and Worker."""
     kernel.run(
@@ -319,7 +320,7 @@ def test_a_tool_that_cannot_travel_is_refused_by_its_name(kernel: Kernel, holds:
         """
     )
     for start in ("alone", "opened(tools=[holding])"):
-        with pytest.raises(CellError, match="tool 'holding' can't travel to the processes") as refused:
+        with pytest.raises(CellError, match="can't pickle tool 'holding' for the processes") as refused:
             kernel.run(f"await {start}.start()")
         words = str(refused.value)
         assert refused.value.name == "ConfigError"
@@ -357,7 +358,7 @@ def test_a_model_that_cannot_travel_is_refused_too(kernel: Kernel) -> None:
         """
     )
     for model in ("FunctionModel(guarded)", "AsyncFunctionModel(guarded_later)"):
-        with pytest.raises(CellError, match="ConfigError: the model can't travel"):
+        with pytest.raises(CellError, match="ConfigError: can't pickle the model"):
             kernel.run(f"await opened({model}).start()")
 
 
@@ -502,8 +503,8 @@ def test_requests_are_answered_by_what_cells_define(kernel: Kernel) -> None:
         told = kernel.value(
             f"""
             async with opened(tools=[launch], {options}) as tree:
-                told = await launches(tree)
-            told
+                reported = await launches(tree)
+            reported
             """
         )
         assert told == ["launched yes", "PermissionDenied"]

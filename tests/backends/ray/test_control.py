@@ -24,9 +24,9 @@ from sessiontree import (
 )
 from sessiontree.contracts.session_facts import CallIntended
 from sessiontree.models.answers import Answer, call
-from sessiontree.tree.receipt import ReceiptLine
-from tests.behaviours.reading import until
-from tests.behaviours.waiting import Nothing
+from sessiontree.tree.report import ReceiptLine
+from tests.behaviours.fact_fixtures import until
+from tests.behaviours.waiting_fakes import Nothing
 
 pytestmark = pytest.mark.slow
 

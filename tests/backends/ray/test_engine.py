@@ -168,7 +168,7 @@ def is_watcher(process: engine_home.Process) -> bool:
 
 @pytest.mark.slow
 async def test_a_stopped_program_goes_on_where_it_was() -> None:
-    """SIGSTOP of every process, SIGCONT later: calls go on, and no actor was started anew."""
+    """SIGSTOP of every process, SIGCONT later: calls go on, and no actor was started again."""
     async with program("wait") as running:
         await line(running)
         processes = tree_of(running.pid)
@@ -252,6 +252,7 @@ async def test_engines_of_a_process_share_a_ray_that_no_other_process_meets() ->
             "auth_mode": "token",
             "token_path": None,
             "token_mode": None,
+            "key_variables": [],
             "directory": told["home"],
             "directory_mode": "0700",
             "dashboard": "off",
@@ -262,6 +263,7 @@ async def test_engines_of_a_process_share_a_ray_that_no_other_process_meets() ->
     assert first["nodes"] != second["nodes"]
 
 
+@pytest.mark.covers("C14")
 @pytest.mark.slow
 async def test_a_ray_of_the_programs_own_is_joined_and_left_as_it_was(
     tmp_path: Path, short_path: Path
@@ -294,7 +296,7 @@ async def test_an_address_where_nobody_answers_is_refused_and_leaves_the_process
         told = await line(running)
         assert await running.wait() == 0
     assert len(told["refused"]) == 2
-    assert all("nobody answers at address '127.0.0.1:9'" in refusal for refusal in told["refused"])
+    assert all("no Ray answers at address '127.0.0.1:9'" in refusal for refusal in told["refused"])
 
 
 def test_an_engine_that_is_not_started_says_so() -> None:

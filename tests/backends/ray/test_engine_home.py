@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -85,7 +86,7 @@ def test_who_descends_from_a_raylet_of_the_directory_belongs(home: Path) -> None
 
 
 def test_ending_takes_descendants_that_show_nothing_and_leaves_the_rest(home: Path) -> None:
-    """A child with an empty environment in a session of its own goes too; a process beside it lives."""
+    """A child with an empty environment in a session of its own goes too; a process alongside it lives."""
     with (
         running(WITH_CHILD, env=marks(home, RAY_RAYLET_PID="7")) as (parent, said),
         running() as (bystander, _),
@@ -134,12 +135,44 @@ def test_in_another_world_of_process_ids_the_lock_decides(home: Path) -> None:
     assert not engine_home.owner_lives(home)
 
 
-def test_a_directory_that_is_just_being_made_is_let_be_and_an_old_one_is_not(home: Path) -> None:
+@pytest.mark.parametrize("is_begun", [False, True], ids=["no owner", "empty owner"])
+def test_a_directory_that_is_just_being_made_is_let_be_and_an_old_one_is_not(is_begun: bool) -> None:
     """Without its owner's line a directory counts as living for a minute."""
-    (home / engine_home.OWNER).write_text("")
-    assert engine_home.owner_lives(home)
-    os.utime(home, (1, 1))
-    assert not engine_home.owner_lives(home)
+    made = Path(tempfile.mkdtemp(prefix=engine_home.PREFIX))
+    if is_begun:
+        (made / engine_home.OWNER).touch()
+    assert engine_home.owner_lives(made)
+    assert made not in engine_home.sweep()
+    os.utime(made, (1, 1))
+    assert not engine_home.owner_lives(made)
+    assert made in engine_home.sweep()
+    assert not made.exists()
+
+
+@pytest.mark.parametrize(
+    "owner", [None, "", "ada\n", "1 2\n", "1 x pid:[1]\n", b"\xff\x00", "directory", "link"], ids=str
+)
+def test_somebody_elses_directory_of_such_a_name_is_not_swept(
+    owner: str | bytes | None, tmp_path: Path
+) -> None:
+    """Old and private: without the line of an owner nothing in it is removed, whatever else it holds."""
+    other = Path(tempfile.mkdtemp(prefix=engine_home.PREFIX))
+    (other / "thesis.txt").write_text("years of work")
+    line = other / engine_home.OWNER
+    if owner == "directory":
+        line.mkdir()
+    elif owner == "link":
+        (tmp_path / "line").write_text("0 0 pid:[elsewhere]\n")
+        line.symlink_to(tmp_path / "line")
+    elif owner is not None:
+        line.write_bytes(owner if isinstance(owner, bytes) else owner.encode())
+    os.utime(other, (1, 1))
+    try:
+        assert other not in engine_home.sweep()
+        assert (other / "thesis.txt").read_text() == "years of work"
+        assert os.path.lexists(line) == (owner is not None)
+    finally:
+        shutil.rmtree(other)
 
 
 def test_two_that_clear_do_not_meet(home: Path) -> None:
@@ -178,6 +211,7 @@ def test_what_only_looks_like_a_directory_of_ours_is_not_swept(tmp_path: Path, k
             bait.unlink()
 
 
+@pytest.mark.slow
 def test_the_watcher_stands_alone() -> None:
     """It runs by its path without this package, and clears the directory of an owner that is dead."""
     home, lock = engine_home.make_home()

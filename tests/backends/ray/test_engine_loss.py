@@ -1,4 +1,4 @@
-"""A Ray that dies under its program: everybody who waits is told, the program lives, and its trees go on."""
+"""A Ray that dies under its program: whoever waits is informed, the program lives, and its trees go on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 
 from sessiontree import EngineLost, SessionTreeError
 from sessiontree.backends.ray import engine_home
-from sessiontree.backends.ray.engine_watch import (
+from sessiontree.backends.ray.engine_servers import (
     MAX_REFUSALS,
     PROBE_EVERY_S,
     EngineWatch,
@@ -30,9 +30,11 @@ from sessiontree.backends.ray.engine_watch import (
     Server,
     listener_of,
 )
+from sessiontree.backends.ray.serialization import packed
 from sessiontree.backends.ray.supervisor_client import SupervisorClient
-from sessiontree.backends.ray.wire import packed
-from sessiontree.runtime.rpc_response import RpcResponse
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.runtime.rpc import RpcResponse
+from sessiontree.runtime.supervisor_api import SupervisorApi
 
 PROGRAM_S = 240.0
 """Two starts of a Ray and some seconds; on a machine where everybody starts one at once, longer."""
@@ -132,6 +134,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.slow
 def test_a_gcs_that_answers_nobody_is_lost_within_the_time() -> None:
     """One that answers is not; a single refusal is forgiven."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -141,7 +144,7 @@ def test_a_gcs_that_answers_nobody_is_lost_within_the_time() -> None:
             watch.lost.result(timeout=PROBE_EVERY_S * 1.5)
         began = time.monotonic()
     lost = watch.lost.result(timeout=PATIENCE_S)
-    assert lost.died == f"the GCS at {address} can't be reached"
+    assert lost.died == f"the GCS at {address} cannot be reached"
     assert (MAX_REFUSALS - 1) * PROBE_EVERY_S * 0.5 < time.monotonic() - began < TOLD_S["joined"]
     watch.stop()
 
@@ -192,12 +195,17 @@ class Unanswered:
         return Future()
 
 
+async def report(supervisor: SupervisorApi) -> SessionReport:
+    """Ask something that is answered at once."""
+    return await supervisor.report("tree", "main")
+
+
 async def test_a_lost_line_fails_who_waits_and_who_asks_later() -> None:
     """Each gets an error of its own; who was cancelled before stays cancelled."""
     line = SupervisorClient(Unheard(), "key", lambda: True)
     await line.begin()
-    waiting = [asyncio.create_task(line.ask("result", "tree")) for _ in range(3)]
-    cancelled = asyncio.create_task(line.ask("spawn", "tree"))
+    waiting = [asyncio.create_task(line.supervisor.result("tree", "main")) for _ in range(3)]
+    cancelled = asyncio.create_task(line.supervisor.call("tree", "main", "c1", "write", {}))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.to_thread(line.lose, LOST)
@@ -206,7 +214,7 @@ async def test_a_lost_line_fails_who_waits_and_who_asks_later() -> None:
     assert [str(error) for error in errors] == [str(LOST)] * 3
     assert len({id(error) for error in errors}) == 3
     assert cancelled.cancelled()
-    for ask in (line.ask("result", "tree"), asyncio.to_thread(line.ask_now, "report", "tree")):
+    for ask in (line.supervisor.result("tree", "main"), asyncio.to_thread(line.ask_now, report)):
         with pytest.raises(EngineLost):
             await ask
     line.closed()
@@ -216,7 +224,7 @@ async def test_a_plain_question_under_way_fails_with_the_line() -> None:
     """It waits in a thread here; in a program it would hold up the loop."""
     line = SupervisorClient(Unheard(), "key", lambda: True)
     await line.begin()
-    asking = asyncio.create_task(asyncio.to_thread(line.ask_now, "report", "tree"))
+    asking = asyncio.create_task(asyncio.to_thread(line.ask_now, report))
     await asyncio.sleep(0.05)
     line.lose(LOST)
     with pytest.raises(EngineLost):
@@ -231,7 +239,7 @@ async def test_a_plain_question_does_not_wait_for_a_dead_supervisor() -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     began = time.monotonic()
-    with pytest.raises(SessionTreeError, match="starting again; try again"):
-        line.ask_now("report", "tree")
+    with pytest.raises(SessionTreeError, match="being restarted; try again"):
+        line.ask_now(report)
     assert time.monotonic() - began < 1.0
     line.closed()

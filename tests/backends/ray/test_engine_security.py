@@ -1,21 +1,23 @@
-"""What listens is told as the kernel knows it."""
+"""What listens is reported as the kernel knows it."""
 
 from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from sessiontree.backends.ray.engine_security import listeners, mode_of
+from sessiontree.backends.ray.engine_security import key_variables, listeners, mode_of
 
 
 @pytest.mark.parametrize(
     ("family", "address", "told"),
     [
         (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
-        (socket.AF_INET, "0.0.0.0", "0.0.0.0"),  # noqa: S104 - what must be told when it happens
+        (socket.AF_INET, "0.0.0.0", "0.0.0.0"),  # noqa: S104 - what must be reported when it happens
         (socket.AF_INET6, "::1", "::1"),
         (socket.AF_INET6, "::", "::"),
         (socket.AF_INET6, "::ffff:127.0.0.1", "127.0.0.1"),
@@ -29,7 +31,8 @@ def test_a_listening_socket_is_found_with_address_port_and_process(
         try:
             server.bind((address, 0))
         except OSError:
-            pytest.skip(f"this machine has no {address}")
+            assert family is socket.AF_INET6, "every system has IPv4"
+            pytest.skip(f"the kernel has no IPv6, so nothing can listen at {address}")
         server.listen()
         port = server.getsockname()[1]
         found = [listener for listener in listeners([os.getpid()]) if listener.port == port]
@@ -49,6 +52,18 @@ def test_a_connected_socket_is_no_listener() -> None:
 
 
 def test_nothing_has_no_mode(tmp_path: Path) -> None:
-    """A path that is missing, or not known, is told as none, not as an error."""
+    """A path that is missing, or not known, is reported as none, not as an error."""
     assert mode_of(None) is None
     assert mode_of(tmp_path / "missing") is None
+
+
+def test_variables_that_look_like_keys_are_named() -> None:
+    """Without their values; Ray's own token and what is harmless are not among them."""
+    given = {"OPENAI_API_KEY": "x", "my_token": "y", "RAY_AUTH_TOKEN": "z", "PATH": "/bin", "KEYS": "k"}
+    words = [sys.executable, "-I", "-S", "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(words, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.readline()
+        assert key_variables(process.pid) == ["OPENAI_API_KEY", "my_token"]
+        process.stdin.close()
+    assert key_variables(process.pid) == key_variables(None) == []

@@ -1,4 +1,4 @@
-"""What a private Ray is started with, and which wishes are refused."""
+"""What a private Ray is started with, and which options are refused."""
 
 from __future__ import annotations
 
@@ -8,77 +8,88 @@ from pathlib import Path
 import pytest
 
 from sessiontree.backends.ray.engine_security import Listener
-from sessiontree.backends.ray.engine_settings import SYSTEM_CONFIG, Wishes, environment, variables
+from sessiontree.backends.ray.engine_settings import (
+    SYSTEM_CONFIG,
+    RayOptions,
+    environment,
+    for_gateway,
+    for_servers,
+    variables,
+)
 from sessiontree.contracts.errors import ConfigError
+from sessiontree.models.api_key import ApiKey
+from sessiontree.models.providers.provider_model import KEY_VARIABLES
 
-MOST_S = 300.0
+MAX_S = 300.0
 """So long may a raylet be silent, at least: a suspended program, a machine out of breath."""
 
 
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("options", "words"),
     [
-        (Wishes("ray://10.0.0.1:10001"), "Ray Client"),
-        (Wishes("somewhere"), "neither host:port nor 'auto'"),
-        (Wishes("local"), "leave it out for a private Ray"),
-        (Wishes("10.0.0.1:6379", num_cpus=2), "num_cpus is for a private Ray"),
-        (Wishes(num_cpus=-1), "give 0 or more"),
+        (RayOptions("ray://10.0.0.1:10001"), "Ray Client"),
+        (RayOptions("somewhere"), "neither host:port nor 'auto'"),
+        (RayOptions("local"), "leave it out for a private Ray"),
+        (RayOptions("10.0.0.1:6379", num_cpus=2), "num_cpus=2 is only for a private Ray"),
+        (RayOptions(num_cpus=-1), "give 0 or more"),
     ],
 )
-def test_a_wish_that_never_fits_is_refused_with_what_would(wishes: Wishes, words: str) -> None:
+def test_options_that_never_fits_is_refused_with_what_would(options: RayOptions, words: str) -> None:
     """Before anything starts."""
     with pytest.raises(ConfigError, match=words):
-        wishes.check()
-
-
-@pytest.mark.parametrize("wishes", [Wishes(), Wishes("auto"), Wishes("[::1]:6379"), Wishes(num_cpus=0)])
-def test_a_wish_that_fits_passes(wishes: Wishes) -> None:
-    """Nothing is refused for its form alone."""
-    wishes.check()
+        options.check()
 
 
 @pytest.mark.parametrize(
-    ("wishes", "running"),
+    "options", [RayOptions(), RayOptions("auto"), RayOptions("[::1]:6379"), RayOptions(num_cpus=0)]
+)
+def test_options_that_fit_pass(options: RayOptions) -> None:
+    """Nothing is refused for its form alone."""
+    options.check()
+
+
+@pytest.mark.parametrize(
+    ("options", "running"),
     [
-        (Wishes("10.0.0.1:6379"), Wishes()),
-        (Wishes("10.0.0.1:6379"), Wishes("10.0.0.2:6379")),
-        (Wishes(num_cpus=2), Wishes(num_cpus=4)),
-        (Wishes(num_cpus=2), Wishes()),
-        (Wishes(), Wishes(insecure=True)),
+        (RayOptions("10.0.0.1:6379"), RayOptions()),
+        (RayOptions("10.0.0.1:6379"), RayOptions("10.0.0.2:6379")),
+        (RayOptions(num_cpus=2), RayOptions(num_cpus=4)),
+        (RayOptions(num_cpus=2), RayOptions()),
+        (RayOptions(), RayOptions(insecure=True)),
     ],
 )
-def test_an_engine_does_not_share_what_it_did_not_ask_for(wishes: Wishes, running: Wishes) -> None:
+def test_an_engine_does_not_share_what_it_did_not_ask_for(options: RayOptions, running: RayOptions) -> None:
     """Another cluster, another size, no authentication: refused, never silently different."""
     with pytest.raises(ConfigError):
-        wishes.check_joins(running)
+        options.check_joins(running)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "running"),
+    ("options", "running"),
     [
-        (Wishes(), Wishes("10.0.0.1:6379")),
-        (Wishes(), Wishes(num_cpus=4)),
-        (Wishes(insecure=True), Wishes(insecure=True)),
-        (Wishes(insecure=True), Wishes()),
+        (RayOptions(), RayOptions("10.0.0.1:6379")),
+        (RayOptions(), RayOptions(num_cpus=4)),
+        (RayOptions(insecure=True), RayOptions(insecure=True)),
+        (RayOptions(insecure=True), RayOptions()),
     ],
 )
-def test_an_engine_shares_what_fulfils_its_wishes(wishes: Wishes, running: Wishes) -> None:
+def test_an_engine_shares_what_fulfils_its_wishes(options: RayOptions, running: RayOptions) -> None:
     """Who asks for nothing special takes what is there."""
-    wishes.check_joins(running)
+    options.check_joins(running)
 
 
 def test_no_authentication_takes_two_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """REL 2.3: the environment alone is refused, the argument alone changes nothing."""
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    assert Wishes(insecure=True).for_private_ray() == Wishes()
+    assert RayOptions(insecure=True).for_private_ray() == RayOptions()
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(ConfigError, match="insecure=True"):
-        Wishes().for_private_ray()
-    assert Wishes(insecure=True).for_private_ray().insecure
+        RayOptions().for_private_ray()
+    assert RayOptions(insecure=True).for_private_ray().insecure
 
 
 def test_variables_come_back_whatever_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Set, taken away and added ones, and those that Ray sets beside them, even when the start fails."""
+    """Set, taken away and added ones, and those that Ray sets next to them, even when the start fails."""
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
     monkeypatch.delenv("PYTHONBREAKPOINT", raising=False)
@@ -100,10 +111,25 @@ def test_a_token_is_never_the_same_and_in_no_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_servers_get_what_is_harmless_and_the_gateway_the_rest() -> None:
+    """Whatever nobody knows to be harmless stays in the program, by name and by value; nothing is lost."""
+    key = ApiKey("sk-of-this-test")
+    harmless = {"PATH": "/bin", "HOME": "/root", "LC_ALL": "C", "RAY_LOG": "1", "CUDA_VISIBLE_DEVICES": "0"}
+    keys = dict.fromkeys((*KEY_VARIABLES, "MY_TOKEN", "DATABASE_URL", "HTTPS_PROXY", "LD_AUDIT"), "x")
+    keys |= {"SESSIONTREE_MY_KEY": "sk-of-this-test", "RAY_MINE": " sk-of-this-test\n"}
+    own = {"OTEL_EXPORTER_OTLP_HEADERS": "a=b", "PYTHONSTARTUP": "/x", "RAY_ADDRESS": "host:1"}
+    everything = harmless | keys | own
+    assert for_servers(harmless | keys) == harmless
+    assert "OTEL_EXPORTER_OTLP_HEADERS" not in for_servers(own)
+    assert for_gateway(everything) == keys
+    del key
+    assert "RAY_MINE" in for_servers(keys), "a key that nobody holds any more is a text like others"
+
+
 def test_a_silent_raylet_is_given_time() -> None:
     """Failures times period and time-out come to minutes, where Ray's own come to 65 s."""
     silence_ms = SYSTEM_CONFIG["health_check_period_ms"] + SYSTEM_CONFIG["health_check_timeout_ms"]
-    assert SYSTEM_CONFIG["health_check_failure_threshold"] * silence_ms >= MOST_S * 1000
+    assert SYSTEM_CONFIG["health_check_failure_threshold"] * silence_ms >= MAX_S * 1000
 
 
 @pytest.mark.parametrize(
@@ -113,7 +139,7 @@ def test_a_silent_raylet_is_given_time() -> None:
         ("127.0.0.2", False),
         ("::1", False),
         ("::", True),
-        ("0.0.0.0", True),  # noqa: S104 - what must be told when it happens
+        ("0.0.0.0", True),  # noqa: S104 - what must be reported when it happens
         ("192.0.2.1", True),
     ],
 )

@@ -39,7 +39,10 @@ def look_around() -> str:
 
 async def main(workspace, state):
     model = ScriptedModel([call("look_around"), "seen"])
-    async with Runtime(state, pass_env=["MY_OWN"]) as runtime:
+    late = os.environ.pop("MY_OWN")
+    async with Runtime(state + "-first") as first, Runtime(state, pass_env=["MY_OWN"]) as runtime:
+        async with SessionTree(workspace, model=model, runtime=first):  # whose Ray the other one shares
+            os.environ["MY_OWN"] = late
         async with SessionTree(workspace, model=model, tools=[look_around], runtime=runtime) as tree:
             for kind in ("branch", "worker"):
                 child = await tree.main.spawn(kind, "look")
@@ -53,7 +56,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 @pytest.mark.slow
 def test_tools_get_no_key_of_the_program(tmp_path: Path) -> None:
-    """Neither a key nor Ray's token; what is harmless is there, and what the owner passes on."""
+    """Neither a key nor Ray's token; what is harmless is there, and what the owner passes on, even late."""
     (tmp_path / "workspace").mkdir()
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run(
@@ -70,7 +73,7 @@ def test_tools_get_no_key_of_the_program(tmp_path: Path) -> None:
     for text in (branch, worker):
         assert [name for name, value in KEYS.items() if value in text] == ["MY_OWN"]
         for kept in ("MY_OWN=of-the-program-too", "LANG=C.UTF-8", "TZ=Europe/Vienna", "PATH="):
-            assert text.count(kept) >= 2, kept  # a process's title stands where it began with others
+            assert text.count(kept) >= 2, kept  # a process's title is where it began with others
         tokens = [line for line in text.splitlines() if line.startswith("RAY_AUTH_TOKEN=")]
         assert [line for line in tokens if line != "RAY_AUTH_TOKEN="] == []
 
@@ -114,7 +117,7 @@ print(sorted(w.decode() for w in Path("/proc/self/environ").read_bytes().split(b
     ],
 )
 def test_a_forgotten_variable_is_shown_by_nobody(names: Sequence[str], left: Any, shown: Any) -> None:
-    """Wherever it stands: first, last, behind one whose name ends like its own."""
+    """Wherever it is: first, last, behind one whose name ends like its own."""
     done = subprocess.run(
         [sys.executable, "-c", FORGET, *names],
         env={"A": "secret", "BA": "secret", "LAST": "secret"},

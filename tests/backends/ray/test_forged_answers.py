@@ -13,7 +13,7 @@ import ray
 
 from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, call, tool
 from sessiontree.control.client import ControlClient
-from tests.behaviours.reading import PATIENCE_S, results
+from tests.behaviours.fact_fixtures import PATIENCE_S, results
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,9 @@ from sessiontree.control.client import ControlClient
 
 async def main():
     async with await ControlClient.connect(Path(sys.argv[1])) as client:
-        for tree in await client.open_trees():
-            for request in await client.pending(tree):
-                await client.decide(tree, request.request_id, ApprovalAnswer(True))
+        for tree in await client.supervisor.open_trees():
+            for request in await client.supervisor.pending(tree):
+                await client.supervisor.decide(tree, request.request_id, ApprovalAnswer(True))
 
 try:
     asyncio.run(main())
@@ -56,7 +56,7 @@ else:
 
 
 def forged(state_dir: str, program: str) -> str:
-    """Run a program that answers whatever waits; return what it was told."""
+    """Run a program that answers whatever waits; return what it learned."""
     words = [sys.executable, "-c", program, state_dir]
     return subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
 
@@ -87,7 +87,7 @@ def launch() -> str:
 
 @pytest.mark.parametrize("program", [DIRECTLY, AS_A_DAEMON], ids=["directly", "as a daemon"])
 async def test_a_worker_can_t_answer_for_a_person(ray_runtime: Runtime, tmp_path: Path, program: str) -> None:
-    """DOR2: three lines in a Worker's tool got a yes that stood in the journal as a person's."""
+    """DOR2: three lines in a Worker's tool got a yes that was in the journal as a person's."""
     state_dir = str(ray_runtime.journal_dir)
     model = ScriptedModel(
         {
@@ -109,7 +109,7 @@ async def test_a_worker_can_t_answer_for_a_person(ray_runtime: Runtime, tmp_path
         assert "engine below the runtime" in told
         (request,) = tree.approvals.pending()
         async with await ControlClient.connect(ray_runtime.journal_dir) as client:
-            assert [each.request_id for each in await client.pending(tree.tree_id)] == [
+            assert [each.request_id for each in await client.supervisor.pending(tree.tree_id)] == [
                 request.request.request_id
             ]
         ours = await asyncio.to_thread(forged, state_dir, DIRECTLY)

@@ -25,7 +25,7 @@ from sessiontree import (
 )
 from sessiontree.models.answers import Answer
 from sessiontree.sandbox.process_tree import process_of
-from tests.behaviours.reading import PATIENCE_S
+from tests.behaviours.fact_fixtures import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 EVERY = tuple(SessionKind)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import json
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,10 +25,13 @@ from sessiontree import (
     MemorySettings,
     ModelRequest,
     NewRecord,
+    PermissionTier,
     Runtime,
+    SessionKind,
     SessionTree,
     ToolContext,
     call,
+    tool,
 )
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.contracts.errors import SessionTreeError
@@ -33,13 +39,13 @@ from sessiontree.contracts.memory import MemoryQuery, Selection
 from sessiontree.contracts.messages import ToolResultMessage
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.models.answers import Answer
-from sessiontree.runtime.memory_client import MOST_LOSSES
+from sessiontree.runtime.memory_api import MAX_LOSSES
 from sessiontree.runtime.memory_peers import open_store
-from sessiontree.runtime.replay import fact_of
-from sessiontree.runtime.session_reports import ActorRow
-from sessiontree.testing.force import bare
-from tests.backends.ray.misdeeds import Misdeed
-from tests.behaviours.reading import facts_of
+from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.supervisor_api import ActorRow
+from sessiontree.testing.force import unwrapped
+from tests.backends.ray.misdeed_fakes import Misdeed
+from tests.behaviours.fact_fixtures import facts_of
 
 pytestmark = pytest.mark.slow
 
@@ -58,12 +64,12 @@ def reply(request: ModelRequest) -> Answer:
 async def keep(ctx: ToolContext) -> Any:
     """Leave the session's grant in a file, once memory knows it."""
     assert await ctx.require(MEMORY).search(MemoryQuery("planted"))
-    return (ctx.workspace_root / "grant").write_text(bare(ctx.status)._link.grant)
+    return (ctx.workspace_root / "grant").write_text(unwrapped(ctx.status)._link.grant)
 
 
 async def misuse(ctx: ToolContext) -> Any:
     """Ask memory with the session's own grant and with others; returns what came of it."""
-    link = bare(ctx.status)._link
+    link = unwrapped(ctx.status)._link
     memory, own = link.memory(), link.grant
     old = (ctx.workspace_root / "grant").read_text()
     said: dict[str, str] = {}
@@ -75,7 +81,7 @@ async def misuse(ctx: ToolContext) -> Any:
         ):
             said[f"{asked} {name}"] = await _outcome(getattr(memory, asked)(grant, *given))
     for asked in ("close", "revoked", "ended", "_opened"):
-        said[asked] = await _outcome(memory._way.ask(own, asked, ()))
+        said[asked] = await _outcome(memory.port._connection.ask(own, asked, ()))
     return said
 
 
@@ -118,7 +124,7 @@ async def memory_row(runtime: Runtime) -> ActorRow:
 
 
 def state_of(workspace: Path) -> Path:
-    """Return a state directory beside a workspace."""
+    """Return a state directory alongside a workspace."""
     return workspace.with_name(f"{workspace.name}-state")
 
 
@@ -141,8 +147,9 @@ async def texts_in(runtime: Runtime, tree_id: str) -> Counter[str]:
 
 
 def has_library(pid: int) -> bool:
-    """Whether a process has the store's library mapped."""
-    return "lancedb" in Path(f"/proc/{pid}/maps").read_text()
+    """Whether a process has the store's library mapped, or the one beneath it."""
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return "/lancedb/" in maps or "/pyarrow/" in maps
 
 
 def is_there(pid: int) -> bool:
@@ -162,6 +169,25 @@ async def test_only_memory_loads_its_library(ray_runtime: Runtime, tmp_path: Pat
         assert {"supervisor", "memory", "acting", "observing"} <= {row.role for row in rows}
 
 
+@tool(tier=PermissionTier.READ_ONLY, kinds=set(SessionKind))
+def own_library() -> str:
+    """Use libraries that Ray would have loaded; say which it had not, and whether garbage is collected."""
+    absent = [name for name in ("pyarrow", "requests", "urllib3", "jsonschema") if name not in sys.modules]
+    real, of_ray = importlib.import_module("requests"), sys.modules["ray._private.state"].requests
+    used = [of_ray.get is real.get, importlib.import_module("jsonschema").validate({}, {}) is None]
+    return f"{len(importlib.import_module('pyarrow').array([1, 2]))} {gc.isenabled()} {absent} {used}"
+
+
+async def test_a_tool_may_import_what_its_process_started_without(runtime: Runtime, tmp_path: Path) -> None:
+    """A host starts without what it does not need and collects no garbage; a tool finds both as usual."""
+    model = FunctionModel(obey)
+    async with SessionTree(tmp_path, model=model, tools=[own_library], runtime=runtime) as tree:
+        worker = await tree.main.spawn("worker", "own_library")
+        absent = ["pyarrow", "requests", "urllib3", "jsonschema"]
+        assert (await worker.result()).summary == f"2 True {absent} {[True, True]}"
+
+
+@pytest.mark.covers("A33")
 async def test_a_worker_searches_and_other_grants_open_nothing(ray_runtime: Runtime, tmp_path: Path) -> None:
     """A Worker's own grant finds; to write, forged, or of an ended session, a grant opens nothing."""
     async with SessionTree(tmp_path, model=FunctionModel(obey), tools=TOOLS, runtime=ray_runtime) as tree:
@@ -183,7 +209,7 @@ async def test_a_store_elsewhere_is_hidden_from_workers(tmp_path: Path) -> None:
     workspace, kept = tmp_path / "workspace", tmp_path.with_name(f"{tmp_path.name}-kept")
     place = kept / "memory"
     workspace.mkdir()
-    kept.mkdir()  # before any host starts: what appears beside a hidden place later is hidden anyway
+    kept.mkdir()  # before any host starts: what appears next to a hidden place later is hidden anyway
     settings = MemorySettings(uri=str(place))
     agents = {"default": AgentSpec(config=AgentConfig(prompt=str(place)))}
     async with (
@@ -197,6 +223,7 @@ async def test_a_store_elsewhere_is_hidden_from_workers(tmp_path: Path) -> None:
         assert (await (await tree.main.spawn("worker", "peek")).result()).summary == "PermissionError"
 
 
+@pytest.mark.covers("C6")
 async def test_kills_lose_and_double_nothing(runtime: Runtime, tmp_path: Path) -> None:
     """Eight sessions store at once; memory is killed twenty times: every record is there, once."""
     async with SessionTree(tmp_path, model=FunctionModel(reply), runtime=runtime) as tree:
@@ -204,7 +231,7 @@ async def test_kills_lose_and_double_nothing(runtime: Runtime, tmp_path: Path) -
         stored = kills = 0
         killed: set[int] = set()
         async for record in tree.events():
-            stored += record.session != "" and isinstance(fact_of(record.text), CallResolved)
+            stored += record.session != "" and isinstance(read_fact(record.text), CallResolved)
             if kills < KILLS and stored > kills * (SESSIONS * STORES - SESSIONS) // KILLS:
                 row = await memory_row(runtime)
                 if row.pid and row.pid not in killed:
@@ -256,7 +283,7 @@ async def test_a_memory_that_is_killed_each_time_fails_the_call_alone(
         await tree.main.call("memory_store", {"text": "the sky is up"})
         storing = asyncio.ensure_future(tree.main.call("memory_store", {"text": "the sky is blue"}))
         killing = asyncio.ensure_future(kill_until(storing, runtime))
-        with pytest.raises(ExecutionError, match=f"lost {MOST_LOSSES} times over this call"):
+        with pytest.raises(ExecutionError, match=f"lost {MAX_LOSSES} times over this call"):
             await storing
         await killing
         assert await tree.main.send("session_status")

@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree import Limits, Runtime, SessionStatus, SessionTree
 from sessiontree.backends.ray.backend import RayBackend
-from tests.backends.ray.misdeeds import MODEL, TOOLS
+from tests.backends.ray.misdeed_fakes import MODEL, TOOLS
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def listed(folder: Path) -> list[str]:
 
 CRASHES = {
     "leave": "lost 3 hosts in a row at the same step",
-    "block": "kept observing",
+    "block": "a tool blocked observing",
     "grow": "bytes of memory; a host may hold",
 }
 
@@ -44,6 +44,7 @@ async def tree(ray_runtime: Runtime, tmp_path: Path, tool_timeout_s: float) -> A
         yield tree
 
 
+@pytest.mark.covers("C2", "I21")
 @pytest.mark.parametrize("misdeed", CRASHES)
 async def test_misdeed_ends_its_own_session_alone(tree: SessionTree, misdeed: str) -> None:
     """The session fails, typed, with the reason; a sibling and Main go on."""
@@ -56,6 +57,7 @@ async def test_misdeed_ends_its_own_session_alone(tree: SessionTree, misdeed: st
     assert await tree.main.send("and you?") == "still here"
 
 
+@pytest.mark.covers("I19")
 async def test_host_with_a_leaked_thread_serves_nobody_else(tree: SessionTree) -> None:
     """The session that leaked it ends well; its process is never given to another session."""
     leaked = (await (await tree.main.spawn("worker", "leak")).result()).summary
@@ -63,6 +65,7 @@ async def test_host_with_a_leaked_thread_serves_nobody_else(tree: SessionTree) -
     assert leaked not in others
 
 
+@pytest.mark.covers("A37", "REL-L57")
 async def test_workers_process_changes_no_file(
     tree: SessionTree, ray_runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -90,7 +93,7 @@ async def test_branchs_process_may_write(tree: SessionTree, tmp_path: Path) -> N
     assert "overwrite from the loop" in (await branch.result()).summary
 
 
-@pytest.mark.covers("A36")
+@pytest.mark.covers("A36", "REL-L50")
 async def test_forged_and_foreign_grants_get_nothing(tree: SessionTree) -> None:
     """From inside a Worker's host, with its own grant or a made-up one: nothing comes of it."""
     worker = await tree.main.spawn("worker", "forge")

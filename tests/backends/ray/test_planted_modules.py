@@ -19,7 +19,7 @@ import PIL.Image
 import pydantic
 import pytest
 
-from tests.notebooks.cells import Kernel
+from tests.notebooks.kernel_fixtures import Kernel
 
 PATIENCE_S = 200.0
 TWENTY = """
@@ -45,7 +45,7 @@ import sys
 from pydantic import BaseModel
 
 from sessiontree import AsyncFunctionModel, SessionTree, call
-from sessiontree_tools.html_process import converted
+from sessiontree_tools.html_process import convert_page
 
 
 class Found(BaseModel):
@@ -86,7 +86,7 @@ async def main():
         for kind in ("worker", "branch"):
             child = await tree.main.spawn(kind, "look around")
             told.append((await child.result()).summary)
-    page = converted(
+    page = convert_page(
         "<h1>Hay</h1><p>a <b>needle</b>", mode="markdown", base="", max_chars=100, stop=lambda: False
     )
     found = Found(calls=[name for each in told for name in json.loads(each)], page=page.text)
@@ -186,7 +186,7 @@ def test_a_program_imports_no_plant(
 
 @pytest.mark.slow
 def test_cells_import_no_plant(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notebook beside the plants works, and runs none."""
+    """A notebook next to the plants works, and runs none."""
     for name in ("PLANTS", "PLANT", "PLACES"):
         monkeypatch.setenv(name, ground.environment[name])
     with Kernel() as kernel:

@@ -19,8 +19,8 @@ from sessiontree.backends.ray import engine_home
 from sessiontree.contracts.session_facts import CallResolved
 from sessiontree.contracts.tree_facts import ResultHeld
 from tests.backends.ray.tree_program import Hold, WatchOnce, reply
-from tests.behaviours.effects import Append, effects
-from tests.behaviours.reading import facts_of, results, until
+from tests.behaviours.effect_fakes import Append, effects
+from tests.behaviours.fact_fixtures import facts_of, results, until
 
 START_S = 180.0
 GONE_S = 60.0
@@ -126,7 +126,7 @@ async def test_a_killed_program_leaves_nothing_but_a_tree_that_goes_on(
     assert [text for _, text in effects(workspace)] == ["one", "two"]
     tools = [Append(), Hold(), WatchOnce()]
     async with (
-        Runtime(tmp_path / "state") as runtime,  # beside the run's own, on the same Ray
+        Runtime(tmp_path / "state") as runtime,  # alongside the run's own, on the same Ray
         await SessionTree.resume(
             tree_id, model=AsyncFunctionModel(reply), tools=tools, runtime=runtime
         ) as tree,

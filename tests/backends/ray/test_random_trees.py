@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sessiontree import ApprovalRequest, Rule, Runtime, SessionKind, SessionTree, ToolContext, ToolResult
-from tests.backends.ray.carried import EffectRunner, Outcome, rule
-from tests.backends.ray.planned import CALLS, ENDS, Plan, Play, Steps
-from tests.behaviours.effects import TOOLS, Append, Words
+from tests.backends.ray.plan_strategies import CALLS, ENDS, Plan, Play, Steps
+from tests.backends.ray.play_fixtures import EffectRunner, Outcome, rule
+from tests.behaviours.effect_fakes import TOOLS, Append, Words
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def in_one_process(carrier: type[EffectRunner], place: Path) -> Carrying:
 
 
 def test_random_trees_come_to_the_same_on_ray(ray_runtime: Runtime, tmp_path: Path) -> None:
-    """Receipts, results, replies, effects, what models were told and people heard."""
+    """Receipts, results, replies, effects, what models learned and people heard."""
     local, remote = in_one_process(EffectRunner, tmp_path), on(ray_runtime, EffectRunner, tmp_path)
     seen: Counter[str] = Counter()
 
@@ -165,7 +165,7 @@ class SaysTwice(EffectRunner):
 
 
 class Untyped(EffectRunner):
-    """Takes any last word for a result."""
+    """Takes any final message for a result."""
 
     result_type: Any = None
 

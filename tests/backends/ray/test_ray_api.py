@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 
 from sessiontree import PermissionTier, Runtime, ScriptedModel, SessionKind, SessionTree, call, tool
 from sessiontree.models.answers import Answer
-from tests.behaviours.reading import results
+from tests.behaviours.fact_fixtures import results
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 200.0
@@ -36,6 +36,7 @@ def writing(path: str) -> Callable[..., None]:
 
 def supervisor() -> Any:
     """Return the handle of the supervisor's actor that this host holds somewhere."""
+    gc.unfreeze()  # a host freezes what it loaded at its start; list that as well
     handles = [each for each in gc.get_objects() if isinstance(each, ActorHandle)]
     (found,) = {each._actor_id.hex(): each for each in handles if "Supervisor" in repr(each)}.values()
     return found

@@ -14,9 +14,9 @@ from sessiontree import FunctionModel, ModelRequest, Runtime, SessionKind, Sessi
 from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.contracts.messages import AssistantMessage
 from sessiontree.models.answers import Answer, call
-from tests.behaviours import household
-from tests.behaviours.effects import TOOLS, effects
-from tests.behaviours.reading import calls
+from tests.behaviours import household_fakes as household
+from tests.behaviours.effect_fakes import TOOLS, effects
+from tests.behaviours.fact_fixtures import calls
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ async def tree(tmp_path: Path) -> AsyncIterator[SessionTree]:
 
 
 def state_of(workspace: Path) -> Path:
-    """Return a state directory beside a workspace: inside, it would hide what appears there from Workers."""
+    """Return a state directory outside the workspace: inside, Workers would not see what appears there."""
     return workspace.with_name(f"{workspace.name}-state")
 
 
@@ -90,6 +90,7 @@ async def test_supervisor_killed_amid_work(tree: SessionTree, tmp_path: Path) ->
     await check_effects(tree, tmp_path, branch.session_id)
 
 
+@pytest.mark.covers("C2")
 async def test_host_killed_amid_work(tree: SessionTree, tmp_path: Path) -> None:
     """The session is embodied by another process and ends as if nothing had happened."""
     branch = await tree.main.spawn("branch", "go")

@@ -1,4 +1,4 @@
-"""What a script defines, and what lies beside it, reaches the processes of its tree on Ray."""
+"""What a script defines, and what is next to it, reaches the processes of its tree on Ray."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def run(script: Path, place: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_script_run_from_elsewhere_brings_all_it_defines(tmp_path: Path) -> None:
-    """``python script.py``: classes of ``__main__``, a module beside it, approvers and errors of both."""
+    """``python script.py``: classes of ``__main__``, a module next to it, approvers and errors of both."""
     folder = tmp_path / "somewhere"
     folder.mkdir()
     (folder / "beside.py").write_text(BESIDE)
@@ -250,13 +250,14 @@ def test_a_script_run_from_elsewhere_brings_all_it_defines(tmp_path: Path) -> No
     assert told["asked"] == [["main/b2/b1", "good", here], ["main/b3/b1", "bad", here]]
 
 
+@pytest.mark.slow
 def test_a_tool_that_cannot_travel_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """The error says what to do; no thread, no process and no directory is there; in this process it runs."""
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(STAYS))
     told = run(script, tmp_path)
     assert told.pop("refused") == (
-        "tool 'guarded' can't travel to the processes of the tree: TypeError: cannot pickle '_thread.lock' "
+        "can't pickle tool 'guarded' for the processes of the tree: TypeError: cannot pickle '_thread.lock' "
         "object; keep locks, connections and loops out of it, or use backend='local'"
     )
     assert told == {"threads": ["MainThread"], "children": [], "state": False, "here": "guarded"}

@@ -1,4 +1,4 @@
-"""Processes of actors that die while they start: noticed at once, started again, told, and not for ever."""
+"""Processes of actors that die while they start: noticed at once, started again, reported, not for ever."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import ray
 from sessiontree import Runtime, ScriptedModel, SessionTree, StartFailed
 from sessiontree.backends.ray.backend import RayBackend, _give_up
 from sessiontree.backends.ray.engine_servers import RAYLET, watched_servers
-from sessiontree.backends.ray.start_watch import (
+from sessiontree.backends.ray.process_start import (
     MAX_STARTS,
+    MAX_TOLD,
     MAX_UNSEEN_S,
-    MOST_TOLD,
     FailedStarts,
     RestartKeeper,
     StartPace,
@@ -41,7 +41,7 @@ ROUNDS = 6
 
 
 class Clock:
-    """A clock that goes where it is told to."""
+    """A clock that goes where it is asked to."""
 
     def __init__(self) -> None:
         self.s = 0.0
@@ -204,7 +204,7 @@ class Told:
 
 
 def test_what_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
-    """Five times in a row; each is told."""
+    """Five times in a row; each is reported."""
     told = Told()
     keeper = told.keeper(StartWatch(tmp_path / "starts-x-1234", None, StartPace(0.001)))
     assert told.over.wait(PATIENCE_S)
@@ -214,6 +214,7 @@ def test_what_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
     assert told.given_up == [(MAX_STARTS, told.reasons[-1])]
 
 
+@pytest.mark.slow
 def test_a_death_is_noticed_within_a_second(
     tmp_path: Path, started: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
@@ -239,13 +240,13 @@ def test_a_death_is_noticed_within_a_second(
 def test_failures_are_told_in_order_and_in_bounds(tmp_path: Path) -> None:
     """The last ones; one line each; a place that is gone is no error."""
     failed = FailedStarts(tmp_path / "failed")
-    assert failed.told() == []
-    for number in range(MOST_TOLD + 5):
+    assert failed.reports() == []
+    for number in range(MAX_TOLD + 5):
         failed.add(f"host-{number}", "it\nended")
-    assert failed.told() == [f"host-{number}: it ended" for number in range(5, MOST_TOLD + 5)]
+    assert failed.reports() == [f"host-{number}: it ended" for number in range(5, MAX_TOLD + 5)]
     for _ in range(30):
         failed.add("host", "x" * 2_000)
-    assert sum(len(str(each)) for each in failed.told()) < 25_000
+    assert sum(len(str(each)) for each in failed.reports()) < 25_000
     FailedStarts(tmp_path / "gone" / "failed").add("host", "it ended")
 
 
@@ -272,7 +273,7 @@ async def test_waiters_are_told_that_a_supervisor_never_came(monkeypatch: pytest
     _give_up(line, actor, 5, "its process (7) ended while it started")
     assert killed == [(actor, True)]
     with pytest.raises(StartFailed, match=r"supervisor failed to start 5 times in a row.*\(7\).*doctor"):
-        await line.ask("actors")
+        await line.supervisor.actors()
 
 
 def starting() -> list[int]:
@@ -308,7 +309,7 @@ async def test_starting_processes_are_killed_and_sessions_go_on(tmp_path: Path) 
             await asyncio.to_thread(kill_starting, chance.choice((0.0, 0.2, 0.5, 0.8)))
             assert await asked == f"answer {number}"
         async with await ControlClient.connect(tmp_path / "state") as client:
-            security = await client.security()
+            security = await client.supervisor.security()
     assert security is not None
     told = security["failed_starts"]
     assert isinstance(told, list)

@@ -27,7 +27,7 @@ from sessiontree.backends.ray.backend import RayBackend
 from sessiontree.contracts.events import ToolExecutionUpdate
 from sessiontree.contracts.messages import AssistantMessage, UserMessage
 from sessiontree.models.answers import Answer
-from tests.behaviours.effects import Append, Look, Words
+from tests.behaviours.effect_fakes import Append, Look, Words
 
 
 def start_children() -> list[subprocess.Popen[bytes]]:
@@ -64,7 +64,7 @@ class Watch(Look):
 
 
 class WatchOnce(Watch):
-    """The same tool after a resume: there is nothing to wait for any more."""
+    """The same tool after a resume, which waits no more."""
 
     async def execute(self, params: Words, ctx: ToolContext) -> ToolResult:
         return ToolResult("watched")

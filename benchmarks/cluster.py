@@ -1,0 +1,101 @@
+"""What a session costs on one and on several nodes of a Ray cluster, and what is left when a node is lost.
+
+All nodes are on this machine: raylets of ``ray.cluster_utils.Cluster`` on the loopback interface, or with
+``--start`` nodes of ``ray start``, each with a loopback address of its own. The same trees run with
+`shards="per-node"` on one node, on two, and so on; at each step they have equally many sessions, of the kind
+that ``benchmarks.tree`` describes, and equally many hosts over all nodes. A small run before the clock starts
+warms up hosts and code. Nodes on one machine share its cores, so more of them can't be faster here. What they
+show is whether a shard costs the others anything: if processor time per session and the rate stay the same,
+nodes with cores of their own add up.
+
+- `cpu_ms_per_session`: processor time of the program, supervisors, hosts and gateways over sessions, by
+  number of shards; `cpu_ratio`: with all nodes over one. `servers_ms_per_session`: the same of Ray's servers
+  and agents, which also run while nothing happens, and of processes that ended.
+- `sessions_per_s` by number of shards; `rate_ratio`: with all nodes over one; aim 0.9.
+
+Then each node has a tree, and one raylet is killed by SIGKILL.
+
+- `trees_gone_on` of `trees_others`: trees of other nodes that answer the next message.
+- `trees_lost_reported`: trees that `ShardLost` names; `lost_reported_s`: seconds from the kill to the error.
+- `trees_resumed`: of those, how many are resumed in the same runtime and answer; the disk of the lost node is
+  this machine's. `resumed_s`: seconds from the kill to the answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.cluster_program import FIGURES, STARTED
+from benchmarks.report import Figure, Options, show
+from sessiontree.backends.ray import engine_home
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+SESSIONS_USUAL, SESSIONS_QUICK = 3_000, 24
+LIMIT_S: Final = 1800
+MOST_NODES: Final = 4
+
+
+def run(nodes: Sequence[int], sessions: int, way: str) -> dict[str, Figure]:
+    """Run the program in a process of its own; return its figures.
+
+    Args:
+        nodes: The numbers of nodes, in turn.
+        sessions: How many sessions each run has.
+        way: ``start`` = by ``ray start``; otherwise by Ray's cluster for tests.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    # A short path leaves room for the names of Ray's sockets.
+    with tempfile.TemporaryDirectory(prefix="nodes-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        base, folder = Path(name, "base"), Path(name, "ray")
+        base.mkdir()
+        variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(base), "PYTHONPATH": str(ROOT)}
+        if way == STARTED:  # `ray start` listens on every interface
+            variables |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        command = [sys.executable, "-m", "benchmarks.cluster_program", str(base), str(folder), way]
+        try:
+            subprocess.run(
+                [*command, str(sessions), *map(str, nodes)],
+                cwd=ROOT,
+                env=variables,
+                stdout=subprocess.DEVNULL,  # Ray prints there
+                timeout=LIMIT_S,
+                check=True,
+            )
+        finally:
+            # The agents of a node whose raylet was killed outlive it by a minute.
+            writers = engine_home.log_writers(folder.resolve())
+            engine_home.end_processes(folder, grace_s=0.0, known=writers)
+        figures: dict[str, Figure] = json.loads((base / FIGURES).read_text("utf-8"))
+    return figures
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="few sessions, on one node and on all")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout")
+    parser.add_argument(
+        "--nodes", type=int, choices=range(2, MOST_NODES + 1), default=3, help="how many nodes"
+    )
+    parser.add_argument("--sessions", type=int, help=f"sessions of each run; {SESSIONS_USUAL:,} by default")
+    parser.add_argument("--start", action="store_true", help="start the nodes by `ray start`")
+    given = parser.parse_args(arguments)
+    nodes = (1, given.nodes) if given.quick else range(1, given.nodes + 1)
+    sessions = given.sessions or (SESSIONS_QUICK if given.quick else SESSIONS_USUAL)
+    figures = run(tuple(nodes), sessions, STARTED if given.start else "test")
+    show({"nodes": given.nodes, "sessions": sessions, **figures}, Options(given.quick, given.as_json, "ray"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The reply to a message that a program sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from typing import Any, NoReturn
+
+from sessiontree.api.backend import Backend
+from sessiontree.contracts.errors import (
+    ConfigError,
+    ConversationTooLong,
+    EngineLost,
+    ModelRefused,
+    ReplyTruncated,
+    SessionClosed,
+    SessionFailed,
+    SessionInterrupted,
+)
+from sessiontree.contracts.events import TextDelta
+from sessiontree.runtime.progress import ProgressReader
+from sessiontree.runtime.supervisor_api import Reply
+
+
+class PendingReply:
+    """The pending reply to a message: await it for the text, or iterate over it for pieces of the text."""
+
+    def __init__(
+        self,
+        task: asyncio.Task[Reply | SessionClosed | EngineLost],
+        session: str,
+        backend: Backend,
+        tree_id: str,
+    ) -> None:
+        self._task = task
+        self._session = session
+        self._backend = backend
+        self._tree_id = tree_id
+
+    def __await__(self) -> Generator[Any, None, str]:
+        """Return the final message; may be awaited again, also after a time-out.
+
+        Raises:
+            SessionInterrupted: the session was interrupted.
+            ReplyTruncated: the model's tokens were used up before its reply was complete; has the part.
+            ModelRefused: the model refused to reply.
+            ConversationTooLong: the conversation does not fit the model's context, even compacted.
+            SessionFailed: the run stopped short for another reason; says why.
+            SessionClosed: the session ended first.
+            EngineLost: the Ray that the tree runs on is gone.
+        """
+        return self._wait().__await__()
+
+    def __iter__(self) -> NoReturn:
+        """Raise an error that says to use ``async for``.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "write `async for piece in session.send(…)`, or `text = await session.send(…)`; without await: "
+            "sessiontree.sync, `for piece in session.stream(…)`"
+        )
+
+    async def _wait(self) -> str:
+        reply = await asyncio.shield(self._task)
+        if isinstance(reply, SessionClosed | EngineLost):
+            raise reply
+        if reply.error is not None:
+            raise _failed(self._session, reply, reply.error)
+        return reply.text
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        """Yield pieces of the replies' text as they arrive; ends with the final message.
+
+        Text from before this call is not repeated.
+        """
+        # Not at the first step of the iterator: the message may be sent, and answered, before it.
+        return self._pieces(self._backend.watch(self._tree_id, self._session))
+
+    async def _pieces(self, watching: ProgressReader) -> AsyncIterator[str]:
+        def end(_: object) -> None:
+            watching.end()
+
+        self._task.add_done_callback(end)
+        try:
+            while (progress := await watching.next_until_end()) is not None:
+                if isinstance(progress.event, TextDelta):
+                    yield progress.event.delta
+            await watching.catch_up()
+            for progress in watching.drain():
+                if isinstance(progress.event, TextDelta):
+                    yield progress.event.delta
+        finally:
+            self._task.remove_done_callback(end)
+            watching.close()
+        await self._wait()
+
+
+def _failed(session: str, reply: Reply, error: str) -> SessionFailed:
+    """Return the error for a reply that will not arrive."""
+    if reply.interrupted:
+        return SessionInterrupted(session, error)
+    if reply.failure == "length":
+        return ReplyTruncated(session, error, reply.text)
+    kinds = {"refusal": ModelRefused, "overflow": ConversationTooLong}
+    return kinds.get(reply.failure, SessionFailed)(session, error)

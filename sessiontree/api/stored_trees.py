@@ -1,0 +1,449 @@
+"""Stored trees that no program runs: export, import, erasure and pruning.
+
+All functions but :func:`erase_tree` block; none of them needs a runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import io
+import os
+import stat
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from sessiontree.api.options import new_nonce, new_tree_id
+from sessiontree.api.runtime import late
+from sessiontree.contracts.codec import from_wire
+from sessiontree.contracts.errors import (
+    ConfigError,
+    JournalCorrupt,
+    JournalError,
+    JournalTooNew,
+    JournalUnwritable,
+    TreeNotFound,
+)
+from sessiontree.contracts.memory import Selection
+from sessiontree.contracts.replay_report import ReplayReport
+from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.journal.claim import (
+    JournalClaim,
+    holds_tree,
+    journal_dirs,
+    journal_holding,
+    state_dir_of_journal,
+)
+from sessiontree.journal.export import Export, ExportSummary, Manifest, load_export, private_file
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.place import JournalPlace
+from sessiontree.journal.reader import no_tree
+from sessiontree.journal.record import Record
+from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay_check import replay_records
+from sessiontree.runtime.stored_trees import stored_facts, summaries_in
+from sessiontree.runtime.tree_fork import Identity, forked
+from sessiontree.tree.evolve import evolve
+from sessiontree.tree.state import initial_tree
+
+if TYPE_CHECKING:
+    from sessiontree.memory.store import LanceMemoryStore
+
+_ALL = 2**31
+_NOT_IMPORTED = "nothing was imported"
+_GIVE_AN_EXPORT = "give a file as an export wrote it"
+
+
+def export_tree(state_dir: Path, tree_id: str, path: Path) -> ExportSummary:
+    """Write the durable facts of a tree to a file that only its owner may read; the tree may be live.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        tree_id: The tree.
+        path: Replaced once the export is whole.
+
+    Raises:
+        TreeNotFound, JournalError: the tree does not exist or can't be read.
+        OSError: the file can't be written; the earlier file is unchanged.
+    """
+    with private_file(path) as out:
+        return write_tree(state_dir, tree_id, out)
+
+
+def write_tree(state_dir: Path, tree_id: str, out: BinaryIO) -> ExportSummary:
+    """Write the durable facts of a tree to a stream; as :func:`export_tree` otherwise."""
+    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
+        text = io.TextIOWrapper(out, "ascii", newline="\n")
+        try:
+            return journal.export(tree_id, text)
+        finally:
+            text.flush()
+            text.detach()  # the caller closes the stream
+
+
+def import_tree(path: Path, state_dir: Path, *, damaged: bool = False) -> ExportSummary:
+    """Write the tree of an export into a journal of a state directory, whole or not at all.
+
+    Args:
+        path: The export.
+        state_dir: The state directory, made if missing; or the directory of one of its journals.
+        damaged: Accept an export that holds only the good beginning of a damaged tree.
+
+    Raises:
+        JournalCorrupt: the file is not an export, is cut or altered, or is the export of a damaged tree.
+        JournalTooNew: a later release wrote it.
+        JournalError: the file is not a regular file or can't be read, or the state directory holds the tree
+            already or can't be read.
+        JournalUnwritable: the state directory can't be written.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a device may never end
+            raise JournalError(str(path), f"it is not a regular file; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}")
+        data = path.open("rb")
+    except OSError as error:
+        raise JournalError(
+            str(path), f"it can't be read: {error.strerror}; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}"
+        ) from error
+    with data:
+        return read_tree(data, str(path), state_dir, damaged=damaged)
+
+
+def read_tree(data: BinaryIO, name: str, state_dir: Path, *, damaged: bool = False) -> ExportSummary:
+    """Import an export from a stream; ``name`` is for errors; as :func:`import_tree` otherwise."""
+    manifest, export = _checked(data, name, damaged=damaged)
+    with _one_import_at_a_time(state_dir_of_journal(state_dir)):
+        for place in journal_dirs(state_dir_of_journal(state_dir)):
+            with Journal.open(place, read_only=True) as journal:
+                if any(row.tree_id == manifest.tree_id for row in journal.trees()):
+                    raise JournalError(
+                        str(place),
+                        f"it holds tree {manifest.tree_id!r} already; {_NOT_IMPORTED}; erase that tree, or "
+                        "import into another state directory",
+                    )
+        claim = JournalClaim.take(state_dir)
+        try:
+            with Journal.open(claim.directory) as journal:
+                journal.import_tree(manifest, export.records)
+        except ValueError as error:
+            raise JournalCorrupt(name, f"{error}; {_NOT_IMPORTED}") from error
+        finally:
+            claim.release()
+    return ExportSummary(manifest.tree_id, len(export.records), export.damage)
+
+
+def replay_tree(state_dir: Path, tree_id: str) -> ReplayReport:
+    """Decide on a tree's recorded facts again and compare; the tree may be live, and is never changed.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        tree_id: The tree.
+
+    Raises:
+        TreeNotFound, JournalError: the tree does not exist or can't be read.
+    """
+    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
+        config, records, damage = stored_facts(journal, tree_id)
+    return replay_records(config, records, damage)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkSummary:
+    """A stored tree that was made of the first facts of another one."""
+
+    tree_id: str
+    forked_from: str
+    forked_at: int
+    """Number of the last fact that both share."""
+    records: int
+    """Number of its facts, with those that the fork added."""
+
+
+def fork_tree(state_dir: Path, tree_id: str, at: int | None) -> ForkSummary:
+    """Write a new tree that shares the first facts of another one, whole or not at all.
+
+    The other tree may be live, and does not change. The new one is in the first journal that no program
+    writes.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        tree_id: The other tree.
+        at: Number of the last shared fact; None = the newest.
+
+    Raises:
+        TreeNotFound: no journal holds the tree.
+        ConfigError: no tree can be forked at this fact.
+        JournalError: the tree can't be read, or no journal can be written.
+    """
+    with Journal.open(journal_holding(state_dir, tree_id), read_only=True) as journal:
+        config, records, _ = stored_facts(journal, tree_id)
+    new = Identity(new_tree_id(), new_nonce(), time.time_ns() // 1_000_000)
+    manifest, own = forked(config, records, at, new)
+    claim = JournalClaim.take(state_dir_of_journal(state_dir))
+    try:
+        with Journal.open(claim.directory) as journal:
+            journal.import_tree(manifest, own)
+    finally:
+        claim.release()
+    return ForkSummary(new.tree_id, tree_id, len(records) if at is None else at, len(own))
+
+
+def not_here(state_dir: Path, tree_id: str, error: TreeNotFound) -> TreeNotFound:
+    """Return the error for a tree that a runtime does not find: the given one, unless another journal has it.
+
+    Args:
+        state_dir: The runtime's state directory.
+        tree_id: The tree.
+        error: What the runtime raised.
+    """
+    try:
+        place = journal_holding(state_dir, tree_id)
+        if not holds_tree(place, tree_id):
+            return error
+    except JournalError:
+        return error
+    again = f"Runtime(state_dir, tree_id={tree_id!r}), or with several shards"
+    return TreeNotFound(
+        str(JournalPlace(place).database),
+        f"it holds tree {tree_id!r}, but this runtime writes another journal; resume it with {again}",
+    )
+
+
+async def erase_tree(state_dir: Path, tree_id: str, memory_uri: str | None) -> int:
+    """Erase a tree that no program runs: its facts, its blobs, and its sessions' records in memory.
+
+    Memory is erased first: if it can't be written, the tree stays and can be erased later.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        tree_id: The tree.
+        memory_uri: Directory or address of the memory store; None leaves memory as it is.
+
+    Returns:
+        How many records of memory were erased.
+
+    Raises:
+        TreeNotFound: no journal there holds the tree; nothing was erased.
+        JournalLocked: a program writes the journal that holds the tree; nothing was erased.
+        MemoryLocked: a runtime writes memory; nothing was erased.
+        MemoryFailed, JournalError: memory, or the journal, can't be written.
+    """
+    await asyncio.to_thread(count_facts, state_dir, tree_id)  # before a claim makes files in an empty place
+    claim = await asyncio.to_thread(JournalClaim.take, state_dir, tree_id)
+    try:
+        forgotten = 0 if memory_uri is None else await _in_memory(memory_uri, partial(_forget, tree_id))
+        await asyncio.to_thread(_erase, claim, (tree_id,))
+    finally:
+        claim.release()
+    return forgotten
+
+
+def count_facts(state_dir: Path, tree_id: str) -> int:
+    """Return how many facts a tree has, including those of a damaged end.
+
+    Raises:
+        TreeNotFound, JournalError: no journal holds the tree, or it can't be read.
+    """
+    place = journal_holding(state_dir, tree_id)
+    with Journal.open(place, read_only=True) as journal:
+        found = [row.last_seq for row in journal.trees() if row.tree_id == tree_id]
+    if not found:
+        raise no_tree(str(JournalPlace(place).database), tree_id)
+    return found[0]
+
+
+async def count_in_memory(memory_uri: str, tree_id: str) -> int:
+    """Return how many records the sessions of a tree stored in memory; 0 if the memory does not exist.
+
+    Raises:
+        MemoryLocked: a runtime writes memory.
+        MemoryFailed: it can't be read.
+    """
+    return await _in_memory(memory_uri, partial(_count, tree_id))
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """Which trees pruning erases."""
+
+    trees: tuple[TreeSummary, ...]
+    """Oldest first."""
+    journals: dict[str, Path]
+    """Directory of the journal of each of them, by id."""
+    in_use: tuple[Path, ...]
+    """Journals that programs write now; none of their trees is erased."""
+
+
+def plan_prune(
+    state_dir: Path,
+    *,
+    older_than_s: float | None = None,
+    keep: int | None = None,
+    unfinished: bool = False,
+    now_s: Callable[[], float] = time.time,
+) -> PrunePlan:
+    """Choose the trees to erase. A tree must meet every condition that is given.
+
+    Args:
+        state_dir: The state directory, or the directory of one of its journals.
+        older_than_s: Only trees whose newest fact is older than this, in seconds.
+        keep: Leave out this many of the most recently written trees.
+        unfinished: Also trees whose Main has not ended, which could be resumed, and damaged ones.
+        now_s: The clock, in seconds since 1970.
+
+    Raises:
+        ConfigError: neither age nor number is given, or one is out of bounds.
+        JournalError: a journal can't be read or locked.
+    """
+    if older_than_s is None and keep is None:
+        raise ConfigError("say what to prune: give older_than_s, keep, or both")
+    if older_than_s is not None and not _is_number(older_than_s):
+        raise ConfigError(f"older_than_s is {older_than_s!r}; give a number of seconds from 0 on")
+    if keep is not None and (not isinstance(keep, int) or not _is_number(keep)):
+        raise ConfigError(f"keep is {keep!r}; give a whole number of trees from 0 on")
+    found: list[tuple[TreeSummary, Path, bool]] = []
+    in_use = []
+    for place in _journals(state_dir):
+        claim = JournalClaim.of_journal(place)
+        if claim is None:
+            in_use.append(place)
+        else:
+            claim.release()
+        found += [(tree, place, claim is None) for tree in summaries_in(place)]
+    found.sort(key=lambda each: each[0].written_at_ms, reverse=True)
+    before_ms = None if older_than_s is None else (now_s() - older_than_s) * 1000
+    chosen = [
+        (tree, place)
+        for tree, place, is_live in found[keep or 0 :]
+        if not is_live
+        and (unfinished or (tree.outcome is not None and tree.outcome.is_final))
+        and (before_ms is None or tree.written_at_ms < before_ms)
+    ]
+    chosen.reverse()
+    journals = {tree.tree_id: place for tree, place in chosen}
+    return PrunePlan(tuple(tree for tree, _ in chosen), journals, tuple(in_use))
+
+
+def prune(plan: PrunePlan) -> list[str]:
+    """Erase the trees of a plan from their journals and return their ids; memory stays as it is.
+
+    A tree stays if it was written, or if a program took its journal, since the plan was made.
+
+    Raises:
+        JournalError: a journal can't be written; trees of other journals may be gone.
+    """
+    erased: list[str] = []
+    for place in dict.fromkeys(plan.journals.values()):
+        claim = JournalClaim.of_journal(place)
+        if claim is None:
+            continue
+        try:
+            with Journal.open(place, read_only=True) as journal:
+                written = {row.tree_id: row.written_ms for row in journal.trees()}
+            ids = [tree.tree_id for tree in plan.trees if written.get(tree.tree_id) == tree.written_at_ms]
+            ids = [tree_id for tree_id in ids if plan.journals[tree_id] == place]
+            if ids:
+                _erase(claim, ids)
+            erased += ids
+        finally:
+            claim.release()
+    return erased
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _journals(state_dir: Path) -> tuple[Path, ...]:
+    places = journal_dirs(state_dir)
+    if not places:
+        Journal.open(state_dir, read_only=True).release()  # raises the error of an unusable directory
+    return places
+
+
+def _erase(claim: JournalClaim, tree_ids: Sequence[str]) -> None:
+    with Journal.open(claim.directory) as journal:
+        journal.erase(*tree_ids)
+        journal.compact()
+    for tree_id in tree_ids:
+        JournalPlace(claim.directory).trace_marks(tree_id).unlink(missing_ok=True)
+
+
+async def _in_memory(uri: str, act: Callable[[LanceMemoryStore], Awaitable[int]]) -> int:
+    """Return the count of an action on a memory store, 0 if it does not exist; it is locked meanwhile."""
+    if await late("stored_embedder")(uri) is None:
+        return 0
+    store, _ = await late("open_as_stored")(uri, lock=True)
+    async with store:
+        return await act(store)
+
+
+async def _forget(tree_id: str, store: LanceMemoryStore) -> int:
+    return len(await store.forget_tree(tree_id))
+
+
+async def _count(tree_id: str, store: LanceMemoryStore) -> int:
+    return len(await store.select(Selection(tree_id=tree_id), None, _ALL))
+
+
+@contextmanager
+def _one_import_at_a_time(state_dir: Path) -> Iterator[None]:
+    """Prevent two imports of one tree into two journals of a state directory."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise JournalUnwritable(str(state_dir), f"{error.strerror}; {_NOT_IMPORTED}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _checked(data: BinaryIO, name: str, *, damaged: bool) -> tuple[Manifest, Export]:
+    """Return an export that can be resumed once it is imported, and its manifest."""
+    lines = io.TextIOWrapper(data, "ascii", errors="replace", newline="\n")
+    try:
+        export = load_export(lines)
+    except JournalTooNew as error:
+        raise JournalTooNew(name, f"{error.reason}; {_NOT_IMPORTED}") from error
+    finally:
+        lines.detach()  # the caller closes the stream
+    if export.stopped_at_line is not None or export.manifest is None:
+        raise JournalCorrupt(
+            name, f"line {export.stopped_at_line}: {export.reason}; {_NOT_IMPORTED}; {_GIVE_AN_EXPORT}"
+        )
+    if export.damage is not None and not damaged:
+        raise JournalCorrupt(
+            name,
+            f"the tree was damaged when it was exported ({export.damage}); {_NOT_IMPORTED}; allow damaged "
+            "exports to import its good beginning",
+        )
+    _check_facts(name, export.manifest, export.records)
+    return export.manifest, export
+
+
+def _check_facts(name: str, manifest: Manifest, records: Sequence[Record]) -> None:
+    state, seq = initial_tree(), 0
+    try:
+        config = from_wire(manifest.row0)
+        if not isinstance(config, TreeConfig) or config.tree_id != manifest.tree_id:
+            raise ValueError("it is of another tree")
+        for record in records:
+            seq = record.seq
+            fact = read_fact(record.text)
+            if not record.session:
+                evolve(state, fact)
+    except JournalTooNew as error:
+        raise JournalTooNew(name, f"record {seq}: {error.reason}; {_NOT_IMPORTED}") from error
+    except (JournalError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        what = f"record {seq} is not a fact of a tree" if seq else "its row 0 does not configure the tree"
+        raise JournalCorrupt(name, f"{what}: {error!r}; {_NOT_IMPORTED}") from error
+    if MAIN not in state.sessions:
+        raise JournalCorrupt(name, f"it has no main session; {_NOT_IMPORTED}")

@@ -1,0 +1,440 @@
+"""The actors next to the supervisor: session hosts, the model gateway and memory, and how they call it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from sessiontree.backends.ray.key_server import (
+    hide_memory,
+    key_from,
+    options_from,
+    take_variables,
+)
+from sessiontree.backends.ray.local_line import LocalLine, Methods, line_to
+from sessiontree.backends.ray.process_start import RestartKeeper
+from sessiontree.backends.ray.serialization import open_for_gateway, open_for_host, opened, packed
+from sessiontree.contracts.errors import MemoryFailed, words_of
+from sessiontree.contracts.ports import (
+    AgentInfo,
+    SessionFilter,
+    SessionReport,
+    SessionRow,
+    SessionRows,
+    SpawnRequest,
+    Transcript,
+)
+from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.stimuli import SendMode
+from sessiontree.interpreter.import_guard import tidy
+from sessiontree.memory.settings import MemorySettings
+from sessiontree.models.api_key import ask_for_keys_by
+from sessiontree.models.port import GatewayModel
+from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.frames import Adopt, Hello, HostHealth
+from sessiontree.runtime.host import HostCore, HostEquipment
+from sessiontree.runtime.host_process import OwnProcess, resident_bytes
+from sessiontree.runtime.link import HostLost
+from sessiontree.runtime.memory_api import Ended, MemoryClient, MemoryRight, ScopeAnswer
+from sessiontree.runtime.memory_peers import open_store
+from sessiontree.runtime.memory_service import MemoryHost, MemoryService
+from sessiontree.runtime.model_gateway import Ask, GatewayHost
+from sessiontree.runtime.progress import Progress, ProgressHub
+from sessiontree.runtime.rpc import RpcResponse
+from sessiontree.runtime.tree_resources import ResourceCache
+from sessiontree.sandbox import level_in_force, self_test
+from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
+
+LAST_WORDS_S = 2.0
+
+
+class RemoteServices:
+    """The supervisor's services, each with one actor call; a grant identifies the session.
+
+    Args:
+        supervisor: The supervisor's actor.
+        key: The key of this process, for questions that are not about a session.
+    """
+
+    def __init__(self, supervisor: Any, key: str) -> None:
+        self._supervisor = supervisor
+        self._key = key
+        self._spawns: list[tuple[tuple[str, str, tuple[Any, ...]], asyncio.Future[str]]] = []
+        """The spawns of this turn of the event loop, which go together."""
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def spawn(
+        self,
+        grant: str,
+        request: SpawnRequest,
+        key: str,
+        forbidden: str | None = None,
+        asked_by: tuple[Principal, ...] = (),
+    ) -> str:
+        """Spawn a child of the session; return its id."""
+        loop = asyncio.get_running_loop()
+        if not self._spawns:
+            loop.call_soon(self._send_spawns)
+        session: asyncio.Future[str] = loop.create_future()
+        self._spawns.append(((grant, "spawn", (request, key, forbidden, asked_by)), session))
+        return await session
+
+    def _send_spawns(self) -> None:
+        spawns, self._spawns = self._spawns, []
+        sending = asyncio.create_task(self._ask_spawns(spawns))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+
+    async def _ask_spawns(
+        self, spawns: Sequence[tuple[tuple[str, str, tuple[Any, ...]], asyncio.Future[str]]]
+    ) -> None:
+        try:
+            data = await self._supervisor.serve_all.remote(packed(tuple([asked for asked, _ in spawns])))
+            answers: tuple[RpcResponse, ...] = opened(data)
+        except Exception as error:  # noqa: BLE001 - whoever spawns gets it, as with a call of its own
+            for _, session in spawns:
+                if not session.done():
+                    session.set_exception(error)
+            return
+        for (_, session), answer in zip(spawns, answers, strict=True):
+            if not session.done():
+                try:
+                    session.set_result(answer.taken())
+                except Exception as error:  # noqa: BLE001 - as above
+                    session.set_exception(error)
+
+    async def say(self, grant: str, text: str) -> None:
+        """Send a message to the nearest channel at or above the session."""
+        await self._ask(grant, "say", text)
+
+    async def report(self, grant: str) -> SessionReport:
+        """Return the session's status report."""
+        report: SessionReport = await self._ask(grant, "report")
+        return report
+
+    async def list_below(self, grant: str, wanted: SessionFilter) -> SessionRows:
+        """Return the sessions below the session that fit a filter."""
+        rows: SessionRows = await self._ask(grant, "list_below", wanted)
+        return rows
+
+    async def history_below(
+        self, grant: str, target: str, limit: int, before: int | None, results: bool
+    ) -> Transcript:
+        """Return messages of a session below the session."""
+        transcript: Transcript = await self._ask(grant, "history_below", target, limit, before, results)
+        return transcript
+
+    async def agents_below(self, grant: str) -> tuple[AgentInfo, ...]:
+        """Return the agents that the session may name."""
+        agents: tuple[AgentInfo, ...] = await self._ask(grant, "agents_below")
+        return agents
+
+    async def send_from(
+        self, grant: str, target: str, text: str, mode: SendMode, key: str, asked_by: tuple[Principal, ...]
+    ) -> str:
+        """Send a message of the session to another one; return the receiver's id."""
+        receiver: str = await self._ask(grant, "send_from", target, text, mode, key, asked_by)
+        return receiver
+
+    async def stop_below(self, grant: str, target: str, reason: str) -> tuple[SessionRow, ...]:
+        """Stop a session below the session; return how it and those below it ended."""
+        rows: tuple[SessionRow, ...] = await self._ask(grant, "stop_below", target, reason)
+        return rows
+
+    async def resources(self, equipment: str) -> bytes:
+        """Return a tree's resources for hosts."""
+        packed: bytes = await self._ask(self._key, "resources", equipment)
+        return packed
+
+    async def model(self, equipment: str) -> bytes:
+        """Return a tree's model for the gateway."""
+        packed: bytes = await self._ask(self._key, "model", equipment)
+        return packed
+
+    async def memory(self, grant: str) -> RemoteMemory:
+        """Return a client of memory."""
+        return RemoteMemory(await self._ask(grant, "memory"))
+
+    async def begun(self, pid: int) -> None:
+        """Report that memory begins, in the process with this id."""
+        await self._ask(self._key, "begun", pid)
+
+    async def whose(self, wanted: Sequence[tuple[str, MemoryRight]]) -> ScopeAnswer:
+        """Return the session of each grant."""
+        answer: ScopeAnswer = await self._ask(self._key, "whose", tuple(wanted))
+        return answer
+
+    async def completed_trees(self, tree_ids: Sequence[str]) -> Sequence[Ended]:
+        """Return the trees among these whose Main has completed, from the journal."""
+        ended: Sequence[Ended] = await self._ask(self._key, "completed_trees", tuple(tree_ids))
+        return ended
+
+    def last_words(self, grant: str, reason: str) -> None:
+        """Report, from a thread, why this process is about to end."""
+        ray.get(self._supervisor.serve.remote(grant, "last_words", packed((reason,))), timeout=LAST_WORDS_S)
+
+    async def _ask(self, token: str, name: str, *given: Any) -> Any:
+        answer: RpcResponse = opened(await self._supervisor.serve.remote(token, name, packed(given)))
+        return answer.taken()
+
+
+class RemoteMemory:
+    """Asks memory, with one actor call for each question.
+
+    Args:
+        actor: Memory's actor.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def ask(self, grant: str, name: str, given: tuple[Any, ...]) -> Any:
+        """Return memory's answer.
+
+        Raises:
+            HostLost: memory's process was lost meanwhile.
+            MemoryFailed: the process runs and cannot answer.
+        """
+        try:
+            data = await self._actor.answer.remote(grant, name, packed(given))
+        except RayActorError as error:
+            raise HostLost(words_of(error).splitlines()[0]) from None
+        except RayTaskError as error:
+            reason = f"its process cannot begin: {words_of(error.cause)}; try again, or go on without memory"
+            raise MemoryFailed(name, reason) from None
+        answer: RpcResponse = opened(data)
+        return answer.taken()
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """The settings of one host, gateway or memory process."""
+
+    key: str
+    """The key with which it asks the supervisor for a tree's resources."""
+    supervisor_pid: int
+    most_bytes: int
+    victims: Path | None
+    """Files that it must fail to change before it serves; None = the host may write."""
+    enforcement: Literal["required", "best_effort"] = "required"
+    """Whether it refuses to serve when the kernel offers less than full confinement."""
+    keys: Path | None = None
+    """Where the program hands over keys and variables; None = to this process none."""
+    lines: Path | None = None
+    """Where the supervisor accepts lines; None = from this process none."""
+
+
+Core = TypeVar("Core", HostCore, GatewayHost)
+
+
+class FrameActor(Generic[Core]):
+    """What hosts and the gateway share: frames come in, and numbered answers are polled.
+
+    Its process ends with the supervisor's.
+    """
+
+    _process: OwnProcess
+    _core: Core
+    _resources: ResourceCache[Any]
+    _line: LocalLine | None = None
+
+    def __init__(self, supervisor: Any, settings: HostSettings) -> None:
+        """Keep the settings; nothing runs before the first call."""
+        tidy()
+        self._settings = settings
+        self._services = RemoteServices(supervisor, settings.key)
+
+    @ray.method(num_returns=0)
+    async def submit(self, data: bytes) -> None:
+        """Receive frames, once everything that they need is loaded."""
+        await self._receive(opened(data))
+
+    async def _receive(self, frames: tuple[tuple[int, Any], ...]) -> None:
+        await self._resources.fetch(frame.equipment for _, frame in frames if isinstance(frame, Adopt | Ask))
+        self._core.receive(frames)
+
+    async def poll(self, after: int, wait_s: float) -> bytes:
+        """Return the answers after a number."""
+        return packed(await self._core.poll(after, wait_s))
+
+    @ray.method(num_returns=0)
+    async def open_line(self) -> None:
+        """Open a line over which the supervisor may submit and poll, if it runs on this machine."""
+        settings = self._settings
+        methods: Methods = {"submit": self._receive, "poll": self._core.poll}
+        if settings.lines is not None:
+            self._line = await line_to(settings.lines, settings.supervisor_pid, methods)
+
+    @ray.method(concurrency_group="control")
+    async def health(self) -> HostHealth:
+        """Return the state of the process, also while its event loop is blocked."""
+        lag_s = await self._process.lag_s()
+        return HostHealth(os.getpid(), lag_s, self._embodied(), resident_bytes())
+
+    def _embodied(self) -> tuple[str, int] | None:
+        return None
+
+
+class HostActor(FrameActor[HostCore]):
+    """A host of sessions. Its process also ends when its session does what it must not do."""
+
+    def __init__(self, supervisor: Any, settings: HostSettings) -> None:
+        super().__init__(supervisor, settings)
+        forget_variables(("RAY_AUTH_TOKEN",))  # Ray has read it: this process is connected
+        self._ready = ThreadPoolExecutor(1)
+        self._ready.submit(os.getpid).result()
+
+    async def hello(self) -> Hello:
+        """Test the confinement, begin, and return the state."""
+        victims, level = self._settings.victims, "structural"
+        try:
+            if victims is not None:
+                in_force = level_in_force()
+                level = str(in_force)
+                if in_force.is_full or self._settings.enforcement == "required":
+                    self_test(victims, self._ready).require()
+            self._begin()
+        except Exception as error:  # noqa: BLE001 - the supervisor gets the reason, and starts another host
+            return Hello(os.getpid(), level, f"{type(error).__name__}: {error}")
+        return Hello(os.getpid(), level, reaper=self._process.reaper)
+
+    def _begin(self) -> None:
+        sys.setswitchinterval(0.0005)
+        settings, clock = self._settings, TreeClock()
+        reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
+        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words, reaper)
+        equipment: ResourceCache[HostEquipment] = ResourceCache(self._services.resources, open_for_host)
+        self._resources = equipment
+        memory = MemoryClient(self._services.memory).memory
+        self._core = HostCore(
+            equipment.of, self._services, memory, ProgressHub(), clock.now_ms, self._process
+        )
+
+    def _embodied(self) -> tuple[str, int] | None:
+        return self._core.embodied
+
+    def _say_last_words(self, reason: str) -> None:
+        self._services.last_words(self._core.grant, reason)
+
+
+class GatewayActor(FrameActor[GatewayHost]):
+    """The model gateway of one supervisor."""
+
+    def __init__(self, supervisor: Any, settings: HostSettings) -> None:
+        super().__init__(supervisor, settings)
+        hide_memory()
+        self._has_variables = False
+        if settings.keys is not None:
+            ask_for_keys_by(partial(key_from, settings.keys))
+
+    async def hello(self) -> Hello:
+        """Begin, and return the state."""
+        settings = self._settings
+        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
+        models: ResourceCache[Mapping[str, GatewayModel]] = ResourceCache(self._model, open_for_gateway)
+        self._resources = models
+        self._core = GatewayHost(models.of)
+        self._core.push = self._push
+        return Hello(os.getpid(), "structural")
+
+    def _push(self, events: Sequence[Progress]) -> bool:
+        line = self._line
+        if line is None or not line.is_open or line.is_full:
+            return False
+        line.tell("progress", events)
+        return True
+
+    async def _model(self, name: str) -> bytes:
+        """Return packed models; the first time with the variables that they may read when they are opened."""
+        if not self._has_variables and self._settings.keys is not None:
+            await asyncio.to_thread(take_variables, self._settings.keys)
+            self._has_variables = True
+        return await self._services.model(name)
+
+
+END_S = 5.0
+
+
+class MemoryActor:
+    """The memory of one supervisor. Its process ends with the supervisor's; Ray restarts a killed one."""
+
+    def __init__(self, supervisor: Any, settings: HostSettings, memory: MemorySettings, uri: str) -> None:
+        """Keep the settings; nothing runs before the first call."""
+        tidy()
+        self._services = RemoteServices(supervisor, settings.key)
+        self._settings = settings
+        self._memory = memory
+        self._uri = uri
+        self._process: OwnProcess | None = None
+        self._beginning: asyncio.Future[MemoryHost] | None = None
+
+    async def answer(self, grant: str, name: str, given: bytes) -> bytes:
+        """Answer a host's question."""
+        host = await self._begun()
+        return packed(await host.answer(grant, name, opened(given)))
+
+    @ray.method(num_returns=0)
+    async def hear(self, key: str, name: str, given: bytes) -> None:
+        """Receive a message of the supervisor."""
+        (await self._begun()).hear(key, name, opened(given))
+
+    async def close(self, key: str) -> None:
+        """Close the store."""
+        await (await self._begun()).close(key)
+
+    async def _begun(self) -> MemoryHost:
+        if self._beginning is None or (self._beginning.done() and self._beginning.exception() is not None):
+            self._beginning = asyncio.ensure_future(self._begin())
+        return await asyncio.shield(self._beginning)
+
+    async def _begin(self) -> MemoryHost:
+        settings, services = self._settings, self._services
+        if self._process is None:
+            self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, lambda reason: None)
+        await services.begun(os.getpid())
+        if settings.keys is not None:
+            hide_memory()
+            await asyncio.to_thread(take_variables, settings.keys)
+            if self._memory.storage_options:
+                options = await asyncio.to_thread(options_from, settings.keys)
+                self._memory = self._memory.with_options(options)
+        core = MemoryService(self._uri, partial(open_store, self._memory, self._uri), services)
+        return MemoryHost(core, settings.key)
+
+
+class RayMemory:
+    """The supervisor's handle of memory's process.
+
+    Args:
+        actor: Memory's actor; hosts get it too.
+        key: The supervisor's key.
+        keeper: Restarts the process if a start fails.
+    """
+
+    def __init__(self, actor: Any, key: str, keeper: RestartKeeper) -> None:
+        self.connection = actor
+        self._key = key
+        self._keeper = keeper
+
+    def tell(self, name: str, *given: Any) -> None:
+        """Send a message, without waiting."""
+        self.connection.hear.remote(self._key, name, packed(given))
+
+    async def end(self) -> None:
+        """Let memory write what waits, then end it."""
+        with contextlib.suppress(RayError, TimeoutError):  # it is killed in any case
+            async with asyncio.timeout(END_S):
+                await self.connection.close.remote(self._key)
+        await asyncio.to_thread(self._keeper.stop)
+        ray.kill(self.connection)

@@ -1,0 +1,184 @@
+"""The actor on a node of a cluster that owns a supervisor there, as a program does.
+
+A supervisor, its hosts and its journal belong to one node, and so does much of what its program does for it:
+the claim of the journal, private directories, the watch over processes that start. So an actor on the node is
+the supervisor's program. It passes on what the creating program asks; sessions do not need it to run.
+
+Not here: the creating program's end (``node_shards.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import platform
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from sessiontree.backends.ray.backend import RayBackend
+from sessiontree.backends.ray.serialization import opened, packed
+from sessiontree.contracts.agent import AgentConfig
+from sessiontree.contracts.errors import ConfigError, PermissionDenied, SessionTreeError
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.interpreter.import_guard import tidy
+from sessiontree.journal.claim import JournalClaim, holds_tree, state_dir_of_journal
+from sessiontree.runtime.rpc import RpcResponse, methods_of, portable
+from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.supervisor_server import SequenceGate, SupervisorLifecycle
+from sessiontree.runtime.tree_resources import PackedResources
+from sessiontree.version import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """What the actor of a node is to begin."""
+
+    state_dir: Path
+    release: tuple[str, str, str]
+    """Of sessiontree, Python and Ray in the creating program."""
+    options: Mapping[str, Any]
+    """As for the backend of this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFiles:
+    """The modules of the creating program, for a node whose disk does not have them."""
+
+    digest: str
+    files: Mapping[str, bytes] | None
+    """By path; None = the node has them already."""
+
+
+def release() -> tuple[str, str, str]:
+    """Return the releases of sessiontree, Python and Ray in this process."""
+    return (VERSION, platform.python_version(), ray.__version__)
+
+
+class NodeActor:
+    """The program of one supervisor on its node.
+
+    Args:
+        key: Identifies the creating program.
+    """
+
+    def __init__(self, key: str) -> None:
+        tidy()
+        self._key = key
+        self._turns = SequenceGate()
+        self._backend: RayBackend | None = None
+        self._claim: JournalClaim | None = None
+        self._programs: dict[str, Path] = {}
+
+    async def stay(self) -> None:
+        """Return never: the call fails when this process ends."""
+        await asyncio.get_running_loop().create_future()
+
+    async def ask(self, key: str, name: str, given: bytes, number: int | None = None) -> bytes:
+        """Answer the creating program; numbered calls begin in order.
+
+        Cancelled, it cancels what it was asked for.
+        """
+        if not hmac.compare_digest(key, self._key):
+            reason = f"asked the shard to {name!r} without the key of the creating program"
+            return packed(RpcResponse("", None, PermissionDenied(PermissionTier.ELEVATED, reason)))
+        if number is not None:
+            await self._turns.reach(number)
+        answering = asyncio.ensure_future(self._answered(name, given))
+        if number is not None:
+            self._turns.passed(number)
+        return packed(await answering)
+
+    async def _answered(self, name: str, given: bytes) -> RpcResponse:
+        try:
+            return RpcResponse("", await self._function(name)(*opened(given)))
+        except Exception as error:  # noqa: BLE001 - the error is raised in the caller's process
+            return RpcResponse("", None, portable(error))
+
+    def _function(self, name: str) -> Callable[..., Awaitable[Any]]:
+        own: dict[str, Callable[..., Awaitable[Any]]] = {
+            "begin": self._begin,
+            "open": self._open,
+            "config_of": self._config_of,
+            "release": self._release_tree,
+            "holding": self._holding,
+            "stored": self._stored,
+            "close": self._close,
+        }
+        if name in own:
+            return own[name]
+        backend = self._begun()
+        function: Callable[..., Awaitable[Any]]
+        if name in methods_of(SupervisorLifecycle):
+            function = getattr(backend.lifecycle, name)
+        else:
+            function = getattr(backend.supervisor, name)
+        return function
+
+    def _begun(self) -> RayBackend:
+        if self._backend is None:
+            raise SessionTreeError("the shard has not begun, or it was closed")
+        return self._backend
+
+    async def _begin(self, plan: NodePlan) -> Path:
+        if plan.release != release():
+            names = ("sessiontree", "Python", "Ray")
+            found = zip(names, plan.release, release(), strict=True)
+            said = "; ".join(
+                f"{name} {there} instead of {here}" for name, here, there in found if here != there
+            )
+            raise ConfigError(f"it has {said}; install the same on every node")
+        claim = self._claim = await asyncio.to_thread(JournalClaim.take, plan.state_dir)
+        root = state_dir_of_journal(claim.directory)
+        try:
+            self._backend = RayBackend(root, journal_dir=claim.directory, **plan.options)
+        except BaseException:
+            claim.release()
+            raise
+        return claim.directory
+
+    async def _open(
+        self,
+        tree_id: str,
+        config: TreeConfig | None,
+        agents: Mapping[str, AgentConfig],
+        resources: PackedResources,
+        program: ProgramFiles | None,
+    ) -> None:
+        if config is not None and not await asyncio.to_thread(Path(config.workspace).is_dir):
+            raise ConfigError(f"workspace {config.workspace!r} is not a directory there; put a copy in place")
+        place = None if program is None else await asyncio.to_thread(self._placed, program)
+        await self._begun().open_packed(tree_id, config, agents, resources, place)
+
+    def _placed(self, program: ProgramFiles) -> Path:
+        if program.digest not in self._programs:
+            if program.files is None:
+                raise SessionTreeError("the node does not have the program's modules; open the tree again")
+            self._programs[program.digest] = self._begun().received_program(program.files)
+        return self._programs[program.digest]
+
+    async def _config_of(self, tree_id: str) -> TreeConfig:
+        return await self._begun().config_of(tree_id)
+
+    async def _release_tree(self, tree_id: str) -> None:
+        await self._begun().release(tree_id)
+
+    async def _holding(self, tree_id: str) -> bool:
+        assert self._claim is not None  # noqa: S101 - the shard has begun
+        return await asyncio.to_thread(holds_tree, self._claim.directory, tree_id)
+
+    async def _stored(self, state_dir: Path, purpose: str | None) -> list[TreeSummary]:
+        return await asyncio.to_thread(summaries_of, state_dir, purpose)
+
+    async def _close(self) -> None:
+        backend, self._backend = self._backend, None
+        try:
+            if backend is not None:
+                await backend.close()
+        finally:
+            if self._claim is not None:
+                self._claim.release()

@@ -1,0 +1,396 @@
+"""Shards on the other nodes of a cluster, as the creating program uses them: a supervisor on each node.
+
+Each supervisor belongs to an actor on its node (``node_actor.py``). Not here: which shard a tree is in
+(``api/shards.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import ray
+from ray.exceptions import RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sessiontree.backends.ray.backend import RayBackend
+from sessiontree.backends.ray.engine import Engine
+from sessiontree.backends.ray.local_line import LineLost
+from sessiontree.backends.ray.node_actor import NodeActor, NodePlan, ProgramFiles, release
+from sessiontree.backends.ray.pending_calls import PendingCalls
+from sessiontree.backends.ray.serialization import opened, pack, packed
+from sessiontree.backends.ray.supervisor import SUPERVISOR_CALLS
+from sessiontree.backends.ray.supervisor_client import Watches
+from sessiontree.contracts.errors import (
+    ConfigError,
+    EngineLost,
+    SessionClosed,
+    SessionTreeError,
+    ShardLost,
+    words_of,
+)
+from sessiontree.contracts.tree_config import TreeConfig, TreeSummary
+from sessiontree.models.api_key import ApiKey
+from sessiontree.runtime.progress import Progress, ProgressReader
+from sessiontree.runtime.rpc import RpcMethod, RpcResponse, finished, method_of, proxy_of
+from sessiontree.runtime.supervisor_api import SupervisorApi
+from sessiontree.runtime.supervisor_server import SupervisorLifecycle
+from sessiontree.runtime.tree_resources import TreeSetup
+
+T = TypeVar("T")
+START_S: Final = 120.0
+"""How long the actor of a node may take to begin, on a busy machine."""
+ANSWER_S: Final = 30.0
+"""How long a blocking question may take."""
+CLOSE_S: Final = 20.0
+OPTIONS: Final[dict[str, Any]] = {
+    "num_cpus": 0,
+    "max_restarts": 0,
+    "max_task_retries": 0,
+    "max_concurrency": SUPERVISOR_CALLS,
+}
+_KEY_CLASS: Final = ApiKey.__module__.encode()
+"""In the bytes of every pickled model that holds a key."""
+_OF_THE_CLUSTER: Final = ("address", "num_cpus", "insecure")
+"""Options that say which Ray is used; the actor of a node is in it already."""
+
+
+class NodeShard:
+    """The backend of a shard on another node, as the creating program uses it.
+
+    Args:
+        actor: The :class:`NodeActor`.
+        key: The creating program's key.
+        node: Name of the node.
+        hidden: Places hidden from tools.
+        copied: Returns the directory with the modules of the program; None = it has none.
+    """
+
+    def __init__(
+        self, actor: Any, key: str, node: str, hidden: tuple[Path, ...], copied: Callable[[], Path | None]
+    ) -> None:
+        self.node = node
+        self.journal_dir = Path()
+        """On that node; known once the shard has begun."""
+        self.actor = actor
+        self.pid: int | None = None
+        """Of no process here: the supervisor is on another node."""
+        self._key = key
+        self._hidden = hidden
+        self._copied = copied
+        self._number = 0
+        self._trees: set[str] = set()
+        self._sent: set[str] = set()
+        self._watches = Watches(self)
+        self._calls = PendingCalls()
+        self._tell_lost: Callable[[str], None] = lambda reason: None
+        self._closed = False
+        self.supervisor: SupervisorApi = proxy_of(SupervisorApi, self)
+        self.lifecycle: SupervisorLifecycle = proxy_of(SupervisorLifecycle, self)
+        self._blocking: SupervisorApi = proxy_of(SupervisorApi, _BlockingNode(self))
+
+    async def begin(self, plan: NodePlan) -> None:
+        """Claim a journal on the node.
+
+        Raises:
+            ConfigError: the node can't have a shard.
+            JournalError: the state directory can't be used there.
+        """
+        try:
+            async with asyncio.timeout(START_S):
+                self.journal_dir = await self.call("begin", plan)
+        except TimeoutError:
+            raise ConfigError(f"node {self.node} began no shard within {START_S:.0f} s") from None
+        except ConfigError as error:
+            raise ConfigError(f"node {self.node} can't have a shard: {error}") from None
+        except ShardLost as error:
+            raise ConfigError(
+                f"node {self.node} can't have a shard: its process ended: {error.reason}; is sessiontree "
+                "installed there?"
+            ) from None
+
+    def watch_loss(self, lost: Callable[[str], None]) -> None:
+        """Have a function called, on a thread, with the reason when the shard is lost."""
+
+        def ended(future: Any) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is not None:
+                self.lose(_reason(error))
+
+        self._tell_lost = lost
+        self.actor.stay.remote().future().add_done_callback(ended)
+
+    def lose(self, reason: str) -> ShardLost:
+        """Fail all calls; from any thread. Return the error."""
+        lost = ShardLost(self.node, reason, tuple(sorted(self._trees)))
+        if not self._closed:
+            self._tell_lost(reason)
+        if not self._closed and self._calls.lose(lost):
+            # Ray may have called this on a thread that must be free before Ray can be asked for anything.
+            threading.Thread(target=self._kill, daemon=True).start()
+        return lost
+
+    def _kill(self) -> None:
+        with contextlib.suppress(Exception):  # the Ray may be gone too
+            ray.kill(self.actor)  # a node that can be reached again must not go on with the trees
+
+    async def call(self, name: str, *given: Any) -> Any:
+        """Call a function of the node's actor.
+
+        Raises:
+            ShardLost: its process has ended.
+        """
+        return await self._answer(self._asked(name, packed(given)), stops=name == "open")
+
+    def _asked(self, name: str, given: bytes, number: int | None = None) -> Any:
+        self._check()
+        return self.actor.ask.remote(self._key, name, given, number)
+
+    async def _answer(self, asked: Any, *, stops: bool) -> Any:
+        """Return the answer; with ``stops``, a caller that is cancelled stops the call there too."""
+        try:
+            answer: RpcResponse = opened(await self._calls.unless_lost(asked))
+        except asyncio.CancelledError:
+            if stops and not self._closed and not self._calls.is_lost and ray.is_initialized():
+                ray.cancel(asked)
+            raise
+        except RayError as error:
+            self._check()
+            raise self._failed(error) from None
+        finally:
+            del asked  # a traceback would keep it beyond Ray's end, and it would then end the process
+        if isinstance(answer.error, EngineLost):  # its raylet is gone, and its process ends in a moment
+            raise self.lose(answer.error.died)
+        return answer.taken()
+
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Ask the supervisor there."""
+        data = packed(given)
+        self._check()
+        number = None
+        if method.in_order:  # actor calls may overtake each other
+            number = self._number = self._number + 1
+        return await self._answer(self._asked(method.name, data, number), stops=method.waits)
+
+    def call_now(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Call a method; this blocks for some milliseconds."""
+        name = method_of(function).name
+        asked = self._asked(name, packed(given)).future()
+        try:
+            if self._calls.wait(asked, ANSWER_S):
+                answer: RpcResponse = opened(asked.result())
+                return answer.taken()
+        except RayError as error:
+            raise self._failed(error) from None
+        raise SessionTreeError(
+            f"asked the shard on {self.node} to {name}: it did not answer within {ANSWER_S:.0f} s; try again"
+        )
+
+    def _failed(self, error: RayError) -> SessionTreeError:
+        """Return the error for a call that Ray did not complete; without the actor the shard is lost."""
+        if isinstance(error, RayActorError):
+            return self.lose(_reason(error))
+        return SessionTreeError(f"asked the shard on {self.node}: {_reason(error)}")
+
+    def tell(self, function: Callable[..., Any], *given: Any) -> None:
+        """Call a method without waiting for the answer."""
+        if not self._closed and not self._calls.is_lost and ray.is_initialized():
+            self.actor.ask.remote(self._key, method_of(function).name, packed(given))
+
+    async def follow(self, name: str, take: Callable[[tuple[Progress, ...], int], None]) -> None:
+        """Raise: progress of another node is asked for, call by call.
+
+        Raises:
+            LineLost: always.
+        """
+        raise LineLost("the supervisor is on another node")
+
+    def ask_now(self, question: Callable[[SupervisorApi], Coroutine[Any, Any, T]]) -> T:
+        """Ask a question that needs no waiting; this blocks for some milliseconds."""
+        return finished(question(self._blocking))
+
+    def is_open(self, tree_id: str) -> bool:
+        """Whether a tree is open in this runtime."""
+        return tree_id in self._trees
+
+    async def config_of(self, tree_id: str) -> TreeConfig:
+        """Return a journaled tree's configuration."""
+        config: TreeConfig = await self.call("config_of", tree_id)
+        return config
+
+    async def create(self, config: TreeConfig, setup: TreeSetup) -> None:
+        """Create a tree; durable when this returns."""
+        await self._open(config.tree_id, config, setup)
+
+    async def resume(self, tree_id: str, setup: TreeSetup) -> None:
+        """Resume a tree from the journal."""
+        await self._open(tree_id, None, setup)
+
+    async def _open(self, tree_id: str, config: TreeConfig | None, setup: TreeSetup) -> None:
+        resources = pack(setup, hidden=self._hidden)
+        if resources.for_gateway is not None and _KEY_CLASS in resources.for_gateway:
+            raise ConfigError(
+                f"the tree would be on node {self.node}, and keys of providers stay on the program's node; "
+                "give shards=N instead of 'per-node', or a model without a key"
+            )
+        copy = await asyncio.to_thread(self._copied)
+        program = None if copy is None else await asyncio.to_thread(_files_of, copy)
+        if program is not None and program.digest in self._sent:
+            program = ProgramFiles(program.digest, None)
+        try:
+            await self.call("open", tree_id, config, dict(setup.agents), resources, program)
+        except ConfigError as error:
+            raise ConfigError(f"node {self.node} can't open the tree: {error}") from None
+        if program is not None:
+            self._sent.add(program.digest)
+        self._trees.add(tree_id)
+
+    async def release(self, tree_id: str) -> None:
+        """Release a tree; it stays in the journal."""
+        self._trees.discard(tree_id)
+        await self.call("release", tree_id)
+
+    def watch(self, tree_id: str, session: str | None) -> ProgressReader:
+        """Return a reader of progress."""
+        return self._watches.watch(tree_id, session)
+
+    async def close(self) -> None:
+        """End the supervisor and the actor; a lost one has ended."""
+        if self._closed:
+            return
+        await self._watches.close()
+        with contextlib.suppress(SessionTreeError, TimeoutError):  # it is killed in any case
+            async with asyncio.timeout(CLOSE_S):
+                await self.call("close")
+        self._closed = True
+        if ray.is_initialized():
+            ray.kill(self.actor)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise SessionClosed("main", "the runtime was closed in this process; resume the tree to go on")
+        self._calls.check()
+        if not ray.is_initialized():  # a call to an actor would start another Ray
+            raise SessionTreeError("Ray was shut down under the runtime; resume the tree to go on")
+
+
+class _BlockingNode:
+    """Asks without an event loop: the calling thread waits."""
+
+    def __init__(self, shard: NodeShard) -> None:
+        self._shard = shard
+
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Return the answer; the calling thread blocks until it is there."""
+        return self._shard.call_now(method.function, *given)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the last line of an error; before it, Ray describes the actor."""
+    return words_of(error).splitlines()[-1].strip()
+
+
+def _files_of(directory: Path) -> ProgramFiles:
+    """Return the files of a copy of the program's modules. Blocks."""
+    files = {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+    digest = hashlib.sha256()
+    for name, data in files.items():
+        digest.update(f"{name}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)
+    return ProgramFiles(digest.hexdigest(), files)
+
+
+class ClusterShards:
+    """The other nodes of a cluster, as they are when the first tree opens.
+
+    Args:
+        state_dir: The state directory, on every node.
+        options: As for the backend of this node.
+        first: The backend of this node.
+    """
+
+    def __init__(self, state_dir: Path, options: Mapping[str, Any], first: RayBackend) -> None:
+        own = {name: options[name] for name in _OF_THE_CLUSTER if name in options}
+        self._engine = Engine(**own)
+        self._first = first
+        self._state_dir = state_dir
+        self._options = {name: value for name, value in options.items() if name not in own}
+        if "memory" in options:  # a directory on each node, which needs none of a remote store's keys
+            self._options["memory"] = options["memory"].with_options({})
+        self._shards: dict[str, NodeShard] = {}
+        """By node, lost ones too."""
+        self._is_watched = False
+
+    async def begin(self) -> Sequence[NodeShard]:
+        """Start a shard on each other node that has none, one after the other; return the new shards.
+
+        Raises:
+            ConfigError: a node can't have one; says which and why.
+        """
+        if not self._is_watched:
+            await self._engine.start()
+            self._engine.lost.add_done_callback(self._lose_all)
+            self._is_watched = True
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
+        begun: list[NodeShard] = []
+        try:
+            for node in sorted(nodes, key=lambda each: str(each["NodeID"])):
+                node_id = str(node["NodeID"])
+                if node["Alive"] and node_id != self._engine.node_id and node_id not in self._shards:
+                    begun.append(await self._begin(node_id, str(node["NodeName"])))
+                    self._shards[node_id] = begun[-1]
+        except BaseException:
+            for shard in begun:  # the next call begins them again
+                self._shards = {name: each for name, each in self._shards.items() if each is not shard}
+                await shard.close()
+            raise
+        return begun
+
+    def _lose_all(self, lost: Future[EngineLost]) -> None:
+        if not lost.cancelled():
+            for shard in list(self._shards.values()):
+                shard.lose(lost.result().died)
+
+    async def _begin(self, node_id: str, name: str) -> NodeShard:
+        key = secrets.token_hex(16)
+        where = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        make: Any = ray.remote(NodeActor)
+        actor = make.options(**OPTIONS, scheduling_strategy=where).remote(key)
+        shard = NodeShard(actor, key, f"{name} ({node_id[:8]})", self._first.hidden, self._first.program_copy)
+        try:
+            await shard.begin(NodePlan(self._state_dir, release(), self._options))
+        except BaseException:
+            ray.kill(actor)
+            raise
+        return shard
+
+    async def holding(self, tree_id: str) -> NodeShard | None:
+        """Return the shard whose journal holds a tree; None = no shard on another node writes it."""
+        for shard in self._shards.values():
+            with contextlib.suppress(ShardLost):
+                if await shard.call("holding", tree_id):
+                    return shard
+        return None
+
+    async def trees(self, purpose: str | None) -> list[TreeSummary]:
+        """Return the trees in the state directories of the other nodes that can be reached."""
+        found: dict[str, TreeSummary] = {}
+        for shard in self._shards.values():
+            with contextlib.suppress(ShardLost):
+                rows = await shard.call("stored", self._state_dir, purpose)
+                found |= {each.tree_id: each for each in rows}
+        return list(found.values())
+
+    async def close(self) -> None:
+        """Let go of the cluster; the shards were closed before."""
+        await self._engine.close()

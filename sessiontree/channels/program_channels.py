@@ -1,0 +1,106 @@
+"""Channels for programs: one calls functions, the other keeps messages and requests until they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from sessiontree.contracts.approvals import ApprovalAnswer, ApprovalRequest
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.kinds import SystemAnswer
+from sessiontree.contracts.settings import MessagePolicy
+
+AnswerLike: TypeAlias = ApprovalAnswer | bool | None
+Approver: TypeAlias = Callable[[ApprovalRequest], AnswerLike | Awaitable[AnswerLike]]
+Listener: TypeAlias = Callable[[str], Awaitable[None] | None]
+DisplayListener: TypeAlias = Callable[[str, str], Awaitable[None] | None]
+
+
+class CallbackChannel:
+    """Messages and requests go to functions, plain or async; they run on the event loop and must not block.
+
+    Args:
+        approver: Receives each request; returns an ApprovalAnswer, True, False, or None to leave it pending.
+        listener: Receives each message.
+        owners: Ids of the senders who own the tree, if the channel has several users.
+        system_tier: What happens to System calls in trees whose Main has this channel.
+        message_policy: Limits on messages of those trees' Branches.
+        show: Receives a tool's name and the display line that it gave with its result.
+    """
+
+    def __init__(
+        self,
+        approver: Approver | None = None,
+        listener: Listener | None = None,
+        owners: Sequence[str] = (),
+        system_tier: SystemAnswer = "allow",
+        message_policy: MessagePolicy | None = None,
+        show: DisplayListener | None = None,
+    ) -> None:
+        self.owners = owners
+        self.system_tier = system_tier
+        self.message_policy = message_policy
+        self.show = show
+        self._approver = approver
+        self._listener = listener
+
+    @property
+    def hears(self) -> bool:
+        """Whether it accepts messages; messages to a channel without a listener go to the one above it."""
+        return self._listener is not None
+
+    async def send(self, text: str) -> None:
+        """Hand a message to the listener."""
+        if self._listener is not None:
+            said = self._listener(text)
+            if inspect.isawaitable(said):
+                await said
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Hand a request to the approver.
+
+        Raises:
+            ConfigError: the approver returned another type.
+        """
+        if self._approver is None:
+            return None
+        answer = self._approver(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, bool):
+            return ApprovalAnswer(answer)
+        if answer is None or isinstance(answer, ApprovalAnswer):
+            return answer
+        raise ConfigError(f"an approver answered {answer!r}; return True, False, None or an ApprovalAnswer")
+
+
+class QueueChannel:
+    """Messages wait in ``messages``; requests wait in the tree until they are answered there."""
+
+    def __init__(
+        self,
+        owners: Sequence[str] = (),
+        system_tier: SystemAnswer = "allow",
+        message_policy: MessagePolicy | None = None,
+    ) -> None:
+        """Create an empty queue.
+
+        Args:
+            owners: Ids of the senders who own the tree, if the channel has several users.
+            system_tier: What happens to System calls in trees whose Main has this channel.
+            message_policy: Limits on messages of those trees' Branches.
+        """
+        self.owners = owners
+        self.system_tier = system_tier
+        self.message_policy = message_policy
+        self.messages: asyncio.Queue[str] = asyncio.Queue()
+
+    async def send(self, text: str) -> None:
+        """Keep a message."""
+        self.messages.put_nowait(text)
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer | None:
+        """Leave the request pending."""
+        return None

@@ -1,0 +1,120 @@
+"""Text made safe to show: nothing in it can deceive a reader or a terminal.
+
+Control, bidirectional and invisible characters are escaped. A warning names words that mix letters of several
+alphabets or contain letters of unusual width: a Cyrillic letter in a Latin word looks like its Latin twin,
+but the word names something else. Words in a single alphabet pass, and so do the scripts of East Asia, whose
+words mix scripts.
+Source: Unicode Technical Standard 39, "Unicode Security Mechanisms", mixed-script detection; a character's
+script is read from its name.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from itertools import groupby
+from typing import Final
+
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.jsonable import dump_readable
+from sessiontree.contracts.senders import Principal
+
+_TWINS: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
+"""Alphabets with letters that look like those of many others."""
+_WITH_OTHERS: Final = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO"})
+"""Scripts whose words contain letters of other scripts, without look-alikes among them."""
+_ODD_LATIN: Final = frozenset("ɑɡɩſꬵƅƽɋʋᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘꞯʀꜱᴛᴜᴠᴡʏᴢꞮꞬ")
+"""Latin letters that look like other ones: small capitals and phonetic letters."""
+
+
+def deceptive_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text that mix alphabets or forms of letters, each once, in order."""
+    if text.isascii():
+        return ()
+    words = ("".join(group) for is_word, group in groupby(text, _is_letter) if is_word)
+    return tuple(dict.fromkeys(word for word in words if not word.isascii() and _is_deceptive(word)))
+
+
+def _is_letter(character: str) -> bool:
+    return character.isalpha() or unicodedata.category(character) == "Nl"
+
+
+def _is_deceptive(word: str) -> bool:
+    if any(_is_form(letter) for letter in word) and any(letter.isalpha() for letter in word):
+        return True
+    scripts = {unicodedata.name(letter, "").partition(" ")[0] for letter in word} - _WITH_OTHERS
+    if len(scripts) > 1 and not scripts.isdisjoint(_TWINS):
+        return True
+    return not _ODD_LATIN.isdisjoint(word) and any(letter.isascii() for letter in word)
+
+
+def _is_form(letter: str) -> bool:
+    """Whether a letter is another form of Latin ones: wide, mathematical, in script, a Roman numeral."""
+    if letter.isascii() or unicodedata.name(letter, "").startswith("LATIN "):
+        return False
+    plain = unicodedata.normalize("NFKC", letter)
+    return plain != letter and plain.isascii() and plain.isalpha()
+
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_BLANK = {"\u115f", "\u1160", "\u3164", "\uffa0", "\u2800", "\u034f"}
+
+
+def visible(text: str) -> str:
+    r"""Return text with every control, bidirectional, invisible and unassigned character as ``\\u{…}``.
+
+    Spaces other than U+0020 are escaped too; letters, marks, digits, punctuation and symbols stay.
+    """
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character == " " or (character.isascii() and character.isprintable()):
+        return character
+    category = unicodedata.category(character)
+    if category in _HIDDEN or category == "Zs" or character in _BLANK or _is_variation(character):
+        return f"\\u{{{ord(character):x}}}"
+    return character
+
+
+def _is_variation(character: str) -> bool:
+    code = ord(character)
+    return 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF or 0x180B <= code <= 0x180F
+
+
+def approval_text(request: ApprovalRequest) -> str:
+    """Return the text a person decides on: who asks, for whom, for which tool and tier, all arguments."""
+    arguments = visible(dump_readable(request.arguments))
+    askers = "; ".join(_asker(asker) for asker in request.asked_by)
+    return (
+        f"{visible(request.session_id)} wants to call {visible(request.tool)} ({request.tier})\n"
+        f"  arguments: {arguments}\n"
+        f"  request:   {request.request_id}"
+        f"{_line('for', askers)}"
+        f"{_always(request.covers)}"
+        f"{_beware(f'{visible(request.session_id)} {visible(request.tool)} {arguments} {askers}')}"
+    )
+
+
+def _line(name: str, text: str) -> str:
+    return f"\n  {name + ':':<10} {text}" if text else ""
+
+
+def _asker(asker: Principal) -> str:
+    """Return on whose behalf a call is made; names are quoted, so that none can pass for another's id."""
+    said = {"id": asker.id, "name": asker.name, "channel": asker.channel, "group": asker.group}
+    words = (f"{what} {visible(dump_readable(text))}" for what, text in said.items() if text)
+    return ", ".join(("an owner" if asker.is_owner else "no owner", *words))
+
+
+def _beware(text: str) -> str:
+    words = deceptive_words(text)
+    if not words:
+        return ""
+    return _line("beware", f"letters of several alphabets, or unusual ones, in {', '.join(words)}")
+
+
+def _always(covers: tuple[str, ...] | None) -> str:
+    """Return the line about what an *always* would cover, if that is less than every call of the tool."""
+    if covers is None:
+        return ""
+    return _line("always", visible(", ".join(covers)) or "this call alone; its command can't be judged")

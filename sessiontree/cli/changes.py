@@ -1,0 +1,243 @@
+"""Changes: what the facts of a tree change, as JSON objects for programs and as lines for people.
+
+Each change is a JSON object of these members, and no others:
+
+- all: ``change`` (its name), ``seq`` (number of its fact), ``at_ms`` (milliseconds since the epoch),
+  ``session`` (the path of the session it is about);
+- ``session_started``: ``kind``, ``label`` (null for none), ``parent`` (null for Main);
+- ``session_ended``: ``status``, ``summary`` (at most 400 characters);
+- ``call_started``: ``key`` (names the call within its session), ``tool``, ``arguments``;
+- ``arguments_rejected``: ``key``, ``tool``, ``attempt`` (from 1), ``field`` (a JSON pointer, null where none
+  is named), ``reason``, ``final`` (whether the tool is refused from now until the next message);
+- ``call_ended``: ``key``, ``tool``, ``outcome``, ``display`` (the tool's line for people, null for none);
+- ``approval_asked``: ``request_id``, ``tool``, ``arguments``, ``tier``;
+- ``approval_decided``: ``request_id``, ``tool``, ``decision``, ``by``, ``reason``.
+
+A call starts where its session's model asks for it, or the creating program does. Every call that is started
+ends, unless its session ends first; one that only waits for an approval has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sessiontree.cli.live_tree import LiveTree, call_text
+from sessiontree.cli.live_view import LiveView
+from sessiontree.contracts.events import display_of
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.journal.record import Record, kind_in
+from sessiontree.runtime.replay import read_fact
+
+Change = dict[str, Any]
+
+SUMMARY_CHARS = 400
+
+
+class LiveChanges:
+    """Processes facts in order and reports what they change."""
+
+    def __init__(self) -> None:
+        self._asked_by: dict[str, tuple[str, str]] = {}
+        """Open requests: who asked, and for which tool."""
+        self._of_tree: Mapping[str, Callable[[Any], tuple[str, Change]]] = {
+            "session_spawned": _started,
+            "session_ended": _ended,
+            "approval_requested": self._asked,
+            "approval_decided": self._decided,
+        }
+
+    def of(self, record: Record) -> list[Change]:
+        """Return the changes of a fact, in order; most facts have none.
+
+        Raises:
+            JournalTooNew, JournalCorrupt: it is not a fact of this release.
+        """
+        kind = kind_in(record.text)
+        if record.session:
+            tell = _OF_SESSION.get(kind)
+            told = [] if tell is None else [(record.session, each) for each in tell(read_fact(record.text))]
+        else:
+            book = self._of_tree.get(kind)
+            told = [] if book is None else [book(read_fact(record.text))]
+        return [_change(record, session, members) for session, members in told]
+
+    def _asked(self, fact: Any) -> tuple[str, Change]:
+        question, call = fact.question, fact.question.call
+        self._asked_by[question.request_id] = (question.session, call.tool)
+        tier = PermissionTier(call.tier).label
+        return question.session, {
+            "change": "approval_asked",
+            "request_id": question.request_id,
+            "tool": call.tool,
+            "arguments": dict(call.arguments),
+            "tier": tier,
+        }
+
+    def _decided(self, fact: Any) -> tuple[str, Change]:
+        session, tool = self._asked_by.pop(fact.request_id, ("", ""))
+        return session, {
+            "change": "approval_decided",
+            "request_id": fact.request_id,
+            "tool": tool,
+            "decision": fact.decision,
+            "by": fact.by,
+            "reason": fact.reason,
+        }
+
+
+def change_text(change: Change) -> str | None:
+    """Return a change as a line for people, None if it needs none; the line is not yet safe to show."""
+    session = change["session"]
+    name = change["change"]
+    if name == "session_started":
+        return f"started {session}: {change['kind']} {change['label'] or ''}".rstrip()
+    if name == "session_ended":
+        failed = change["status"] != "completed" and change["summary"]
+        return f"ended {session}: {change['status']}" + (f": {change['summary']}" if failed else "")
+    if name == "call_ended" and change["display"]:
+        return f"{session}, {change['tool']}: {change['display']}"
+    if name == "arguments_rejected":
+        reason = f"{change['reason']} at {change['field']}" if change["field"] else change["reason"]
+        end = "; given up until the next message" if change["final"] else ""
+        return f"attempt {change['attempt']} of {session} to call {change['tool']}: {reason}{end}"
+    if name == "approval_asked":
+        return f"asked for approval: {session} wants {call_text(change['tool'], change['arguments'])}"
+    if name == "approval_decided":
+        why = f", {change['reason']}" if change["reason"] else ""
+        return f"{change['decision']} by {change['by']}: {change['tool']} for {session}{why}"
+    return None
+
+
+def _change(record: Record, session: str, members: Change) -> Change:
+    return {
+        "change": members["change"],
+        "seq": record.seq,
+        "at_ms": record.at_ms,
+        "session": session,
+        **{name: value for name, value in members.items() if name != "change"},
+    }
+
+
+def _started(fact: Any) -> tuple[str, Change]:
+    spec = fact.spec
+    members = {"kind": spec.kind.value, "label": spec.label, "parent": spec.parent}
+    return spec.session_id, {"change": "session_started", **members}
+
+
+def _ended(fact: Any) -> tuple[str, Change]:
+    members = {"status": fact.status.value, "summary": shortened(fact.result.summary)}
+    return fact.session, {"change": "session_ended", **members}
+
+
+def _replied(fact: Any) -> list[Change]:
+    return [
+        _call(f"{fact.turn}.{index}", call.name, call.arguments)
+        for index, call in enumerate(fact.message.tool_calls)
+    ]
+
+
+def _opened(fact: Any) -> list[Change]:
+    return [_call(fact.key, fact.tool, fact.arguments)]
+
+
+def _call(key: str, tool: str, arguments: Mapping[str, Any]) -> Change:
+    return {"change": "call_started", "key": key, "tool": tool, "arguments": dict(arguments)}
+
+
+def _rejected(fact: Any) -> list[Change]:
+    return [
+        {
+            "change": "arguments_rejected",
+            "key": fact.key,
+            "tool": fact.tool,
+            "attempt": fact.attempt,
+            "field": fact.field,
+            "reason": fact.reason,
+            "final": fact.final,
+        }
+    ]
+
+
+def _resolved(fact: Any) -> list[Change]:
+    ended = {"key": fact.key, "tool": fact.message.tool_name, "outcome": fact.outcome}
+    return [{"change": "call_ended", **ended, "display": display_of(fact.message)}]
+
+
+_OF_SESSION: Mapping[str, Callable[[Any], list[Change]]] = {
+    "turn_replied": _replied,
+    "call_opened": _opened,
+    "arguments_rejected": _rejected,
+    "call_resolved": _resolved,
+}
+
+
+def shortened(summary: str) -> str:
+    """Return a session's final message, cut to ``SUMMARY_CHARS`` characters."""
+    return summary if len(summary) <= SUMMARY_CHARS else f"{summary[: SUMMARY_CHARS - 1]}…"
+
+
+class TreeWatch:
+    """Shows a tree's progress from its facts: as a picture if there is one, else with a line for each change.
+
+    With a picture, only approvals and sessions that did not complete have lines.
+
+    Args:
+        say: Shows a line.
+        view: The picture; None = nothing is drawn.
+        known_seq: Number of the last fact of an earlier process; facts up to it have no line.
+    """
+
+    def __init__(self, say: Callable[[str], None], view: LiveView | None = None, known_seq: int = 0) -> None:
+        self.tree = LiveTree() if view is None else view.tree
+        self._say = say
+        self._view = view
+        self._known_seq = known_seq
+        self._changes = LiveChanges()
+
+    def take(self, record: Record) -> None:
+        """Take a fact in.
+
+        Raises:
+            JournalTooNew, JournalCorrupt: it is not a fact of this release.
+        """
+        self.tree.take(record)
+        count_files(self.tree, record)
+        # there are too many calls for lines, and their facts are too long to parse
+        for change in () if record.session else self._changes.of(record):
+            is_routine = change["change"] == "session_started" or change.get("status") == "completed"
+            if record.seq > self._known_seq and not (is_routine and self._view is not None):
+                self._say(self._line(change))
+        if record.seq == self._known_seq and self._view is not None:
+            self._view.pace_from_now()
+
+    def expect(self, files: int) -> None:
+        """Say how many files there are."""
+        self.tree.expected = files
+
+    def amounts(self) -> tuple[int, int, int]:
+        """Return how many sessions were started, how many have ended, and how many files are done."""
+        return self.tree.total, self.tree.total - self.tree.live, self.tree.done
+
+    def _line(self, change: Change) -> str:
+        line = change_text(change) or ""
+        session = self.tree.sessions.get(change["session"])
+        if change["change"] != "session_ended" or session is None or session.kind is not SessionKind.WORKER:
+            return line
+        if self.tree.expected is None and not self.tree.done:  # nothing is counted here
+            return line
+        return f"{line}, {self.tree.done:,} of {self.tree.expected or 0:,} files"
+
+
+def count_files(tree: LiveTree, record: Record) -> None:
+    """Count the finished files that a Worker's result reports, as in a survey."""
+    if record.session or kind_in(record.text) != "session_ended":
+        return
+    fact = read_fact(record.text)
+    session, output = tree.sessions.get(fact.session), fact.result.output
+    if session is None or session.kind is not SessionKind.WORKER or not isinstance(output, dict):
+        return
+    totals = output.get("totals")
+    files = totals.get("files") if isinstance(totals, dict) else None
+    if isinstance(files, int) and files > 0:
+        tree.count(fact.session, files)

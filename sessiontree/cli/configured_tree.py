@@ -1,0 +1,126 @@
+"""What the commands that open a tree give it: the owner's configuration and the options of the command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from sessiontree import Budget, ConfigError, Configuration, Limits, PolicyConfig
+from sessiontree.api.model_choice import models_of
+from sessiontree.api.options import MODES
+from sessiontree.api.paths import absolute_path
+from sessiontree.channels.safe_text import visible
+from sessiontree.contracts.approvals import ApprovalMode
+from sessiontree.contracts.settings import meant
+from sessiontree.tree.spawn import strictest
+
+LIMITS = Limits(
+    approval_patience_s=None,  # a person is asked: the model waits for the answer
+    branch_ttl_s=None,  # an interrupted tree may be resumed days later
+)
+_OF_RESUMED = ("model", "models", "agents", "skills")
+"""What a resumed tree is given again; the journal has the rest."""
+
+
+def load_configuration(config: Path | None, workspace: Path) -> Configuration:
+    """Return the owner's configuration; say on stderr what of a workspace is ignored.
+
+    Raises:
+        ConfigError: it can't be used.
+    """
+    configured = Configuration.load(config, workspace=workspace)
+    if configured.notice:
+        sys.stderr.write(f"sessiontree: {visible(configured.notice)}\n")
+    return configured
+
+
+def tree_options(
+    configured: Configuration,
+    *,
+    model: str | None,
+    agent: str | None,
+    approve: str | None,
+    max_cost: float | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of a new tree.
+
+    Raises:
+        ConfigError: an option is wrong, or the model or the agent is unknown.
+    """
+    options = configured.tree_options(
+        model=model,
+        agent=agent,
+        approvals=approval_mode(approve, configured),
+        limits=LIMITS,
+        budget=None if max_cost is None else Budget(cost_usd=max_cost),
+    )
+    check_models(options)
+    policy: PolicyConfig = options["policy"]
+    if options["approvals"] == "always" and "system_tier" not in configured.policy.model_fields_set:
+        # whoever is asked about dangerous calls expects to be asked about commands, too
+        tier = strictest(policy.system_tier, "ask")
+        options["policy"] = policy.model_copy(update={"system_tier": tier})
+    return options
+
+
+def resume_options(configured: Configuration, was: str, model: str | None) -> dict[str, Any]:
+    """Return the arguments with which a tree is resumed.
+
+    Args:
+        configured: The owner's configuration.
+        was: The name of the model that the tree had.
+        model: The model that an option names.
+
+    Raises:
+        ConfigError: the model is unknown.
+    """
+    options = configured.tree_options(model=configured.model_called(was) if model is None else model)
+    check_models(options)
+    return {name: options[name] for name in _OF_RESUMED if name in options}
+
+
+def check_models(options: Mapping[str, Any]) -> None:
+    """Check the models among the arguments of a tree.
+
+    Raises:
+        ConfigError: no model is named, it is unknown, or its extra or its key is missing.
+    """
+    if "model" not in options:
+        raise ConfigError(
+            "name a model: --model provider:model, such as openai:gpt-5, or --model local:smollm2, which "
+            "needs no key; sessiontree models lists the providers"
+        )
+    try:
+        models_of(options["model"], options["models"], options["agents"])
+    except ConfigError as error:
+        raise ConfigError(f"{error}; --model local:smollm2 needs no key") from error
+
+
+def checked_workspace(workspace: Path | None) -> Path:
+    """Return a workspace's path; whether it is a directory is the tree's to say.
+
+    Raises:
+        ConfigError: its files can't be listed.
+    """
+    root = absolute_path(workspace or Path(), "workspace")
+    if root.is_dir() and not os.access(root, os.R_OK | os.X_OK):
+        raise ConfigError(f"workspace {str(root)!r} can't be listed: permission denied; give another one")
+    return root
+
+
+def approval_mode(asked: str | None, configured: Configuration) -> ApprovalMode:
+    """Return the approval mode: by default, where nobody can be asked, what needs approval is refused.
+
+    Raises:
+        ConfigError: the mode is unknown.
+    """
+    if asked is None and configured.approvals is not None:
+        return configured.approvals
+    if asked is None:
+        return "always" if sys.stdin is not None and sys.stdin.isatty() else "never"
+    if asked not in MODES:
+        raise ConfigError(f"--approve {asked!r} is not one of {', '.join(MODES)}{meant(asked, MODES)}")
+    return cast("ApprovalMode", asked)

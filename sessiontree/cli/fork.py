@@ -1,0 +1,50 @@
+"""The command ``sessiontree fork``: a new tree of the first facts of another one."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+from sessiontree.api.stored_trees import fork_tree
+from sessiontree.cli.screen import RichScreen, counted
+from sessiontree.cli.tree import find_journal, find_state_dir
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.journal.claim import state_dir_of_journal
+
+
+def fork(
+    screen: RichScreen,
+    *,
+    tree_id: str,
+    path: Path | None,
+    at: int | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> int:
+    """Fork a stored tree and return the exit code.
+
+    With ``as_json`` one object: ``state_dir``, ``tree_id``, ``forked_from``, ``forked_at``, ``records``.
+
+    Raises:
+        TreeNotFound: no journal holds the tree.
+        ConfigError: no tree can be forked at this fact.
+        JournalError: it can't be read, or no journal can be written.
+    """
+    given = find_state_dir(path, state_dir)
+    place = find_journal(given, tree_id)
+    summary = fork_tree(place, tree_id, at)
+    if as_json:
+        screen.raw(dump_json({"state_dir": str(state_dir_of_journal(place)), **asdict(summary)}))
+        return 0
+    screen.line(
+        f"tree {summary.tree_id}: forked from {summary.forked_from} at fact {summary.forked_at}, "
+        f"{counted(summary.records, 'fact')}"
+    )
+    again = f"sessiontree resume {summary.tree_id}"
+    if state_dir is not None:
+        again += f" --state-dir {shlex.quote(str(state_dir))}"
+    elif path is not None:
+        again += f" {shlex.quote(str(path))}"
+    screen.line(f"go on with: {again}")
+    return 0

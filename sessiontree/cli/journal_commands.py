@@ -1,0 +1,97 @@
+"""The commands of ``sessiontree journal`` and their options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sessiontree.cli.options import AsJson, StateDir, Uri, WorkspaceOption, run_body
+
+commands = typer.Typer(
+    help="Export trees from the journal, import them, or erase them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Yes = Annotated[bool, typer.Option("--yes", help="Erase without asking.")]
+
+
+@commands.command()
+def export(
+    file: Annotated[str, typer.Argument(help="The file to write; - is standard output.")] = "-",
+    tree_id: Annotated[
+        str | None, typer.Option("--tree", help="The id of a tree [default: the newest].")
+    ] = None,
+    workspace: WorkspaceOption = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a tree as NDJSON; a file is replaced once the export is whole. The tree may be live.
+
+    Exit codes: 0 written, 1 only the good beginning of a damaged tree was written, 2 can't begin.
+    """
+    run_body("journal export", **locals())
+
+
+@commands.command("import")
+def import_(
+    file: Annotated[str, typer.Argument(help="An export; - is standard input.")],
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Accept the export of a damaged tree: its good beginning.")
+    ] = False,
+    workspace: WorkspaceOption = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write an exported tree into the journal, whole or not at all; a program can then resume it.
+
+    The tree keeps its configuration: workspace, limits, rights and rules. Import files you trust.
+    """
+    run_body("journal import", **locals())
+
+
+@commands.command()
+def prune(
+    older_than: Annotated[
+        float | None, typer.Option(help="Only trees not written for this many days.")
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option(help="Keep this many of the most recently written trees.")
+    ] = None,
+    unfinished: Annotated[
+        bool,
+        typer.Option("--unfinished", help="Also trees that have not ended and could be resumed."),
+    ] = False,
+    yes: Yes = False,
+    workspace: WorkspaceOption = None,
+    state_dir: StateDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase old trees that have ended; you are asked first. What they stored in memory stays.
+
+    A journal that a program writes now is left alone.
+
+    Exit codes: 0 erased, or no tree qualifies, 1 you said no, 2 can't begin.
+    """
+    run_body("journal prune", **locals())
+
+
+@commands.command()
+def erase(
+    tree_id: Annotated[str, typer.Argument(metavar="TREE", help="The id of a tree.")],
+    keep_memory: Annotated[
+        bool, typer.Option("--keep-memory", help="Leave what its sessions stored in memory.")
+    ] = False,
+    yes: Yes = False,
+    workspace: WorkspaceOption = None,
+    state_dir: StateDir = None,
+    uri: Uri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a tree and what its sessions stored in memory; you are asked first.
+
+    A tree whose journal a program writes now is refused.
+
+    Exit codes: 0 erased, 1 you said no, 2 can't begin.
+    """
+    run_body("journal erase", **locals())

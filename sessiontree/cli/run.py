@@ -1,0 +1,496 @@
+"""The command ``sessiontree run``, and ``sessiontree resume`` of its trees: one task, one tree, one answer.
+
+With ``--json`` each line is an object with a member ``change``: first ``run_started`` (``tree``,
+``state_dir``, ``model``, ``approvals``), then those of :mod:`sessiontree.cli.changes`, last ``result``
+(``tree``, ``status``, ``text``, ``output``: the value of ``--result-schema``, else null, ``error``: null or
+why the answer is missing, ``usage``, ``resume``: null or the command that continues the tree).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sessiontree import (
+    AgentSpec,
+    AssistantMessage,
+    ConfigError,
+    ImageContent,
+    ProgressReader,
+    SessionClosed,
+    SessionFailed,
+    SessionResult,
+    SessionStatus,
+    SessionTree,
+    SessionTreeError,
+    TerminalChannel,
+    Usage,
+)
+from sessiontree.api.runtime import BackendName
+from sessiontree.channels.port import HumanChannel
+from sessiontree.cli.attachments import Attachments, read_attachments
+from sessiontree.cli.changes import LiveChanges, TreeWatch
+from sessiontree.cli.configured_tree import (
+    checked_workspace,
+    load_configuration,
+    resume_options,
+    tree_options,
+)
+from sessiontree.cli.screen import FAILED, INTERRUPTED, RichScreen, YieldingChannel
+from sessiontree.cli.tree import find_journal, find_state_dir
+from sessiontree.contracts.codec import from_wire
+from sessiontree.contracts.events import Done, TextDelta
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import Record, kind_in
+from sessiontree.runtime.replay import read_fact
+
+PURPOSE, TYPED, ATTACHED = "run: ", "run to a schema: ", "run with files: "
+"""How the purpose of a tree of this command begins; its task follows."""
+_GO_ON = "Your work was interrupted. Go on with it, and give your final answer."
+_TASK_CHARS = 200
+_TREE_ID = re.compile(r"t[0-9a-f]{16}")
+
+Order: TypeAlias = "Callable[[SessionTree], Awaitable[SessionResult[Any]]]"
+
+
+def run(  # noqa: PLR0913 - each option is a parameter
+    screen: RichScreen,
+    *,
+    task: str,
+    model: str | None,
+    agent: str | None,
+    workspace: Path | None,
+    approve: str | None,
+    max_cost: float | None,
+    tools: str | None,
+    result_schema: Path | None,
+    attach: Sequence[Path] | None,
+    config: Path | None,
+    state_dir: Path | None,
+    backend: BackendName,
+    as_json: bool,
+) -> int:
+    """Open a tree, give Main a task, show the answer and return the exit code.
+
+    With a schema a Branch of Main does the task: its final message must fit the schema.
+
+    Args:
+        screen: Shows what happens.
+        task: The first message.
+        model: Name of the model that answers; None = the configured one.
+        agent: Name of the agent that Main runs as; None = the configured one.
+        workspace: The directory; None = this one.
+        approve: Approval mode; None = the configured one, else ``always`` at a terminal, else ``never``.
+        max_cost: Most US dollars that the tree may spend; None = as configured.
+        tools: Names of the only tools that sessions may hold, with commas; ``none`` = no tools, None = as
+            configured.
+        result_schema: File of a JSON Schema that the answer must fit; None = the answer is text.
+        attach: Files that go along with the task: UTF-8 text, or images.
+        config: The configuration's file; None = the owner's own.
+        state_dir: Where the journal is; None = the workspace's own place.
+        backend: What runs the sessions.
+        as_json: Whether a program reads it.
+
+    Raises:
+        SessionTreeError: it can't begin; nothing was changed.
+    """
+    if not task.strip():
+        raise ConfigError("the task is empty; say what is to be done")
+    if any("\ud800" <= letter <= "\udfff" for letter in task):
+        raise ConfigError("the task holds bytes that are not UTF-8; write it in UTF-8")
+    root, schema = checked_workspace(workspace), _schema_in(result_schema)
+    options = tree_options(
+        load_configuration(config, root), model=model, agent=agent, approve=approve, max_cost=max_cost
+    )
+    if tools is not None:
+        options["agents"] = _with_tools(options["agents"], options["agent"], tools)
+    attached = read_attachments(attach or (), options["agents"], options["agent"])
+    if schema is not None and attached.images:
+        raise ConfigError(
+            "--attach: an image can't go along with --result-schema; attach text, or leave it out"
+        )
+    beginning = TYPED if schema is not None else ATTACHED if attached != Attachments() else PURPOSE
+    message = attached.added_to(task)
+    tree = SessionTree(
+        root,
+        **options,
+        channel=_channel(screen, as_json),
+        state_dir=state_dir,
+        backend=backend,
+        purpose=f"{beginning}{task[:_TASK_CHARS]}",
+    )
+    task_run = _TaskRun(screen, tree.state_dir, as_json, config=config)
+
+    async def order(tree: SessionTree) -> SessionResult[Any]:
+        if schema is None:
+            return await task_run.ask(tree, message, attached.images)
+        return await task_run.ask_typed(tree, message, schema)
+
+    return task_run.carry_out(tree.start, order)
+
+
+def resume(  # noqa: PLR0913 - each option is a parameter
+    screen: RichScreen,
+    *,
+    tree_or_path: str | None,
+    path: Path | None,
+    model: str | None,
+    config: Path | None,
+    state_dir: Path | None,
+    backend: BackendName,
+    survey: Callable[[], Callable[..., int]],
+) -> int:
+    """Continue a tree of ``sessiontree run``, or have a survey continued; return the exit code.
+
+    Args:
+        screen: Shows what happens.
+        tree_or_path: A tree's id; whatever else is the survey's to understand.
+        path: The workspace; None = this directory.
+        model: Name of the model that answers from now on; None = the tree's.
+        config: The configuration's file; None = the owner's own.
+        state_dir: Where the journal is; None = the workspace's own place.
+        backend: What runs the sessions.
+        survey: Brings what continues a survey.
+
+    Raises:
+        SessionTreeError: the tree does not exist or can't be continued.
+    """
+    place, left, last_seq = _left(tree_or_path, path, state_dir)
+    if left is None:
+        given: dict[str, Any] = {"path": path, "state_dir": state_dir, "backend": backend}
+        return survey()(screen, tree_or_path=tree_or_path, **given)
+    task_run = _TaskRun(screen, place, as_json=False, known_seq=last_seq, config=config)
+    options = resume_options(load_configuration(config, Path(left.workspace)), left.model, model)
+
+    async def opened() -> SessionTree:
+        return await SessionTree.resume(
+            left.tree_id, **options, channel=_channel(screen, False), state_dir=place, backend=backend
+        )
+
+    task_run.task = left.purpose.removeprefix(PURPOSE)
+    return task_run.carry_out(opened, task_run.go_on)
+
+
+def _with_tools(agents: Mapping[str, AgentSpec], main: str, tools: str) -> dict[str, AgentSpec]:
+    """Return the agents, each with those of its tools that an option names.
+
+    Raises:
+        ConfigError: the option names nothing.
+    """
+    names = [name.strip() for name in tools.split(",")]
+    if not all(names):
+        raise ConfigError(f"--tools {tools!r} has an empty name; give names such as read,grep or none")
+    wanted = () if names == ["none"] else tuple(dict.fromkeys(names))
+    return {
+        name: spec.model_copy(
+            update={"tools": tuple(each for each in wanted if spec.tools is None or each in spec.tools)}
+        )
+        for name, spec in {main: AgentSpec(), **agents}.items()
+    }
+
+
+def _schema_in(path: Path | None) -> Mapping[str, Any] | None:
+    if path is None:
+        return None
+    try:
+        schema = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--result-schema {str(path)!r} can't be read as JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise ConfigError(f"--result-schema {str(path)!r} holds no JSON Schema: give an object")
+    return schema
+
+
+def _channel(screen: RichScreen, as_json: bool) -> HumanChannel:
+    """Return Main's channel: whoever is at the terminal; lines of JSON say themselves what tools say."""
+    reads = sys.stdin if sys.stdin is not None else io.StringIO()
+    if as_json:
+        return YieldingChannel(TerminalChannel(reads, sys.stderr), nullcontext)
+    return screen.shared_with(TerminalChannel(reads, sys.stdout))
+
+
+def _left(
+    tree_id: str | None, path: Path | None, state_dir: Path | None
+) -> tuple[Path, TreeConfig | None, int]:
+    """Return the state directory of a tree of this command, its configuration and its newest fact's number.
+
+    The configuration is None for any other tree, and for a tree without one.
+    """
+    place = state_dir or Path()
+    if tree_id is None or not _TREE_ID.fullmatch(tree_id):
+        return place, None, 0
+    try:
+        place = find_state_dir(path, state_dir)
+        with Journal.open(find_journal(place, tree_id), read_only=True) as journal:
+            config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+            last_seq = next(row.last_seq for row in journal.trees() if row.tree_id == tree_id)
+    except SessionTreeError:  # the survey says what is wrong
+        return place, None, 0
+    return place, config if config.purpose.startswith((PURPOSE, TYPED, ATTACHED)) else None, last_seq
+
+
+class _ReplyText:
+    """Shows a text as it comes: line by line, long lines at a space."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._rest = ""
+        self._message = ""
+        self.last = ""
+        """The last message that was shown."""
+
+    def take(self, event: object) -> None:
+        """Take what a model says."""
+        if isinstance(event, TextDelta):
+            self._message += event.delta
+            *lines, self._rest = (self._rest + event.delta).split("\n")
+            for line in lines:
+                self._say(line)
+            width = shutil.get_terminal_size().columns - 1
+            while len(self._rest) > width:
+                place = self._rest.rfind(" ", 0, width)
+                place = width if place < 1 else place
+                self._say(self._rest[:place])
+                self._rest = self._rest[place:].removeprefix(" ")
+        elif isinstance(event, Done):
+            self.end()
+
+    def end(self) -> None:
+        """Show what is left: the message is whole."""
+        if self._rest:
+            self._say(self._rest)
+        self._rest = ""
+        self.last, self._message = self._message or self.last, ""
+
+
+@dataclass(slots=True)
+class _TaskRun:
+    """One task and its tree."""
+
+    screen: RichScreen
+    state_dir: Path
+    as_json: bool
+    known_seq: int = 0
+    """Number of the last fact that an earlier process made; what it says is not shown again."""
+    config: Path | None = None
+    """The configuration's file, if an option names it."""
+    task: str = ""
+    """What the tree was opened for, where it is taken up."""
+    tree_id: str | None = None
+    """Once a tree is open, its id."""
+    is_over: bool = False
+    _held: SessionResult[Any] | None = None
+    """Main's final message, until something reaches it."""
+    _watch: TreeWatch | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with each fact."""
+
+    def carry_out(self, opened: Callable[[], Awaitable[SessionTree]], order: Order) -> int:
+        """Open a tree, have an order carried out there, show the result and return the exit code."""
+        try:
+            return asyncio.run(self._to_the_end(opened, order))
+        except KeyboardInterrupt:
+            code, status, why = INTERRUPTED, "interrupted", "interrupted"
+        except (SessionTreeError, OSError) as error:
+            if self.tree_id is None:
+                raise
+            code, status, why = FAILED, "failed", f"{type(error).__name__}: {error}"
+        again = None
+        if self.tree_id is not None and not self.is_over:
+            again = f"sessiontree resume {self.tree_id} --state-dir {shlex.quote(str(self.state_dir))}"
+            again += "" if self.config is None else f" --config {shlex.quote(str(self.config.absolute()))}"
+        if self.as_json:
+            self._tell_result(SessionResult(SessionStatus.FAILED, ""), Usage(), status, why, again)
+        else:
+            self.screen.line(
+                why if again is None else f"{why}; nothing that was done is lost, go on with: {again}"
+            )
+        return code
+
+    async def ask(
+        self, tree: SessionTree, text: str, images: Sequence[ImageContent] = ()
+    ) -> SessionResult[Any]:
+        """Send Main a message and return its answer, once all its children have ended."""
+        self._held = None
+        await tree.main.send(text, images=images)
+        return await self._answer(tree)
+
+    async def ask_typed(self, tree: SessionTree, task: str, schema: Mapping[str, Any]) -> SessionResult[Any]:
+        """Have a Branch of Main do the task and return its typed result."""
+        child = await tree.main.spawn("branch", task, result_type=schema)
+        return await child.result()
+
+    async def go_on(self, tree: SessionTree) -> SessionResult[Any]:
+        """Return the answer of a tree that was taken up; it is asked to go on where it had stopped short."""
+        typed = [line.session_id for line in tree.receipt() if line.session_id.count("/") == 1]
+        if not tree.main.history(limit=1):
+            if typed:
+                return await tree.session(typed[0]).result()
+            if self.task.startswith((TYPED, ATTACHED)) or len(self.task) >= _TASK_CHARS:
+                raise SessionFailed("main", "it was interrupted before it had its task; run it again")
+            return await self.ask(tree, self.task)
+        while self._watch is None or self._watch.tree.last_seq < self.known_seq:
+            await self._next_fact()
+        if self._held is not None and not _is_reply(tree, self._held):
+            return await self.ask(tree, _GO_ON)
+        return await self._answer(tree)
+
+    async def _answer(self, tree: SessionTree) -> SessionResult[Any]:
+        # Not SessionTree.run: when Ctrl-C cancels it, it cancels its Branch, and nothing is left to resume.
+        while True:
+            if self._held is not None:
+                main = tree.main.status()
+                busy = main.status is SessionStatus.ACTIVE or main.children or main.pending_approvals
+                if not busy:
+                    break
+            await self._next_fact()
+        if not _is_reply(tree, self._held):
+            raise SessionFailed("main", self._held.summary)
+        return self._held
+
+    async def _next_fact(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    async def _to_the_end(self, opened: Callable[[], Awaitable[SessionTree]], order: Order) -> int:
+        async with await opened() as tree:
+            self.tree_id = tree.tree_id
+            self._tell_begin(tree)
+            result, usage, heard = await self._work(tree, order)
+        self.is_over = True
+        failed = result.status is not SessionStatus.COMPLETED
+        if self.as_json:
+            self._tell_result(result, usage, result.status, result.summary if failed else None, None)
+        else:
+            text = result.summary if result.output is None else dump_json(result.output)
+            for line in text.splitlines() if heard != text else ():
+                self.screen.line(line)
+            tokens = f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written, {usage.cost_text}"
+            where = f"--state-dir {shlex.quote(str(self.state_dir))} --tree {self.tree_id}"
+            self.screen.line(f"({result.status}: {tokens}; show it: sessiontree tree {where})")
+        return FAILED if failed else 0
+
+    async def _work(self, tree: SessionTree, order: Order) -> tuple[SessionResult[Any], Usage, str]:
+        """Return the result, what the tree used, and the last message that was shown as it came."""
+        heard = _ReplyText(self.screen.line)
+        is_streamed = self.screen.is_live and not self.as_json
+        async with self._watching(tree) as watch:
+            self._watch = watch
+            reader = tree.progress("main")
+            tasks = [
+                asyncio.create_task(self._show(tree, watch)),
+                asyncio.create_task(_hear(reader, heard.take if is_streamed else _drop)),
+            ]
+            working = asyncio.ensure_future(order(tree))
+            try:
+                await asyncio.wait((tasks[0], working), return_when=asyncio.FIRST_COMPLETED)
+                if not working.done():
+                    await tasks[0]  # it failed, or Main has ended
+                    raise SessionClosed("main", "it was ended by somebody else")
+                result = await working
+                await reader.catch_up()
+                await asyncio.sleep(0)
+                heard.end()
+                usage = tree.usage()
+                if result.status is SessionStatus.COMPLETED:
+                    await tree.finish(result.summary)
+                else:
+                    await tree.cancel(result.summary)
+                await tasks[0]
+            finally:
+                self.is_over = watch.tree.is_over
+                reader.close()
+                for task in (*tasks, working):
+                    task.cancel()
+                await asyncio.wait((*tasks, working))
+        return result, usage, heard.last
+
+    @asynccontextmanager
+    async def _watching(self, tree: SessionTree) -> AsyncIterator[TreeWatch]:
+        if self.as_json:
+            yield TreeWatch(_drop)
+            return
+        async with self.screen.watch(tree.progress, self.known_seq) as watch:
+            yield watch
+
+    async def _show(self, tree: SessionTree, watch: TreeWatch) -> None:
+        """Show what happens until Main has ended."""
+        changes = LiveChanges()
+        async for record in tree.events():
+            watch.take(record)
+            self._note(record)
+            if self.as_json:
+                for change in changes.of(record):
+                    self.screen.raw(dump_json(change))
+            self._news.set()
+            # facts that are there already come without a pause: let others, and Ctrl-C, have their turn
+            await asyncio.sleep(0)
+
+    def _note(self, record: Record) -> None:
+        kind = "" if record.session else kind_in(record.text)
+        if kind in {"result_held", "session_reactivated"}:
+            fact = read_fact(record.text)
+            if fact.session == "main":
+                self._held = fact.result if kind == "result_held" else None
+
+    def _tell_begin(self, tree: SessionTree) -> None:
+        report = tree.main.status()
+        if self.as_json:
+            self.screen.raw(
+                dump_json(
+                    {
+                        "change": "run_started",
+                        "tree": tree.tree_id,
+                        "state_dir": str(self.state_dir),
+                        "model": report.model,
+                        "approvals": report.approval_mode,
+                    }
+                )
+            )
+        else:
+            self.screen.line(
+                f"tree {tree.tree_id}, {report.model}, approvals: {report.approval_mode}, "
+                f"journal in {self.state_dir}"
+            )
+
+    def _tell_result(
+        self, result: SessionResult[Any], usage: Usage, status: str, error: str | None, again: str | None
+    ) -> None:
+        members = {
+            "change": "result",
+            "tree": self.tree_id,
+            "status": str(status),
+            "text": result.summary if error is None else "",
+            "output": result.output,
+            "error": error,
+            "usage": usage.to_wire(),
+            "resume": again,
+        }
+        self.screen.raw(dump_json(members))
+
+
+def _is_reply(tree: SessionTree, held: SessionResult[Any]) -> bool:
+    """Return whether Main's final message is what its model replied, and not why it stopped short."""
+    last = tree.main.history()[-1]
+    return isinstance(last, AssistantMessage) and last.text == held.summary
+
+
+async def _hear(reader: ProgressReader, take: Callable[[object], None]) -> None:
+    while True:
+        take((await reader.next()).event)
+
+
+def _drop(_: object) -> None:
+    """Show nothing."""

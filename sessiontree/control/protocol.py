@@ -1,0 +1,288 @@
+"""The control socket: its file in the state directory, and its line protocol.
+
+Only the owner of the state directory can open the file. Each line is one JSON object: a request, an answer or
+an error.
+
+- in: ``{"id", "ask", "given"}`` calls a method; ``{"withdraw": id}`` withdraws that request;
+- out: first ``{"protocol", "release", "pid"}``; then, by id and in any order, ``{"id", "items"}`` any number
+  of times and ``{"id", "value"}`` once, or ``{"id", "error"}`` once. An error without an id is the last line.
+
+Nothing is unpickled. The client assigns the ids.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, get_type_hints
+
+from sessiontree.contracts import errors
+from sessiontree.contracts.errors import JournalError, SessionTreeError, words_of
+from sessiontree.contracts.jsonable import dump_json
+from sessiontree.contracts.kinds import PermissionTier
+from sessiontree.control.call_codec import SocketAnswer
+from sessiontree.journal.tables import write_error
+from sessiontree.runtime.socket_files import listen_at, socket_address
+
+SOCKET_NAME = "control"
+
+
+BACKLOG = 64
+"""Most connections that wait to be accepted."""
+
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED)
+"""The errors of the system if no process listens: the file is missing, or its process has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSocket:
+    """A control socket that a process listens on."""
+
+    path: Path
+    listener: socket.socket
+    file: tuple[int, int]
+    """Device and inode of the socket file."""
+
+    def close(self) -> None:
+        """Stop listening, and remove the file if it still belongs to this control socket."""
+        self.listener.close()
+        with suppress(OSError):
+            if _file_at(self.path) == self.file:
+                self.path.unlink()
+
+
+def open_control_socket(state_dir: Path) -> OpenSocket:
+    """Create the socket file (mode 0600 from the start) and listen on it.
+
+    The caller holds the lock of the state directory. An existing file therefore belongs to a dead process and
+    is replaced atomically.
+
+    Raises:
+        JournalUnwritable: the system refused.
+    """
+    path = state_dir / SOCKET_NAME
+    try:
+        listener = listen_at(path, BACKLOG)
+    except OSError as error:
+        raise write_error(path, error) from error
+    return OpenSocket(path, listener, _file_at(path))
+
+
+def connect_control_socket(state_dir: Path) -> socket.socket | None:
+    """Return a connection to the process that listens; None if no process listens.
+
+    Raises:
+        BlockingIOError: the backlog is full; try again.
+        JournalError: the system refused.
+    """
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.setblocking(False)
+    try:
+        with socket_address(state_dir / SOCKET_NAME) as address:
+            line.connect(address)
+    except OSError as error:
+        line.close()
+        if isinstance(error, BlockingIOError):
+            raise
+        if error.errno in _ABSENT:
+            return None
+        reason = f"the control socket of its runtime can't be opened: {error.strerror or error}"
+        raise JournalError(str(state_dir), f"{reason}; only the user who runs it, or root, may") from error
+    return line
+
+
+def _file_at(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_dev, found.st_ino
+
+
+MAX_LINE_BYTES = 8 * 1024 * 1024
+
+
+class Lines:
+    """Splits a stream into lines.
+
+    Args:
+        max_bytes: Longest line, without its newline; after a longer one no more data is accepted.
+    """
+
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._rest = bytearray()
+        self.is_overlong = False
+        """Whether a line was too long; the stream is unusable then."""
+
+    @property
+    def is_within(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return bool(self._rest)
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Return the lines that data completes, without their newlines. Linear in the data's length."""
+        if self.is_overlong:
+            return []
+        found: list[bytes] = []
+        searched = len(self._rest)
+        self._rest += data
+        begin = 0
+        while (end := self._rest.find(b"\n", max(begin, searched))) >= 0 and end - begin <= self._max_bytes:
+            found.append(bytes(self._rest[begin:end]))
+            begin = end + 1
+        # the rest holds no newline, or one beyond the limit
+        self.is_overlong = (len(self._rest) if end < 0 else end) - begin > self._max_bytes
+        if self.is_overlong:
+            self._rest.clear()
+        else:
+            del self._rest[:begin]
+        return found
+
+
+ERRORS: Mapping[str, type[SessionTreeError]] = {
+    value.__name__: value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, SessionTreeError)
+}
+"""Every error that keeps its type; any other is sent as its text."""
+
+
+def error_to_wire(error: BaseException) -> dict[str, Any]:
+    """Return ``{type, fields}`` of an error; the fields are its constructor's arguments, in order."""
+    cls = type(error)
+    fields = list(error.args)
+    if ERRORS.get(cls.__name__) is cls and _has_json(fields):
+        return {"type": cls.__name__, "fields": fields}
+    return {"type": SessionTreeError.__name__, "fields": [words_of(error)]}
+
+
+def error_from_wire(wire: object) -> SessionTreeError:
+    """Return the error of a wire object; one that matches no type becomes a plain error with its text."""
+    if isinstance(wire, Mapping):
+        name, fields = wire.get("type"), wire.get("fields")
+        cls = ERRORS.get(name) if isinstance(name, str) else None
+        if cls is not None and isinstance(fields, list):
+            try:
+                error = cls(*_given(cls, fields))
+                str(error)  # wrong field types may raise only here
+            except (TypeError, ValueError, AttributeError):
+                pass
+            else:
+                return error
+    return SessionTreeError(f"the runtime refused: {wire}")
+
+
+def _given(cls: type[SessionTreeError], fields: list[Any]) -> list[Any]:
+    hints = [hint for name, hint in get_type_hints(cls.__init__).items() if name != "return"]
+    made = [
+        PermissionTier(field) if hint is PermissionTier else field
+        for field, hint in zip(fields, hints, strict=False)
+    ]
+    return made + fields[len(made) :]
+
+
+def _has_json(fields: list[Any]) -> bool:
+    try:
+        dump_json(fields)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+PROTOCOL = 2
+MAX_ID = 2**53
+MAX_PART_CHARS = 256 * 1024
+"""Items are sent in parts of about this size, so that a long answer does not delay others."""
+
+
+@dataclass(frozen=True, slots=True)
+class SocketRequest:
+    """A call of a method."""
+
+    id: int
+    ask: str
+    given: Mapping[str, Any]
+    """The arguments by name, as the peer sent them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """The answer to a request is no longer wanted."""
+
+    id: int
+
+
+def said_in(line: bytes) -> SocketRequest | Withdrawal:
+    """Parse a line.
+
+    Raises:
+        ValueError: it is not a message of this protocol.
+    """
+    try:
+        wire = json.loads(line.decode("utf-8"), parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(wire, dict):
+        raise ValueError("it is not a JSON object")
+    if "withdraw" in wire:
+        return Withdrawal(_id(wire["withdraw"]))
+    ask, given = wire.get("ask"), wire.get("given", {})
+    if not isinstance(ask, str) or not isinstance(given, dict):
+        raise ValueError("it names no operation")
+    return SocketRequest(_id(wire.get("id")), ask, given)
+
+
+def line_of(wire: Mapping[str, Any]) -> bytes:
+    """Return an object as a line.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it has no JSON form.
+    """
+    return dump_json(wire).encode("ascii") + b"\n"
+
+
+def lines_of(request_id: int, answer: SocketAnswer) -> Iterator[bytes]:
+    """Yield an answer's lines, each when it is requested.
+
+    Raises:
+        SessionTreeError: one part of it is longer than a line may be.
+    """
+    part: list[str] = []
+    chars = 0
+    for item in answer.items:
+        text = dump_json(item)
+        part.append(text)
+        chars += len(text)
+        if chars > MAX_PART_CHARS:
+            yield _checked(f'{{"id":{request_id},"items":[{",".join(part)}]}}\n')
+            part, chars = [], 0
+    if part:
+        yield _checked(f'{{"id":{request_id},"items":[{",".join(part)}]}}\n')
+    yield _checked(f'{{"id":{request_id},"value":{dump_json(answer.value)}}}\n')
+
+
+def error_line(request_id: int | None, error: BaseException) -> bytes:
+    """Return an error as a line."""
+    return line_of({"id": request_id, "error": error_to_wire(error)})
+
+
+def _checked(line: str) -> bytes:
+    if len(line) > MAX_LINE_BYTES:
+        raise SessionTreeError(
+            f"one part of the answer has {len(line):,} bytes, at most {MAX_LINE_BYTES:,}; read the journal"
+        )
+    return line.encode("ascii")
+
+
+def _id(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_ID:
+        raise ValueError("its id is not a whole number from 0")
+    return value
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number")

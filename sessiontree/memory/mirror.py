@@ -1,0 +1,528 @@
+"""The rows of the table in memory, without their texts: filters and vectors are compared here.
+
+A row's position is its place in the mirror. Rows are appended, and forgotten ones stay as dead positions
+until a new mirror is made. The mirror changes on the event loop alone; any thread may read its arrays.
+
+``TableCache`` keeps table and mirror equal. A writer adds to the mirror what it wrote. A reader, or a writer
+that does not know what a failed write left, compares row numbers with the table and applies the difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
+
+from sessiontree.contracts.errors import EmbedderMismatch
+from sessiontree.contracts.memory import MemoryRecord, MemoryScope, RecordType, Source, Trust
+from sessiontree.memory.tables import ROW_ID, VECTOR, RecordTable, Vectors, embedder_of, to_vectors
+
+NONE: Final = -1
+"""The code of a missing text."""
+_SMALLEST: Final = 1_024
+
+
+class Numbers:
+    """One column of numbers. Appending costs amortised O(1)."""
+
+    def __init__(self, kind: DTypeLike) -> None:
+        self._cells: NDArray[Any] = np.empty(_SMALLEST, kind)
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return self._count
+
+    def extend(self, values: NDArray[Any] | Sequence[int]) -> None:
+        """Append values. Arrays that :meth:`all` returned before do not change."""
+        needed = self._count + len(values)
+        if needed > len(self._cells):
+            grown = np.empty(max(needed, 2 * len(self._cells)), self._cells.dtype)
+            grown[: self._count] = self._cells[: self._count]
+            self._cells = grown
+        self._cells[self._count : needed] = values
+        self._count = needed
+
+    def all(self) -> NDArray[Any]:
+        """Return the values, not copied."""
+        return self._cells[: self._count]
+
+
+class Texts:
+    """One column of texts with many repetitions: each text is kept once, and a row holds its code."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+        self._kept: list[str] = []
+        self._rows = Numbers(np.int32)
+
+    def extend(self, values: Sequence[str | None]) -> None:
+        """Append values."""
+        self._rows.extend([NONE if value is None else self._code_of(value) for value in values])
+
+    def all(self) -> NDArray[np.int32]:
+        """Return the rows' codes, not copied."""
+        return self._rows.all()
+
+    def code(self, text: str) -> int | None:
+        """Return the code of a text, or None if no row ever had it."""
+        return self._codes.get(text)
+
+    def known(self) -> dict[str, int]:
+        """Return the codes of all texts so far."""
+        return dict(self._codes)
+
+    def at(self, row: int) -> str:
+        """Return the text of a row that has one."""
+        return self._kept[int(self._rows.all()[row])]
+
+    def has(self, row: int) -> bool:
+        """Whether a row has a text."""
+        return bool(self._rows.all()[row] != NONE)
+
+    def _code_of(self, text: str) -> int:
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self._kept)
+            self._kept.append(text)
+        return code
+
+
+_BLOCK_ROWS: Final = 16_384
+
+
+class Matrix:
+    """Rows of float32, in blocks; rows are only ever added.
+
+    Args:
+        dimensions: Numbers of a row.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        self._dimensions = dimensions
+        self._blocks: list[Vectors] = []
+        self._rows = 0
+
+    def extend(self, rows: int) -> None:
+        """Append rows of zeros."""
+        while rows:
+            block, used = divmod(self._rows, _BLOCK_ROWS)
+            if block == len(self._blocks):  # the system provides the memory as rows are set
+                self._blocks.append(np.empty((_BLOCK_ROWS, self._dimensions), np.float32))
+            fitting = min(_BLOCK_ROWS - used, rows)
+            self._blocks[block][used : used + fitting] = 0
+            self._rows += fitting
+            rows -= fitting
+
+    def put(self, positions: NDArray[np.intp], vectors: Vectors) -> None:
+        """Set existing rows; the shape of the vectors is (positions, dimensions)."""
+        blocks, rows = np.divmod(positions, _BLOCK_ROWS)
+        for block in np.unique(blocks).tolist():
+            chosen = blocks == block
+            self._blocks[block][rows[chosen]] = vectors[chosen]
+
+    def scores(self, vector: Vectors, stop: int, start: int = 0) -> Vectors:
+        """Return the inner products of a vector with the rows from ``start`` up to, not including, ``stop``.
+
+        It uses one thread. When BLAS shares a product among threads, the product waits for all of them,
+        which takes long on a busy machine.
+        """
+        products = np.empty(stop - start, np.float32)
+        while start < stop:
+            block, first = divmod(start, _BLOCK_ROWS)
+            last = min(_BLOCK_ROWS, first + stop - start)
+            done = len(products) - (stop - start)
+            np.vecdot(self._blocks[block][first:last], vector, out=products[done : done + last - first])
+            start += last - first
+        return products
+
+
+def best(scores: Vectors, candidates: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """Return up to ``most`` candidates with the highest scores, best first; equal ones by position."""
+    if not len(candidates) or most < 1:
+        return candidates[:0]
+    own = scores[candidates]
+    if len(own) > most:
+        least = np.partition(own, len(own) - most)[len(own) - most]
+        kept = own >= least
+        candidates, own = candidates[kept], own[kept]
+    return candidates[np.lexsort((candidates, -own))][:most]
+
+
+Positions = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+WHOLE: Final = -1
+"""In ``firsts`` and ``lasts``: the source is a whole file."""
+
+
+class Mirror:
+    """Every row of the table: ids, the columns that filters use, and vectors.
+
+    Args:
+        dimensions: Numbers of one vector.
+        vectors: Whether vectors are kept. Without them searches use the table's index.
+    """
+
+    def __init__(self, dimensions: int, *, vectors: bool = True) -> None:
+        self.matrix = Matrix(dimensions) if vectors else None
+        self.ids: list[str] = []
+        self.types, self.paths, self.trees, self.trusts = Texts(), Texts(), Texts(), Texts()
+        self.sessions, self.agents, self.workspaces = Texts(), Texts(), Texts()
+        self.firsts, self.lasts, self.created = Numbers(np.int32), Numbers(np.int32), Numbers(np.int64)
+        self.next_row_id = 0
+        """Rows of the table with this number or a higher one are not yet known by number."""
+        self._alive = Numbers(np.bool_)
+        self._row_ids = Numbers(np.int64)
+        self._positions: dict[str, int] = {}
+        self._unnumbered: set[int] = set()
+        self._numbered = Numbers(np.int64)
+        self._numbered_positions = Numbers(np.intp)
+
+    def __len__(self) -> int:
+        """Return the number of living rows."""
+        return len(self._positions)
+
+    def __contains__(self, record_id: str) -> bool:
+        """Whether a living row has this id."""
+        return record_id in self._positions
+
+    @property
+    def rows(self) -> int:
+        """The number of positions, dead ones included."""
+        return len(self.ids)
+
+    @property
+    def unnumbered(self) -> bool:
+        """Whether rows were added and their numbers in the table are not known yet."""
+        return bool(self._unnumbered)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many positions are dead that a new mirror is worth its cost."""
+        return self.rows > 1_000 and len(self) < self.rows / 2
+
+    def alive(self) -> Mask:
+        """Return which positions are alive, not copied."""
+        mask: Mask = self._alive.all()
+        return mask
+
+    def position(self, record_id: str) -> int | None:
+        """Return the position of a living row, or None."""
+        return self._positions.get(record_id)
+
+    def record(self, position: int, text: str) -> MemoryRecord:
+        """Return the record at a position, with this text from the table."""
+        source = None
+        if self.paths.has(position):
+            first, last = int(self.firsts.all()[position]), int(self.lasts.all()[position])
+            whole = first == WHOLE
+            source = Source(self.paths.at(position), None if whole else first, None if whole else last)
+        return MemoryRecord(
+            self.ids[position],
+            cast("RecordType", self.types.at(position)),
+            text,
+            None if source is None else str(source),
+            cast("Trust", self.trusts.at(position)),
+            MemoryScope(
+                self.trees.at(position),
+                self.sessions.at(position),
+                self.agents.at(position),
+                self.workspaces.at(position),
+            ),
+            int(self.created.all()[position]),
+        )
+
+    def row_ids(self, positions: Positions) -> list[int]:
+        """Return the rows' numbers in the table."""
+        numbers: list[int] = self._row_ids.all()[positions].tolist()
+        return numbers
+
+    def living_row_ids(self) -> NDArray[np.int64]:
+        """Return the numbers of all living rows that have one, ascending."""
+        numbers: NDArray[np.int64] = self._numbered.all()[self.alive()[self._numbered_positions.all()]]
+        return numbers
+
+    def positions_of(self, row_ids: NDArray[np.int64]) -> Positions:
+        """Return the positions of the rows with these numbers, in their order; -1 = unknown or dead."""
+        known: NDArray[np.int64] = self._numbered.all()
+        if not len(known):
+            return np.full(len(row_ids), -1, np.intp)
+        places = np.minimum(np.searchsorted(known, row_ids), len(known) - 1)
+        positions: Positions = self._numbered_positions.all()[places]
+        return np.where((known[places] == row_ids) & self.alive()[positions], positions, -1)
+
+    def append(self, records: Sequence[MemoryRecord], vectors: Vectors) -> None:
+        """Add records that were just written; :meth:`number` adds their row numbers later."""
+        sources = [None if record.source is None else Source.of(record.source) for record in records]
+        self.types.extend([record.type for record in records])
+        self.paths.extend([None if source is None else source.path for source in sources])
+        self.trees.extend([record.scope.tree_id for record in records])
+        self.trusts.extend([record.trust for record in records])
+        self.sessions.extend([record.scope.session for record in records])
+        self.agents.extend([record.scope.agent_id for record in records])
+        self.workspaces.extend([record.scope.workspace for record in records])
+        self.firsts.extend([source.first or WHOLE if source else WHOLE for source in sources])
+        self.lasts.extend([source.last or WHOLE if source else WHOLE for source in sources])
+        self.created.extend([record.created_at_ms for record in records])
+        start = self.rows
+        self._take_in([record.id for record in records])
+        if self.matrix is not None:
+            self.matrix.put(np.arange(start, self.rows), vectors)
+
+    def load(self, rows: pa.Table) -> None:
+        """Add rows of the table, by ascending number; rows whose ids are known only get their numbers.
+
+        Their vectors are all zero until the caller sets them in the matrix.
+        """
+        fresh = [record_id not in self._positions for record_id in rows["id"].to_pylist()]
+        added = rows.filter(pa.array(fresh, pa.bool_()))
+        self.types.extend(added["type"].to_pylist())
+        self.paths.extend(added["path"].to_pylist())
+        self.trees.extend(added["tree_id"].to_pylist())
+        self.trusts.extend(added["trust"].to_pylist())
+        self.sessions.extend(added["session"].to_pylist())
+        self.agents.extend(added["agent_id"].to_pylist())
+        self.workspaces.extend(added["workspace"].to_pylist())
+        self.firsts.extend(added["first"].fill_null(WHOLE).to_numpy())
+        self.lasts.extend(added["last"].fill_null(WHOLE).to_numpy())
+        self.created.extend(added["created_at_ms"].to_numpy())
+        self._take_in(added["id"].to_pylist())
+        self.number(rows["id"].to_pylist(), rows[ROW_ID].to_numpy().astype(np.int64))
+
+    def number(self, ids: Sequence[str], row_ids: NDArray[np.int64]) -> None:
+        """Set the numbers of rows, given in any order; known numbers and unknown ids are ignored."""
+        order = np.argsort(row_ids)
+        order = order[row_ids[order] >= self.next_row_id]
+        positions = np.array([self._positions.get(ids[place], -1) for place in order], np.intp)
+        known = positions >= 0
+        numbers, positions = row_ids[order][known], positions[known]
+        self._row_ids.all()[positions] = numbers
+        self._numbered.extend(numbers)
+        self._numbered_positions.extend(positions)
+        self._unnumbered.difference_update(positions.tolist())
+        if len(numbers):
+            self.next_row_id = int(numbers[-1]) + 1
+
+    def drop(self, positions: Positions) -> None:
+        """Mark living rows as dead."""
+        self.alive()[positions] = False
+        for position in positions.tolist():
+            del self._positions[self.ids[position]]
+            self._unnumbered.discard(position)
+
+    def forget_vectors(self) -> None:
+        """Drop all vectors: from now on an index of the table compares them."""
+        self.matrix = None
+
+    def living_trees(self) -> set[str]:
+        """Return the ids of all trees that have records."""
+        living = set(np.unique(self.trees.all()[self.alive()]).tolist())
+        return {tree for tree, code in self.trees.known().items() if code in living}
+
+    def in_created_order(self, positions: Positions) -> Positions:
+        """Return positions, oldest record first; those of one millisecond in the order they were stored."""
+        return positions[np.lexsort((positions, self.created.all()[positions]))]
+
+    def _take_in(self, ids: Sequence[str]) -> None:
+        if self.matrix is not None:
+            self.matrix.extend(len(ids))
+        positions = range(self.rows, self.rows + len(ids))
+        self._row_ids.extend(np.full(len(ids), -1))
+        self._alive.extend(np.ones(len(ids), np.bool_))
+        self._positions.update(zip(ids, positions, strict=True))
+        self._unnumbered.update(positions)
+        self.ids.extend(ids)
+
+
+def ancestry(session: str) -> list[str]:
+    """Return the paths of a session and its ancestors, the session first."""
+    parts = session.split("/")
+    return ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+
+
+def visible(mirror: Mirror, scope: MemoryScope | None, finished: Collection[str]) -> Mask:
+    """Return a new mask of the rows that are alive and that the asker may see.
+
+    Args:
+        mirror: The rows.
+        scope: Who asks; None = the owner, who may see all.
+        finished: Ids of the trees whose Main has finished.
+    """
+    rows = mirror.rows
+    alive = mirror.alive()[:rows].copy()
+    if scope is None:
+        return alive
+    trees, known = mirror.trees.all()[:rows], mirror.trees.known()
+    own = _any_of(mirror.sessions, ancestry(scope.session), rows) & _is(mirror.trees, scope.tree_id, rows)
+    left = np.zeros(len(known), np.bool_)
+    left[[code for tree, code in known.items() if tree in finished]] = True
+    left_behind = (
+        left[trees] & _is(mirror.agents, scope.agent_id, rows) & _is(mirror.workspaces, scope.workspace, rows)
+    )
+    mask: Mask = alive & (own | left_behind)
+    return mask
+
+
+def of_types(mirror: Mirror, types: Collection[RecordType], rows: int) -> Mask:
+    """Return which of the first ``rows`` rows have one of the types; without types, all of them."""
+    return _any_of(mirror.types, types, rows) if types else np.ones(rows, np.bool_)
+
+
+def at_path(mirror: Mirror, path: str, rows: int) -> Mask:
+    """Return which rows have a source at this path or below it."""
+    start = path.rstrip("/")
+    below = f"{start}/"
+    return _any_of(
+        mirror.paths,
+        [known for known in mirror.paths.known() if known == start or known.startswith(below)],
+        rows,
+    )
+
+
+def overlapping(mirror: Mirror, first: int | None, last: int | None, rows: int) -> Mask:
+    """Return which rows' lines overlap a range. A whole file overlaps every range; None = no bound."""
+    firsts, lasts = mirror.firsts.all()[:rows], mirror.lasts.all()[:rows]
+    mask: Mask = firsts == WHOLE
+    inside = np.ones(rows, np.bool_)
+    if first is not None:
+        inside &= lasts >= first
+    if last is not None:
+        inside &= firsts <= last
+    mask |= inside
+    return mask
+
+
+def of_tree(mirror: Mirror, tree_id: str, rows: int) -> Mask:
+    """Return which rows belong to a tree."""
+    return _is(mirror.trees, tree_id, rows)
+
+
+def _is(texts: Texts, text: str, rows: int) -> Mask:
+    return _any_of(texts, (text,), rows)
+
+
+def _any_of(texts: Texts, wanted: Iterable[str], rows: int) -> Mask:
+    codes = [code for text in wanted if (code := texts.code(text)) is not None]
+    cells = texts.all()[:rows]
+    if len(codes) == 1:
+        mask: Mask = cells == codes[0]
+        return mask
+    return np.isin(cells, codes)
+
+
+_TAKEN_AT_ONCE = 1_000
+
+
+class TableCache:
+    """The table on the disk and its mirror in memory.
+
+    Args:
+        table: The table.
+        place: Path or address of the store, for errors.
+        identity: Identity of the embedder that made the vectors.
+        ann_above: With more rows than this, vectors are not held in memory once there is an index of them.
+    """
+
+    def __init__(self, table: RecordTable, place: str, identity: str, ann_above: int) -> None:
+        self.table = table
+        self.place = place
+        self.ann_above = ann_above
+        self._identity = identity
+        self._changing = asyncio.Lock()
+        self.mirror = self._empty(vectors=True)
+
+    def check(self) -> None:
+        """Raise EmbedderMismatch if another embedder made the vectors."""
+        stored = embedder_of(self.table.schema, self.place)
+        if stored != self._identity:
+            raise EmbedderMismatch(self.place, stored, self._identity)
+
+    async def load(self) -> None:
+        """Make a new mirror from the table."""
+        async with self._changing:
+            await self._load()
+
+    async def catch_up(self, *, surely: bool = False) -> None:
+        """Apply what other writers did.
+
+        Args:
+            surely: Compare even if the table has the same version as before.
+        """
+        async with self._changing:
+            if not await self.table.catch_up() and not surely:
+                return
+            self.check()
+            there, known = await self.table.row_ids(), self.mirror.living_row_ids()
+            gone = np.setdiff1d(known, there, assume_unique=True)
+            if len(gone) == len(known) and len(there):  # another table replaced it
+                await self._load()
+                return
+            positions = self.mirror.positions_of(gone)
+            self.mirror.drop(positions[positions >= 0])
+            await self._take_in(self.mirror)
+
+    async def number(self) -> None:
+        """Read the numbers of rows that this process wrote."""
+        if self.mirror.unnumbered:
+            async with self._changing:
+                if self.mirror.unnumbered:
+                    ids, numbers = await self.table.numbers(self.mirror.next_row_id)
+                    self.mirror.number(ids, numbers)
+
+    async def tidy(self) -> None:
+        """Free the memory of dead rows, and of vectors if there is an index of them."""
+        if len(self.mirror) > self.ann_above and self.mirror.matrix is not None:
+            if await self.table.has_vector_index():
+                self.mirror.forget_vectors()
+        elif self.mirror.is_crowded:
+            await self.load()
+
+    async def records(self, mirror: Mirror, positions: Positions) -> list[MemoryRecord]:
+        """Return the records at a mirror's positions, in that order, without those forgotten meanwhile."""
+        taken: list[MemoryRecord] = []
+        for start in range(0, len(positions), _TAKEN_AT_ONCE):
+            chosen = positions[start : start + _TAKEN_AT_ONCE]
+            places, rows = await self._take(mirror, chosen, vectors=False)
+            texts = rows["text"].to_pylist()
+            taken += [mirror.record(position, texts[place]) for position, place in places]
+        return taken
+
+    async def with_vectors(self, mirror: Mirror, positions: Positions) -> tuple[list[MemoryRecord], Vectors]:
+        """Return the records at a mirror's positions and their vectors, in that order."""
+        places, rows = await self._take(mirror, positions, vectors=True)
+        texts = rows["text"].to_pylist()
+        records = [mirror.record(position, texts[place]) for position, place in places]
+        return records, to_vectors(rows)[[place for _, place in places]]
+
+    async def _take(
+        self, mirror: Mirror, positions: Positions, *, vectors: bool
+    ) -> tuple[list[tuple[int, int]], pa.Table]:
+        """Return rows of the table, and pairs of position and index of its row."""
+        await self.number()
+        numbers = mirror.row_ids(positions)
+        rows = await self.table.take([number for number in numbers if number >= 0], vectors=vectors)
+        found = {number: place for place, number in enumerate(rows[ROW_ID].to_pylist())}
+        pairs = zip(positions.tolist(), numbers, strict=True)
+        return [(position, found[number]) for position, number in pairs if number in found], rows
+
+    async def _load(self) -> None:
+        few = await self.table.count() <= self.ann_above
+        mirror = self._empty(vectors=few or not await self.table.has_vector_index())
+        await self._take_in(mirror)
+        self.mirror = mirror
+
+    async def _take_in(self, mirror: Mirror) -> None:
+        start = mirror.next_row_id
+        mirror.load(await self.table.mirrored(start))
+        if mirror.matrix is not None:
+            async for numbers, vectors in self.table.vectors(start):
+                positions = mirror.positions_of(numbers)
+                mirror.matrix.put(positions[positions >= 0], vectors[positions >= 0])
+
+    def _empty(self, *, vectors: bool) -> Mirror:
+        dimensions: int = self.table.schema.field(VECTOR).type.list_size
+        return Mirror(dimensions, vectors=vectors)

@@ -1,0 +1,128 @@
+"""Provider keys: never shown, never pickled, passed in memory only to the process that asks.
+
+In the program a key holds its text. Pickled, it is a reference of 128 random bits. A process that opens it
+asks for the text at the first use, in the way that was set for that process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+from sessiontree.contracts.errors import ConfigError, ModelError
+
+_KEYS: WeakValueDictionary[str, ApiKey] = WeakValueDictionary()
+_FORMS: Final[tuple[Callable[[str], str], ...]] = (
+    str,
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: repr(text)[1:-1],
+    lambda text: repr(text.encode())[2:-1],
+    lambda text: html.escape(text),
+    lambda text: quote(text),
+    lambda text: quote(text, safe=""),
+)
+"""How an error's text may write a secret."""
+_way: list[Callable[[str], str]] = []
+"""How this process asks for a key's text; at most one entry."""
+
+
+class ApiKey:
+    """A secret text.
+
+    Args:
+        text: The secret; None = it is requested at the first use.
+        reference: Names it in every process; empty = a new reference.
+    """
+
+    __slots__ = ("__weakref__", "_reference", "_text")
+
+    def __init__(self, text: str | None, reference: str = "") -> None:
+        self._text = text
+        self._reference = reference or secrets.token_hex(16)
+        _KEYS[self._reference] = self
+
+    @classmethod
+    def given(cls, text: object, place: str) -> ApiKey:
+        """Return the key with this text.
+
+        Args:
+            text: The secret: visible ASCII characters, because it is sent in a header.
+            place: Where it is from, for the error.
+
+        Raises:
+            ConfigError: the text can't be a key; does not show it.
+        """
+        if not isinstance(text, str) or not re.fullmatch(r"[\x21-\x7e]+", text):
+            raise ConfigError(
+                f"{place}: give the provider's key as text without spaces, line ends or letters beyond ASCII"
+            )
+        return cls(text)
+
+    @classmethod
+    def from_environment(cls, *names: str) -> ApiKey | None:
+        """Return the key from the first of these variables that is set, or None if none is set.
+
+        Raises:
+            ConfigError: the variable holds something that can't be a key.
+        """
+        found = ((name, os.environ.get(name, "").strip()) for name in names)
+        return next((cls.given(text, name) for name, text in found if text), None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a reference."""
+        return _referred, (self._reference,)
+
+    def __repr__(self) -> str:
+        """Return a text without the secret."""
+        return "ApiKey(…)"
+
+    async def text(self) -> str:
+        """Return the secret; a process that does not hold it yet asks for it.
+
+        Raises:
+            ModelError: it is not available here; asking again may help.
+        """
+        if self._text is None:
+            if not _way:
+                raise ModelError("this process has no way to a provider's key; ask through the model gateway")
+            try:
+                self._text = await asyncio.to_thread(_way[0], self._reference)
+            except OSError as error:
+                raise ModelError(f"the program did not hand over a provider's key: {error}", True) from None
+        return self._text
+
+    def hidden_in(self, text: str) -> str:
+        """Return a text with the secret removed, also as JSON, Python, HTML or an address writes it."""
+        if self._text:
+            written = {form(self._text) for form in _FORMS}
+            for secret in sorted(written, key=len, reverse=True):  # a form may contain another
+                text = text.replace(secret, "…")
+        return text
+
+
+def _referred(reference: str) -> ApiKey:
+    return _KEYS.get(reference) or ApiKey(None, reference)
+
+
+def key_text(reference: str) -> str | None:
+    """Return the secret for a reference, or None if this process does not hold it."""
+    key = _KEYS.get(reference)
+    return None if key is None else key._text  # noqa: SLF001 - of this module
+
+
+def is_key(text: str) -> bool:
+    """Whether a text is a key that this process holds."""
+    return any(key._text == text.strip() for key in list(_KEYS.values()))  # noqa: SLF001 - of this module
+
+
+def ask_for_keys_by(way: Callable[[str], str]) -> None:
+    """Set the function that asks for a key's text by its reference; called in a thread, may raise OSError."""
+    _way[:] = [way]

@@ -1,0 +1,341 @@
+"""Questions to one provider's model: sent through pydantic-ai, with replies as pieces and typed failures.
+
+Loading this loads pydantic-ai; making :class:`ProviderCalls` loads the provider's own library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from httpx2 import AsyncHTTPTransport, Limits, Timeout
+from pydantic_ai import messages as theirs
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.models import ModelRequestParameters, create_async_httpx2_client
+from pydantic_ai.tools import ToolDefinition
+
+from sessiontree.contracts.errors import ModelError, ModelUnreachable
+from sessiontree.contracts.messages import StopReason, Usage
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.models.port import CallPiece, ModelPiece, ModelRequest, Piece, StopPiece, ThinkingPiece
+from sessiontree.models.providers.call_limits import Ended, queue_of
+from sessiontree.models.providers.conversation import model_messages, replay_of
+from sessiontree.models.providers.prices import reply_cost
+from sessiontree.models.providers.provider_failures import typed_failure
+from sessiontree.models.providers.provider_model import CallTimeouts, Provider, ProviderModel, load
+
+IDLE_S: Final = 30.0
+"""Seconds for which unused connections are kept."""
+_STOPS: Final[dict[str, StopReason]] = {
+    "stop": "stop",
+    "tool_call": "toolUse",
+    "length": "length",
+    "content_filter": "refusal",
+}
+"""Finish reasons in pydantic-ai's terms; all others are failures."""
+
+_LOW_TOKENS: Final = 2_048
+_MEDIUM_TOKENS: Final = 8_192
+"""Up to this number, tokens for thoughts mean ``low`` or ``medium`` to a provider that knows levels."""
+_CHOICES: Final = frozenset({"auto", "none", "required"})
+
+
+_OF_PROVIDERS: Final = ("OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_", "MISTRAL_", "OLLAMA_")
+"""How the names of variables begin that providers' libraries read."""
+_OF_HTTP: Final = frozenset(
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "host"}
+)
+"""Headers that a request needs, whatever variables hold."""
+
+
+class ProviderCalls:
+    """The connections to one provider's model on one event loop.
+
+    Args:
+        model: Which model, where and how.
+        key: The secret; None if its server needs no key.
+    """
+
+    def __init__(self, model: ProviderModel, key: str | None) -> None:
+        provider, times = model.provider, model.timeouts
+        self._of = model
+        self._http = create_async_httpx2_client(
+            timeout=Timeout(times.between_s, connect=times.connect_s),
+            transport=_direct() if _is_of_this_machine(model.base_url) else None,
+        )
+        self._http.event_hooks["response"].append(self._note)
+        if not model.is_priced and model.base_url:
+            self._http.event_hooks["request"].append(_without_variables(key))
+        client = load(provider.client)(
+            api_key=key or "none", http_client=self._http, **_address(model.base_url)
+        )
+        # Schemas arrive in the provider's dialect and are sent unchanged.
+        profile = {"json_schema_transformer": None, "openai_chat_streaming_requires_finish_reason": True}
+        self._model: Any = load(provider.model)(model.model, provider=client, profile=profile)
+        self._responses: dict[asyncio.Task[Any] | None, list[Any]] = {}
+        self._queue = queue_of(model.system, key, model.limits, model.window_s)
+        self._running = 0
+        self._idle: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its connections are closed permanently."""
+        return bool(self._http.is_closed)
+
+    async def pieces(self, request: ModelRequest) -> AsyncGenerator[Piece]:
+        """Yield the reply's pieces as they arrive.
+
+        Raises:
+            ModelError: it failed; ``retryable`` says whether asking again may help.
+        """
+        failure: ModelError
+        task = asyncio.current_task()
+        self._begin()
+        try:
+            tries = await self._queue.enter()
+        except BaseException:
+            self._end()
+            raise
+        ended: Ended = "unknown"
+        try:
+            async with self._stream(request) as stream:
+                async for event in stream:
+                    for piece in _pieces_of(event):
+                        yield piece
+                for piece in self._end_of(stream.get()):
+                    yield piece
+            ended = "answered"
+            return
+        except ModelError as error:
+            ended = _ended(error)
+            raise
+        except Exception as error:  # noqa: BLE001 - a provider's library may raise anything
+            failure = typed_failure(error, self._of)
+            ended = _ended(failure)
+            if failure.retry_after_s is not None:
+                self._queue.pause(failure.retry_after_s)
+        finally:
+            self._queue.leave(ended, tries=tries)
+            self._end()
+            # Not every library closes the connection of a reply that is not read to its end.
+            for response in self._responses.pop(task, ()):
+                await response.aclose()
+        raise failure  # outside, so that no object with a key is attached to it
+
+    async def close(self) -> None:
+        """Close the connections; if a question is in progress, they are closed some time after it."""
+        if self._idle is not None:
+            self._idle.cancel()
+        if not self._running:
+            await self._http.aclose()
+
+    def _begin(self) -> None:
+        self._running += 1
+        if self._idle is not None:
+            self._idle.cancel()
+
+    def _end(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._let_go)
+
+    def _let_go(self) -> None:
+        self._closing = asyncio.ensure_future(self.close())
+
+    async def _note(self, response: Any) -> None:
+        """Remember the owner of a response: a library asks in the task that wants the reply."""
+        self._responses.setdefault(asyncio.current_task(), []).append(response)
+
+    def _stream(self, request: ModelRequest) -> Any:
+        provider = self._of.provider
+        tools = [
+            ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters_json_schema=dict(tool.parameters),
+                strict=None,
+            )
+            for tool in request.tools
+        ]
+        instructions = [theirs.InstructionPart(request.system_prompt)] if request.system_prompt else []
+        return model_request_stream(
+            self._model,
+            model_messages(request.messages, self._of.system, has_errors=provider.system == "anthropic"),
+            model_settings={
+                **provider_settings(
+                    request.settings, provider, self._of.timeouts, self._model.unsupported_settings
+                ),
+                **_response_format(request, is_constrained=self._of.is_constrained),
+            },
+            model_request_parameters=ModelRequestParameters(
+                function_tools=tools, instruction_parts=instructions
+            ),
+        )
+
+    def _end_of(self, response: Any) -> Iterator[Piece]:
+        """Yield what is known about a reply once it is complete.
+
+        Raises:
+            ModelUnreachable: it broke off.
+        """
+        provider, used = self._of.provider, response.usage
+        name, of = response.model_name or self._of.model, self._of
+        cost = reply_cost(used, name, provider.system, price=of.price, is_listed=of.is_priced)
+        yield Usage(
+            used.input_tokens,
+            used.output_tokens,
+            cost or 0.0,
+            cache_read_tokens=used.cache_read_tokens,
+            cache_write_tokens=used.cache_write_tokens,
+            reasoning_tokens=used.output_reasoning_tokens,
+            unpriced_tokens=used.input_tokens + used.output_tokens if cost is None else 0,
+        )
+        if response.model_name:
+            yield ModelPiece(f"{provider.name}:{response.model_name}")
+        reason = _STOPS.get(response.finish_reason)
+        is_whole = response.state == "complete" or reason in {"length", "refusal"}
+        if reason is None or not is_whole:
+            end = response.finish_reason or response.state
+            raise ModelUnreachable(f"{self._of.name}: the reply broke off ({end})")
+        detail = _detail(response) if reason == "refusal" else ""
+        yield StopPiece(reason, detail if self._of.key is None else self._of.key.hidden_in(detail))
+        replay = replay_of(response, provider.name, self._of.system)
+        if replay is not None:
+            yield replay
+
+
+def _ended(failure: ModelError) -> Ended:
+    """Return what a failure says about the provider; who rejects a question, or says when to ask, works."""
+    return "failed" if failure.retryable and failure.retry_after_s is None else "answered"
+
+
+def _response_format(request: ModelRequest, *, is_constrained: bool) -> dict[str, Any]:
+    """Return the setting that holds a reply to its schema; the schema is sent unchanged."""
+    if not is_constrained or request.result_schema is None:
+        return {}
+    schema = {"name": "reply", "schema": dict(request.result_schema), "strict": True}
+    return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": schema}}}
+
+
+def provider_settings(
+    settings: ModelSettings, provider: Provider, timeouts: CallTimeouts, unsupported: Collection[str]
+) -> dict[str, Any]:
+    """Return the settings of one question in pydantic-ai's form.
+
+    Args:
+        settings: The merged settings of agent, session and message.
+        provider: Who is asked.
+        timeouts: How long the question may take.
+        unsupported: Settings that the provider does not support.
+    """
+    limits = [each for each in (settings.deadline_s, timeouts.total_s) if each is not None]
+    choice = settings.tool_choice
+    wanted = {
+        "max_retries": 0,  # the caller decides whether to ask again
+        "cache": True,
+        "timeout": timeouts.between_s,
+        "first_event_timeout": timeouts.first_s,
+        "request_timeout": min(limits, default=None),
+        "max_tokens": settings.max_output_tokens,
+        "temperature": settings.temperature,
+        "stop_sequences": None if settings.stop is None else list(settings.stop),
+        "seed": settings.seed,
+        "tool_choice": choice if choice is None or choice in _CHOICES else [choice],
+        **_thinking(settings.thinking, provider),
+    }
+    return {name: value for name, value in wanted.items() if value is not None and name not in unsupported}
+
+
+def _thinking(wanted: str | int | None, provider: Provider) -> dict[str, Any]:
+    if wanted is None:
+        return {}
+    if isinstance(wanted, int):
+        if provider.system == "anthropic":
+            return {"anthropic_thinking": {"type": "enabled", "budget_tokens": wanted}}
+        if provider.system == "google":
+            return {"google_thinking_config": {"thinking_budget": wanted, "include_thoughts": True}}
+        wanted = "low" if wanted <= _LOW_TOKENS else "medium" if wanted <= _MEDIUM_TOKENS else "high"
+    shown = {"openai_reasoning_summary": "auto"} if provider.name == "openai-responses" else {}
+    return {"thinking": False} if wanted == "off" else {"thinking": wanted, **shown}
+
+
+def _direct() -> AsyncHTTPTransport:
+    """Return a transport without the environment's proxies, with as many connections as other clients."""
+    return AsyncHTTPTransport(limits=Limits(max_connections=1_000, max_keepalive_connections=100))
+
+
+def _without_variables(key: str | None) -> Callable[[Any], Awaitable[None]]:
+    """Return a hook that removes headers that a provider's library took from the environment.
+
+    Another address than the provider's own gets the key it was given, and neither tokens nor headers that the
+    user's variables hold for the provider, such as ``ANTHROPIC_AUTH_TOKEN`` or ``OPENAI_CUSTOM_HEADERS``.
+    """
+    values = [
+        value
+        for name, value in os.environ.items()
+        if name.startswith(_OF_PROVIDERS) and not name.endswith("_URL")
+    ]
+
+    async def remove(request: Any) -> None:
+        for name, value in list(request.headers.items()):
+            given = value.removeprefix("Bearer ")
+            if name not in _OF_HTTP and given and given != key and any(given in each for each in values):
+                del request.headers[name]
+
+    return remove
+
+
+def _is_of_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _address(url: str) -> dict[str, str]:
+    return {"base_url": url} if url else {}
+
+
+def _pieces_of(event: Any) -> Iterator[Piece]:
+    """Yield the pieces that an event of the stream adds to the reply."""
+    if isinstance(event, theirs.PartStartEvent):
+        part = event.part
+        if isinstance(part, theirs.TextPart):
+            yield part.content
+        elif isinstance(part, theirs.ThinkingPart):
+            yield ThinkingPiece(part.content)
+        elif isinstance(part, theirs.ToolCallPart):
+            yield CallPiece(_arguments(part.args), event.index, part.tool_call_id, part.tool_name)
+    elif isinstance(event, theirs.PartDeltaEvent):
+        delta = event.delta
+        if isinstance(delta, theirs.TextPartDelta):
+            yield delta.content_delta
+        elif isinstance(delta, theirs.ThinkingPartDelta):
+            yield ThinkingPiece(delta.content_delta or "")
+        elif isinstance(delta, theirs.ToolCallPartDelta):
+            yield CallPiece(
+                _arguments(delta.args_delta),
+                event.index,
+                delta.tool_call_id or "",
+                delta.tool_name_delta or "",
+            )
+    elif isinstance(event, theirs.PartEndEvent) and isinstance(event.part, theirs.ThinkingPart):
+        # A new signature replaces the earlier one; only the last one counts.
+        yield ThinkingPiece(signature=event.part.signature or "")
+
+
+def _arguments(given: Any) -> Any:
+    return "" if given is None else given
+
+
+def _detail(response: Any) -> str:
+    """Return a provider's explanation of a refusal."""
+    details = response.provider_details or {}
+    found = (details.get(name) for name in ("refusal", "finish_message", "finish_reason"))
+    return next((str(each) for each in found if each), "")

@@ -1,0 +1,99 @@
+"""Trees as their journals hold them: the state of one tree, and a summary of each tree in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from sessiontree.contracts.codec import from_wire
+from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
+from sessiontree.contracts.session_ids import MAIN
+from sessiontree.contracts.tree_config import ForkPoint, TreeConfig, TreeSummary
+from sessiontree.journal.claim import journal_dirs
+from sessiontree.journal.journal import Journal
+from sessiontree.journal.record import Record, TreeRow
+from sessiontree.runtime.replay import read_fact
+from sessiontree.tree.evolve import evolve as evolve_tree
+from sessiontree.tree.state import TreeState, initial_tree
+
+
+def load_tree(journal: Journal, tree_id: str) -> tuple[TreeConfig, TreeState, int]:
+    """Return a tree's configuration, its state from its durable facts, and the time of the last fact in ms.
+
+    Raises:
+        TreeNotFound: the journal does not hold the tree.
+        JournalCorrupt: the tree can't be read.
+    """
+    state = initial_tree()
+    last_ms = 0
+    for record in journal.read_session(tree_id, ""):
+        evolve_tree(state, read_fact(record.text))
+        last_ms = max(last_ms, record.at_ms)
+    if "main" not in state.sessions:
+        raise JournalCorrupt(
+            tree_id, "its first facts are missing or damaged; restore the journal from a backup"
+        )
+    config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+    return config, state, last_ms
+
+
+def stored_facts(journal: Journal, tree_id: str) -> tuple[TreeConfig, list[Record], str | None]:
+    """Return a tree's configuration, its good facts that are durable now, and what is damaged after them.
+
+    Raises:
+        TreeNotFound: the journal does not hold the tree.
+        JournalCorrupt: its configuration or first facts can't be read.
+        JournalTooNew: a later release wrote it.
+    """
+    verdict = journal.verify(tree_id)
+    config: TreeConfig = from_wire(dict(journal.row0(tree_id)))
+    records = journal.read(tree_id, max_n=verdict.last_good_seq)
+    return config, records, None if verdict.bad_segment is None else verdict.reason
+
+
+def summaries_of(state_dir: Path, purpose: str | None = None) -> list[TreeSummary]:
+    """Return the trees of all journals, oldest first; blocks while it reads each tree's own facts.
+
+    Args:
+        state_dir: A state directory, or the directory of one of its journals.
+        purpose: Only trees with exactly this purpose; None = all.
+
+    Raises:
+        JournalError: a journal can't be read.
+    """
+    found = [each for place in journal_dirs(state_dir) for each in summaries_in(place, purpose)]
+    return sorted(found, key=lambda each: (each.created_at_ms, each.tree_id))
+
+
+def summaries_in(place: Path, purpose: str | None = None) -> Iterator[TreeSummary]:
+    """Yield the trees of the journal in one directory, oldest first; as :func:`summaries_of` otherwise."""
+    with Journal.open(place, read_only=True) as journal:
+        for row in journal.trees():
+            said = None if row.row0 is None else str(row.row0.get("purpose", ""))
+            if purpose is None or said == purpose:
+                yield _summary(journal, row, said)
+
+
+def _summary(journal: Journal, row: TreeRow, purpose: str | None) -> TreeSummary:
+    outcome, sessions, live = None, 0, 0
+    fork: ForkPoint | None = None
+    try:
+        config, state, _ = load_tree(journal, row.tree_id)
+    except (JournalCorrupt, JournalTooNew):
+        pass  # a tree that can't be read is listed too
+    else:
+        outcome, sessions, live = state.sessions[MAIN].status, state.total, state.live
+        fork = config.forks[-1] if config.forks else None
+    return TreeSummary(
+        row.tree_id,
+        purpose,
+        None if row.row0 is None else str(row.row0.get("workspace")),
+        row.created_ms,
+        row.written_ms,
+        row.last_seq,
+        outcome,
+        sessions,
+        live,
+        None if fork is None else fork.tree_id,
+        None if fork is None else fork.seq,
+    )

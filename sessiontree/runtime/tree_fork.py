@@ -1,0 +1,172 @@
+"""Forks: the facts of a new tree, made of the first facts of another one. Reads and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sessiontree.contracts.codec import pack, to_wire
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.session_ids import MAIN, session_key
+from sessiontree.contracts.stimuli import ApprovalAsked, Forked, TreeEvent
+from sessiontree.contracts.tree_config import ForkPoint, TreeConfig
+from sessiontree.journal.export import Manifest
+from sessiontree.journal.record import Record, kind_in
+from sessiontree.runtime.effects import precedent_in
+from sessiontree.runtime.replay import read_fact, replay_session
+from sessiontree.session.decide import react as react_session
+from sessiontree.session.instructions import ToTree
+from sessiontree.session.turns import standing
+from sessiontree.tree.decide import react as react_tree
+from sessiontree.tree.evolve import evolve
+from sessiontree.tree.protocol import ForkAsked, FromSession, TreeStimulus
+from sessiontree.tree.state import TreeState, initial_tree
+
+CAUSE = "forked"
+"""Cause of the facts that a fork adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes a fork a tree of its own."""
+
+    tree_id: str
+    nonce: str
+    at_ms: int
+    """When it is made, in milliseconds since 1970."""
+
+
+def forked(
+    config: TreeConfig, records: Sequence[Record], at: int | None, new: Identity
+) -> tuple[Manifest, list[Record]]:
+    """Return the new tree: the first facts of the old one, and what the machines decide about the fork.
+
+    Args:
+        config: Configuration of the old tree.
+        records: Its good facts, from the first.
+        at: Number of the last fact that the new tree shares; None = all.
+        new: Identity of the new tree.
+
+    Raises:
+        ConfigError: no tree can be forked at this fact; says where it can.
+        JournalError: a fact can't be read.
+    """
+    prefix = records[: checked(config.tree_id, records, at)]
+    state = initial_tree()
+    texts: dict[str, list[str]] = {}
+    for record in prefix:
+        if record.session:
+            texts.setdefault(record.session, []).append(record.text)
+        else:
+            evolve(state, read_fact(record.text))
+    if MAIN not in state.sessions:
+        raise ConfigError(f"tree {config.tree_id!r} has no Main session up to fact {len(prefix)}; fork later")
+    if not state.sessions[MAIN].is_live:
+        ended = next(record.seq for record in prefix if record.ends(MAIN))
+        raise ConfigError(
+            f"tree {config.tree_id!r} had ended by fact {len(prefix)}, so nothing could go on; fork at a "
+            f"fact before {ended}"
+        )
+    last_ms = max(record.at_ms for record in prefix)
+    own = replace(
+        config,
+        tree_id=new.tree_id,
+        nonce=new.nonce,
+        created_at_ms=new.at_ms,
+        forks=(*config.forks, ForkPoint(config.tree_id, len(prefix), config.nonce)),
+    )
+    draft = _ForkDraft(own, state, list(prefix), max(new.at_ms, last_ms))
+    draft.fork(last_ms, texts)
+    return Manifest(new.tree_id, new.at_ms, to_wire(own)), draft.records
+
+
+class _ForkDraft:
+    """Collects the facts of a fork."""
+
+    def __init__(self, config: TreeConfig, state: TreeState, records: list[Record], at_ms: int) -> None:
+        self._config = config
+        self._state = state
+        self._at_ms = at_ms
+        self.records = records
+
+    def fork(self, last_ms: int, texts: dict[str, list[str]]) -> None:
+        """Add what follows from the fork."""
+        shift_ms = self._at_ms - last_ms
+        self._tree(ForkAsked(self._at_ms, self._config, shift_ms))
+        limits = self._config.limits
+        for name, own in texts.items():
+            node = self._state.sessions.get(name)
+            if node is None or not node.is_live:
+                continue
+            key = session_key(self._config.nonce, name)
+            session = replay_session(node.spec, limits, own, key)
+            facts, told = react_session(session, Forked(self._at_ms, shift_ms))
+            self._add(name, [pack(fact) for fact in facts])
+            for each in standing(told, session):
+                if isinstance(each, ToTree):
+                    self._tree(self._from_session(name, each.event))
+
+    def _from_session(self, name: str, event: TreeEvent) -> FromSession:
+        quiet = not self._state.owed_to.members(name)
+        precedent = precedent_in(self._config, event.call) if isinstance(event, ApprovalAsked) else None
+        return FromSession(self._at_ms, name, event, quiet, precedent)
+
+    def _tree(self, stimulus: TreeStimulus) -> None:
+        facts, _ = react_tree(self._state, stimulus)
+        self._add("", [pack(fact) for fact in facts])
+
+    def _add(self, session: str, texts: Sequence[str]) -> None:
+        for text in texts:
+            self.records.append(Record(len(self.records) + 1, session, CAUSE, self._at_ms, text))
+
+
+def checked(tree_id: str, records: Sequence[Record], at: int | None) -> int:
+    """Return the number of the last fact that a fork shares.
+
+    Raises:
+        ConfigError: the tree has no such fact, or it was written together with the fact after it.
+    """
+    last = len(records)
+    if at is None:
+        return last
+    if not isinstance(at, int) or isinstance(at, bool) or not 1 <= at <= last:
+        raise ConfigError(
+            f"tree {tree_id!r} can't be forked at fact {at!r}: it has the facts 1 to {last}; give the "
+            "number of one, or None for the last"
+        )
+    begin, end = group_around(records, at)
+    if at != end:
+        before = f"{begin - 1} or " if begin > 1 else ""
+        raise ConfigError(
+            f"tree {tree_id!r} can't be forked at fact {at}: it belongs together with the facts {begin} to "
+            f"{end}, which follow from one event; fork at {before}{end}"
+        )
+    return at
+
+
+def group_around(records: Sequence[Record], at: int) -> tuple[int, int]:
+    """Return the first and the last number of the facts that belong together with one.
+
+    A session's facts come first, then the tree's facts that follow from them, with the cause of the first.
+    The numbers that are left out between the groups may be more than the commits were, never fewer.
+    """
+    begin = 1
+    for number, record in enumerate(records, 1):
+        if number > 1 and _begins(records[begin - 1 : number - 1], record):
+            if number > at:
+                return begin, number - 1
+            begin = number
+    return begin, len(records)
+
+
+def _begins(group: Sequence[Record], record: Record) -> bool:
+    """Whether a fact belongs to another group than the facts before it."""
+    last = group[-1]
+    causes = {each.cause for each in group if each.session}
+    if record.session:
+        # An intent that was committed with the decision on its request has the cause of the commit.
+        is_committed_with = kind_in(record.text) == "call_intended" and record.cause in causes
+        return last.session == "" or (record.session != last.session and not is_committed_with)
+    if last.session:
+        return record.cause not in causes
+    return record.cause != last.cause or (record.at_ms != last.at_ms and record.cause not in causes)

@@ -1,0 +1,181 @@
+"""How much one confined command may use, and the watch on its memory, processes, disk and processor time.
+
+The kernel limits each process (``command_plan.py``). Their sum, and what they leave on the disk, is limited
+here, from outside. If the kernel first divides processors by session (autogroup), each session of the command
+gets the smallest share, because the idle policy of its processes counts only within their session.
+
+Source: sched(7), proc_pid_autogroup(5), proc_pid_stat(5).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sessiontree.sandbox.process_tree import descendants
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one command and everything it starts may use."""
+
+    memory_bytes: int = 2048 * MIB
+    """Memory of all its processes together, checked ten times a second; also the address space of each
+    process, which the kernel bounds."""
+    processes: int = 256
+    """Processes and threads at a time."""
+    sessions: int = 32
+    """Sessions (setsid) at a time: the kernel first divides the processors equally among sessions."""
+    file_bytes: int = 64 * MIB
+    """Maximum length of a file that it writes."""
+    disk_bytes: int = 4096 * MIB
+    """Bytes that its processes write to disks in total, without writes that were cancelled before."""
+    disk_files: int = 200_000
+    """How many free inodes the workspace's file system may lose while the command runs, to any process."""
+    scratch_bytes: int = 256 * MIB
+    """Size of its private /tmp; its home and /dev/shm each have a quarter of it. All are in memory."""
+    cpu_s: int = 600
+    """Processor time of each process."""
+    output_bytes: int = 256 * MIB
+    """Maximum output, kept or not."""
+    open_files: int = 1024
+    """Descriptors of each process."""
+
+
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+NEARLY: Final = 8
+"""A number of processes this close to the limit counts as having reached it."""
+SPARE_MEMORY: Final = 0.03
+"""Share of the machine's memory that must stay free."""
+SPARE_DISK: Final = 0.01
+"""Share of the workspace's file system that a writing command must leave free."""
+LEAST_SHARE: Final = b"19"
+"""The weight of a session among others, as a nice value."""
+
+
+_SESSION: Final = 3
+_THREADS: Final = 17
+"""Positions of the fields in a process's stat line, after its name."""
+
+
+class Excess(NamedTuple):
+    """A limit that was exceeded: the name of the bound, and its value."""
+
+    limit: str
+    allowed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a command uses at one moment."""
+
+    memory_bytes: int
+    processes: int
+    """Every thread counts."""
+    written_bytes: int
+    """Bytes written to disks by these processes and by all that have ended: a parent inherits its children's
+    counts."""
+    sessions: Mapping[int, int]
+    """One process of each session, by session; the launcher's comes first."""
+
+
+class CommandWatch:
+    """Watches one command.
+
+    Args:
+        pid: The process whose descendants are the command.
+        workspace: The file system of this directory is watched.
+        bounds: What it may use.
+    """
+
+    def __init__(self, pid: int, workspace: str, bounds: Bounds) -> None:
+        """Record the state of the disk before the command runs; nothing is known if the workspace is gone."""
+        self._pid = pid
+        self._workspace = workspace
+        self._bounds = bounds
+        self._before = _disk_of(workspace)
+        self._crowded = False
+        self._own_session = os.getsid(0)
+        self._lowered: set[int] = set()
+
+    def excess(self) -> Excess | None:
+        """Return the first limit that is exceeded; for processes only if it was at the last check too."""
+        bounds, use = self._bounds, usage(self._pid)
+        self._lower(use.sessions)
+        if use.memory_bytes > bounds.memory_bytes or _memory_is_short():
+            return Excess("memory_bytes", bounds.memory_bytes)
+        was_crowded = self._crowded
+        self._crowded = use.processes > bounds.processes - NEARLY
+        if was_crowded and self._crowded:
+            return Excess("processes", bounds.processes)
+        if len(use.sessions) > bounds.sessions:
+            return Excess("sessions", bounds.sessions)
+        return self._disk_excess(use.written_bytes)
+
+    def _lower(self, sessions: Mapping[int, int]) -> None:
+        """Give each new session of the command the smallest share, as many as the kernel accepts now."""
+        launcher = next(iter(sessions), 0)
+        for session, member in sessions.items():
+            if session in self._lowered or session in {launcher, self._own_session}:
+                continue
+            try:
+                Path(f"/proc/{member}/autogroup").write_bytes(LEAST_SHARE)
+            except BlockingIOError:  # only root may do so more often than ten times a second
+                return
+            except OSError:  # it ended just now, or this kernel has no autogroups
+                continue
+            self._lowered.add(session)
+
+    def _disk_excess(self, written: int) -> Excess | None:
+        bounds, before, disk = self._bounds, self._before, _disk_of(self._workspace)
+        is_short = written > 0 and disk is not None and disk.f_bavail < disk.f_blocks * SPARE_DISK
+        if written > bounds.disk_bytes or is_short:
+            return Excess("disk_bytes", bounds.disk_bytes)
+        if before is not None and disk is not None and before.f_favail - disk.f_favail > bounds.disk_files:
+            return Excess("disk_files", bounds.disk_files)
+        return None
+
+
+def _disk_of(workspace: str) -> os.statvfs_result | None:
+    """Return the state of a file system; None if the workspace was removed meanwhile."""
+    try:
+        return os.statvfs(workspace)
+    except OSError:
+        return None
+
+
+def usage(pid: int) -> Use:
+    """Return what the descendants of a process use together. Memory backed by files does not count."""
+    pages = threads = written = 0
+    sessions: dict[int, int] = {}
+    for child in descendants(pid):
+        try:
+            fields = Path(f"/proc/{child}/statm").read_bytes().split()
+            stat = Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()
+            written += _written(child)
+        except OSError:  # it ended just now
+            continue
+        pages += int(fields[1]) - int(fields[2])
+        threads += int(stat[_THREADS])
+        sessions.setdefault(int(stat[_SESSION]), child)
+    return Use(pages * PAGE_BYTES, threads, written, sessions)
+
+
+def _written(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_bytes().split(b"\n")
+    except OSError:  # it ended just now, or this kernel does not count it
+        return 0
+    written, taken_back = (int(line.rpartition(b" ")[2]) for line in lines[5:7])
+    return written - taken_back
+
+
+def _memory_is_short() -> bool:
+    lines = Path("/proc/meminfo").read_bytes().split(b"\n", 3)
+    total, available = (int(line.split()[1]) for line in (lines[0], lines[2]))
+    return available < total * SPARE_MEMORY

@@ -1,0 +1,259 @@
+"""Checkout: which files of a directory are surveyed, and how their bytes become text.
+
+Everything is read through a session's reader. What ``.gitignore`` files leave out is left out, and so are
+version control, caches and installed packages, whatever a ``.gitignore`` says.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
+
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from sessiontree import ExecutionError, ToolError
+from sessiontree.survey.census import Place
+
+REPORT_NAME = "SURVEY.md"
+"""The usual place of the survey's own report; it is never surveyed."""
+MAX_FILE_BYTES = 2_000_000
+"""Most bytes read of one file; of a larger one only its beginning is surveyed."""
+_MAX_IGNORE_BYTES = 256_000
+_SNIFFED_BYTES = 8_192
+
+_NEVER_ENTERED = """
+    .bundle .cache .eggs .git .gradle .hg .hypothesis .ipynb_checkpoints .jj .mypy_cache .next .nox .nuxt
+    .pnpm-store .pytest_cache .ruff_cache .svelte-kit .svn .terraform .tox .turbo .venv .yarn CVS
+    __pycache__ bower_components htmlcov node_modules
+"""
+_NEVER = frozenset(_NEVER_ENTERED.split())
+"""Names of directories that hold no source of this checkout."""
+_MARKS = frozenset(("CACHEDIR.TAG", "pyvenv.cfg"))
+"""Files that say of the directory around them that it is a cache or an environment."""
+
+
+class ListedEntry(Protocol):
+    """One name in a directory."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the root, ``/`` between parts."""
+
+    @property
+    def type(self) -> str:
+        """``file``, ``directory``, ``link`` or ``other``."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+
+class FileReader(Protocol):
+    """What a survey needs of a session's reader; both methods block and raise ToolError."""
+
+    def list(self, path: str) -> Sequence[ListedEntry]:
+        """Return the entries of a directory; links are listed and not followed."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a regular file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyFile:
+    """One file to survey."""
+
+    path: str
+    """Relative to the root, ``/`` between parts."""
+    size: int
+    """Bytes."""
+
+
+@dataclass(slots=True)
+class Checkout:
+    """What a directory holds."""
+
+    files: list[SurveyFile] = field(default_factory=list)
+    """Regular files to survey, by path."""
+    ignored: int = 0
+    """Files, directories and links that are left out; what is inside them is not counted."""
+    problems: list[Place] = field(default_factory=list)
+    """What cannot be surveyed, and why, by path."""
+
+    def report(self, path: str, text: str) -> None:
+        """Keep why something cannot be surveyed."""
+        self.problems.append(Place(path=printable_path(path), text=printable_path(text)))
+
+    def keep(self, entry: ListedEntry) -> None:
+        """Keep a file, or why it cannot be surveyed."""
+        if entry.type == "other":
+            self.report(entry.path, "not a regular file")
+        elif printable_path(entry.path) != entry.path:
+            self.report(entry.path, "its name is not UTF-8")
+        else:
+            self.files.append(SurveyFile(entry.path, entry.size))
+
+
+def printable_path(path: str) -> str:
+    r"""Return a path that has a UTF-8 form: bytes of a name that have none appear as ``\udcXX``."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def walk(
+    reader: FileReader,
+    folder: str | None = None,
+    *,
+    leave_out: Collection[str] = (),
+    stop: Callable[[], bool] = lambda: False,
+) -> Checkout:
+    """Return the files beneath the root.
+
+    Args:
+        reader: Lists directories and opens ``.gitignore`` files.
+        folder: A top folder: only its files; ``.``: only those in the root itself; None = all.
+        leave_out: Paths that are left out.
+        stop: Asked before each directory whether to stop.
+
+    Raises:
+        ToolError: the root cannot be listed, or ``stop`` returned True.
+
+    Contract: blocks; call it from a thread. Links are not followed, so no loop of them is entered.
+    """
+    found = Checkout()
+    waiting: list[tuple[str, tuple[_Rules, ...]]] = [(".", ())]
+    while waiting:
+        if stop():
+            raise ExecutionError("can't list all files: the call was stopped; call it again")
+        directory, rules = waiting.pop()
+        entries = _entries_of(reader, directory, found)
+        if any(_name_of(entry) == ".gitignore" for entry in entries):
+            rules = (*rules, *_rules_of(reader, directory, found))
+        for entry in entries:
+            top = entry.path if entry.type == "directory" else "."
+            if entry.path in leave_out or (directory == "." and folder not in (None, top)):
+                continue
+            if _is_left_out(entry, rules):
+                found.ignored += 1
+            elif entry.type == "directory":
+                waiting.append((entry.path, rules))
+            else:
+                found.keep(entry)
+    found.files.sort(key=lambda file: file.path)
+    found.problems.sort(key=lambda one: (one.path, one.text))
+    return found
+
+
+def _entries_of(reader: FileReader, directory: str, found: Checkout) -> Sequence[ListedEntry]:
+    """Return what a directory lists; nothing for one that is a cache, or can't be listed."""
+    try:
+        entries = reader.list(directory)
+    except (ToolError, OSError) as error:
+        if directory == ".":
+            raise
+        found.report(directory, f"can't be listed: {error}")
+        return ()
+    if directory != "." and any(_name_of(entry) in _MARKS for entry in entries):
+        found.ignored += 1
+        return ()
+    return entries
+
+
+def _name_of(entry: ListedEntry) -> str:
+    return entry.path.rpartition("/")[2]
+
+
+def _is_left_out(entry: ListedEntry, rules: Sequence[_Rules]) -> bool:
+    """Return whether an entry is left out: the deepest file with a pattern for it decides, as in Git."""
+    name, path = _name_of(entry), entry.path
+    if entry.type == "link" or path == REPORT_NAME:
+        return True
+    if entry.type == "directory":
+        if name in _NEVER or name.endswith(".egg-info"):
+            return True
+        path += "/"
+    verdicts = (one.verdict(path) for one in reversed(rules))
+    return next((verdict for verdict in verdicts if verdict is not None), False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """One ``.gitignore`` file."""
+
+    directory: str
+    """Where it is; empty for the root."""
+    patterns: tuple[tuple[GitIgnoreSpecPattern, bool], ...]
+    """Each with whether it names directories alone."""
+
+    def verdict(self, path: str) -> bool | None:
+        """Return whether a path is left out; None where no pattern says anything of it.
+
+        Args:
+            path: Relative to the root; a directory ends with ``/``.
+        """
+        # Git compares bytes: in Latin-1 each byte is a letter of its own
+        inside = os.fsencode(path[len(self.directory) + 1 :] if self.directory else path).decode("latin-1")
+        for pattern, is_of_directories in reversed(self.patterns):
+            if pattern.regex is None or (is_of_directories and not inside.endswith("/")):
+                continue
+            found = pattern.regex.search(inside.rstrip("/"))
+            # with the mark `ps_d` the pattern names a directory above the path, and that one was entered
+            if found is not None and found.groupdict().get("ps_d") is None:
+                return pattern.include
+        return None
+
+
+def _rules_of(reader: FileReader, directory: str, found: Checkout) -> list[_Rules]:
+    inside = "" if directory == "." else directory
+    path = f"{inside}/.gitignore" if inside else ".gitignore"
+    try:
+        lines = read_bytes(reader, path, _MAX_IGNORE_BYTES)[0].decode("latin-1").split("\n")
+        return [_Rules(inside, tuple(map(_pattern_of, lines)))]
+    except (ToolError, OSError, ValueError) as error:
+        found.report(path, f"its patterns can't be used: {error}")
+        return []
+
+
+def _pattern_of(line: str) -> tuple[GitIgnoreSpecPattern, bool]:
+    """Return a line's pattern, and whether it names directories alone."""
+    line = line if line.endswith("\\ ") else line.rstrip(" ")
+    return GitIgnoreSpecPattern(line.removesuffix("/")), line.endswith("/")
+
+
+def top_folder(path: str) -> str:
+    """Return the top folder of a path, ``.`` for a file in the root itself."""
+    folder, slash, _ = path.partition("/")
+    return folder if slash else "."
+
+
+def read_bytes(reader: FileReader, path: str, max_bytes: int = MAX_FILE_BYTES) -> tuple[bytes, int]:
+    """Return the first bytes of a file, and how many it has in all. Blocks.
+
+    Raises:
+        ToolError, OSError: it cannot be read.
+    """
+    with reader.open(path) as file:
+        total = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        return file.read(min(max_bytes, total)), total
+
+
+def text_of(data: bytes) -> tuple[str, str] | None:
+    r"""Return a file's text, and what was wrong with it; None for bytes that are not text.
+
+    UTF-8 and, with a byte order mark, UTF-16 are read; of anything else without NUL bytes each byte that is
+    not UTF-8 becomes a replacement character. Lines end with ``\n``, ``\r\n`` or ``\r``.
+    """
+    is_utf_16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not is_utf_16 and b"\0" in data[:_SNIFFED_BYTES]:
+        return None
+    problem = ""
+    try:
+        text = data.decode("utf-16" if is_utf_16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        text = data.decode("utf-8-sig", "replace")
+        if is_utf_16 or text.count("\ufffd") > len(text) // 3:
+            return None
+        if error.start < len(data) - 3:  # a file that was cut may end within a letter
+            problem = f"byte {error.start:,} is not UTF-8"
+    return text.replace("\r\n", "\n").replace("\r", "\n"), problem

@@ -1,0 +1,1 @@
+(command name: (command_name) @callee argument: (_) @import (#match? @callee "^(source|[.])$"))

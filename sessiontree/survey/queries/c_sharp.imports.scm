@@ -1,0 +1,1 @@
+(using_directive [(qualified_name) (identifier)] @import)

@@ -1,0 +1,1 @@
+(function_call_expression function: (name) @name) @reference.call

@@ -1,0 +1,10 @@
+(import_statement name: (dotted_name) @import)
+(import_statement name: (aliased_import name: (dotted_name) @import))
+(import_from_statement module_name: (_) @import)
+(import_from_statement name: (dotted_name) @public)
+(import_from_statement name: (aliased_import alias: (identifier) @public))
+(module (function_definition name: (identifier) @public))
+(module (class_definition name: (identifier) @public))
+(module (decorated_definition definition: (_ name: (identifier) @public)))
+(assignment left: (identifier) @_all right: [(list (string (string_content) @listed)) (tuple (string (string_content) @listed))]
+  (#eq? @_all "__all__"))

@@ -1,0 +1,1 @@
+(call_expression function: (field_expression field: (identifier) @name)) @reference.call

@@ -1,0 +1,530 @@
+"""A session, its approvals and its client calls, as a program without ``await`` holds them.
+
+Written by ``.ci/generate_sync.py`` from the async classes: change those, or the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from sessiontree.api.child_results import ChildResult, OnError
+from sessiontree.api.options import ApproverLike
+from sessiontree.contracts.approvals import ApprovalRequest
+from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind
+from sessiontree.contracts.messages import Message, ToolReply
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.ports import SessionReport
+from sessiontree.contracts.results import R, SessionResult
+from sessiontree.contracts.senders import Sender
+from sessiontree.contracts.settings import Budget
+from sessiontree.sync.bases import Crossed, SessionBase
+from sessiontree.sync.channels import crossed_approver
+from sessiontree.sync.event_buffer import drained
+from sessiontree.tree.report import ReceiptLine
+
+if TYPE_CHECKING:
+    from sessiontree.api import client_calls, inbox
+
+T = TypeVar("T")
+
+
+class PendingApproval(Crossed):
+    """One request that waits for a person."""
+
+    _inner: inbox.PendingApproval
+
+    @property
+    def request(self) -> ApprovalRequest:
+        """What is asked."""
+        return self._inner.request
+
+    def approve(self, *, always: bool = False, reason: str = "", sender: Sender | str | None = None) -> None:
+        """Approve this call, or every later call of the tool in this tree too.
+
+        Args:
+            always: Whether later calls are approved too.
+            reason: The reason, for the journal.
+            sender: Who approves, if the program has several users; None = the program itself.
+
+        Raises:
+            ApprovalClosed: the request was decided in the meantime, or the session was asked to stop before
+                the approval was durable, so that the call did not run or was stopped as it began.
+            PermissionDenied: the sender does not own the tree; the request still waits.
+        """
+        self._crossing.run(self._inner.approve, always=always, reason=reason, sender=sender)
+
+    def deny(self, reason: str = "", *, sender: Sender | str | None = None) -> None:
+        """Deny the call; the same call stays denied on this path until the tree ends.
+
+        Raises:
+            ApprovalClosed: the request was decided in the meantime.
+            PermissionDenied: the sender does not own the tree; the request still waits.
+        """
+        self._crossing.run(self._inner.deny, reason, sender=sender)
+
+
+class Approvals(Crossed):
+    """The requests of a tree that wait for a person."""
+
+    _inner: inbox.Approvals
+
+    def pending(self) -> list[PendingApproval]:
+        """Return the requests that wait for a person, oldest first."""
+        return [PendingApproval(self._crossing, each) for each in self._crossing.run(self._inner.pending)]
+
+
+class WaitingCall(Crossed):
+    """One call that waits for the program. It is cheap; several objects may refer to the same call."""
+
+    _inner: client_calls.WaitingCall
+
+    @property
+    def call(self) -> ClientCall:
+        """The call."""
+        return self._inner.call
+
+    @property
+    def call_id(self) -> str:
+        """The call's id; unguessable."""
+        return self._inner.call_id
+
+    @property
+    def session_id(self) -> str:
+        """The session that makes the call."""
+        return self._inner.session_id
+
+    @property
+    def tool(self) -> str:
+        """The tool's name."""
+        return self._inner.tool
+
+    @property
+    def arguments(self) -> Mapping[str, JsonValue]:
+        """The final arguments."""
+        return self._inner.arguments
+
+    @property
+    def params(self) -> Any:
+        """The arguments as an instance of the tool's ``Params``.
+
+        Raises:
+            ConfigError: the tree was resumed without the tool.
+            ValidationError: the tree was resumed with a tool that has other parameters.
+        """
+        return self._inner.params
+
+    def answer(self, result: object) -> None:
+        """Give the call its result; it is durable when this returns.
+
+        Args:
+            result: A ToolResult, or any value with a JSON form.
+
+        Raises:
+            ClientCallClosed: the call has a result already, timed out, was cancelled, or its session ended.
+            ClientAnswerRefused: it has no JSON form, is too long, or does not fit the tool's ``result_type``;
+                the call still waits.
+        """
+        self._crossing.run(self._inner.answer, result)
+
+    def fail(self, message: str) -> None:
+        """Fail the call with a message for the model; raises as :meth:`answer`."""
+        self._crossing.run(self._inner.fail, message)
+
+
+class ClientCalls(Crossed):
+    """The calls of one tree that wait for the program; iterate over them as they arrive."""
+
+    _inner: client_calls.ClientCalls
+
+    def pending(self) -> list[WaitingCall]:
+        """Return the calls that wait, in the order they were handed over."""
+        return [WaitingCall(self._crossing, each) for each in self._crossing.run(self._inner.pending)]
+
+    def __iter__(self) -> Iterator[WaitingCall]:
+        """Yield the waiting calls, then each new call once; ends when Main has ended."""
+        return (
+            WaitingCall(self._crossing, each)
+            for each in drained(self._crossing, lambda: aiter(self._inner), 64, 1)
+        )
+
+    def answer(self, call_id: str, result: object) -> None:
+        """Give a call its result by its id; raises as :meth:`WaitingCall.answer`."""
+        self._crossing.run(self._inner.answer, call_id, result)
+
+    def fail(self, call_id: str, message: str) -> None:
+        """Fail a call by its id; raises as :meth:`WaitingCall.answer`."""
+        self._crossing.run(self._inner.fail, call_id, message)
+
+    def params_of(self, call: ClientCall) -> Any:
+        """Return a call's arguments as :attr:`WaitingCall.params` does."""
+        return self._inner.params_of(call)
+
+
+class SessionHandle(SessionBase[R]):
+    """A handle of one session, with the type of its result. It is cheap; several may refer to one session."""
+
+    @overload
+    def spawn(
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        approver: ApproverLike = ...,
+        ttl_s: float | None = ...,
+        dedicated: bool = ...,
+        stays_open: bool | None = ...,
+    ) -> SessionHandle[T]: ...
+    @overload
+    def spawn(
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        approver: ApproverLike = ...,
+        ttl_s: float | None = ...,
+        dedicated: bool = ...,
+        stays_open: bool | None = ...,
+    ) -> SessionHandle[Any]: ...
+    def spawn(  # noqa: PLR0913 - keyword-only settings of the public API
+        self,
+        kind: SessionKind | str,
+        task: str,
+        *,
+        label: str | None = None,
+        agent: str | None = None,
+        result_type: Any = None,
+        budget: Budget | None = None,
+        settings: ModelSettings | None = None,
+        skills: Sequence[str] | None = None,
+        approver: ApproverLike = None,
+        ttl_s: float | None = None,
+        dedicated: bool = False,
+        stays_open: bool | None = None,
+    ) -> SessionHandle:
+        """Start a child and return its handle.
+
+        A Branch stays open for spawns, calls and messages until its :meth:`result`, or that of a session
+        above it, is requested; its reply to the task does not end it before. A Worker ends with its reply.
+
+        Args:
+            kind: ``branch`` or ``worker``.
+            task: Its first message.
+            label: Name among its siblings.
+            agent: Agent it runs as; None = this session's.
+            result_type: Type of its final message: a pydantic model, dataclass, TypedDict, plain type, or a
+                JSON Schema as a mapping.
+            budget: Budget reserved for it; None = it uses the rest of this session's.
+            settings: Model settings that differ from its agent's.
+            skills: Names of the skills that it may read, of those this session holds; None = those that its
+                agent names.
+            approver: What answers requests that climb to it: rules, ``module:name`` of a function, or a
+                callable in this process. A callable is called on a thread that blocks in the tree.
+            ttl_s: Time to live in seconds, from its first adoption; None = the default of its kind.
+            dedicated: Whether it keeps its own host for life.
+            stays_open: Whether it completes only after its result is requested; None = True for a Branch,
+                False for a Worker. Without a request it completes when its time to live or the tree ends.
+
+        Raises:
+            SpawnRefused, LimitExceeded: a rule or limit forbids it; nothing was started.
+            ConfigError: an argument is wrong.
+        """
+        return SessionHandle(
+            self._crossing,
+            self._crossing.run(
+                self._inner.spawn,
+                kind,
+                task,
+                label=label,
+                agent=agent,
+                result_type=result_type,
+                budget=budget,
+                settings=settings,
+                skills=skills,
+                approver=crossed_approver(approver, self._crossing.prompts),
+                ttl_s=ttl_s,
+                dedicated=dedicated,
+                stays_open=stays_open,
+            ),
+        )
+
+    @overload
+    def map(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
+    ) -> list[SessionResult[T]]: ...
+    @overload
+    def map(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
+    ) -> list[SessionResult[Any]]: ...
+    def map(  # noqa: PLR0913 - keyword-only settings of the public API
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = 8,
+        on_error: OnError = "return",
+        labels: Sequence[str] | None = None,
+        agent: str | None = None,
+        result_type: Any = None,
+        budget: Budget | None = None,
+        settings: ModelSettings | None = None,
+        skills: Sequence[str] | None = None,
+        ttl_s: float | Sequence[float | None] | None = None,
+    ) -> list[SessionResult[Any]]:
+        """Run one child per task, some at a time, and return their results in the tasks' order.
+
+        An interrupt cancels the children.
+
+        Args:
+            kind: ``branch`` or ``worker``.
+            tasks: First messages.
+            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
+            on_error: ``return`` keeps failed results like others; ``raise`` raises the first failure once all
+                have ended; ``first`` cancels the others at the first failure and raises it.
+            labels: Their names, one for each task; None = no names.
+            agent: Agent they run as; None = this session's.
+            result_type: Type of each final message.
+            budget: Budget reserved for each.
+            settings: Model settings that differ from their agent's.
+            skills: Names of the skills that each may read, as for :meth:`spawn`.
+            ttl_s: Time to live in seconds, from the first adoption: one for all, or one for each task; None =
+                the default of the kind.
+
+        Raises:
+            SessionFailed: a child did not complete (``raise``, ``first``).
+            SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
+            ConfigError: an argument is wrong; nothing was started.
+        """
+        value: list[SessionResult[Any]] = self._crossing.wait(
+            self._inner.map,
+            kind,
+            tasks,
+            concurrency=concurrency,
+            on_error=on_error,
+            labels=labels,
+            agent=agent,
+            result_type=result_type,
+            budget=budget,
+            settings=settings,
+            skills=skills,
+            ttl_s=ttl_s,
+        )
+        return value
+
+    @overload
+    def as_completed(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: type[T],
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
+    ) -> Iterator[ChildResult[T]]: ...
+    @overload
+    def as_completed(
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = ...,
+        on_error: OnError = ...,
+        labels: Sequence[str] | None = ...,
+        agent: str | None = ...,
+        result_type: Any = ...,
+        budget: Budget | None = ...,
+        settings: ModelSettings | None = ...,
+        skills: Sequence[str] | None = ...,
+        ttl_s: float | Sequence[float | None] | None = ...,
+    ) -> Iterator[ChildResult[Any]]: ...
+    def as_completed(  # noqa: PLR0913 - keyword-only settings of the public API
+        self,
+        kind: SessionKind | str,
+        tasks: Sequence[str],
+        *,
+        concurrency: int = 8,
+        on_error: OnError = "return",
+        labels: Sequence[str] | None = None,
+        agent: str | None = None,
+        result_type: Any = None,
+        budget: Budget | None = None,
+        settings: ModelSettings | None = None,
+        skills: Sequence[str] | None = None,
+        ttl_s: float | Sequence[float | None] | None = None,
+    ) -> Iterator[ChildResult[Any]]:
+        """Run one child per task, some at a time, and yield each result as soon as its child has ended.
+
+        An interrupt cancels the children. Arguments are checked with the first step.
+
+        Each result has the number of its task (``index``), the child's path (``session_id``) and ``label``.
+        Children start even if results are not consumed. Leaving the loop cancels the live children;
+        ``contextlib.aclosing`` around the iterator waits for this.
+
+        Args:
+            kind: ``branch`` or ``worker``.
+            tasks: First messages; the first child starts with the first step of the iteration.
+            concurrency: Maximum children at a time; the tree's ``max_children`` applies too.
+            on_error: ``return`` yields failed results like others; ``raise`` does so too, and once all have
+                ended it raises the first failure in the order of the tasks; ``first`` cancels the others at
+                the first failure and raises it.
+            labels: As for :meth:`map`.
+            agent: Agent they run as.
+            result_type: Type of each final message.
+            budget: Budget reserved for each.
+            settings: Model settings that differ from their agent's.
+            skills: Names of the skills that each may read, as for :meth:`spawn`.
+            ttl_s: As for :meth:`map`.
+
+        Raises:
+            SessionFailed: a child did not complete (``raise``, ``first``).
+            SpawnRefused, LimitExceeded: a child was refused; the live children are cancelled first.
+            ConfigError: an argument is wrong; nothing was started.
+        """
+        return drained(
+            self._crossing,
+            lambda: self._inner.as_completed(
+                kind,
+                tasks,
+                concurrency=concurrency,
+                on_error=on_error,
+                labels=labels,
+                agent=agent,
+                result_type=result_type,
+                budget=budget,
+                settings=settings,
+                skills=skills,
+                ttl_s=ttl_s,
+            ),
+            64,
+            1,
+        )
+
+    def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolReply:
+        """Make one tool call in the session, outside its transcript, with the same checks as a model's call.
+
+        An interrupt ends the waiting, not the call.
+
+        ReadOnly calls run at once; others wait for the end of the session's turn. Approvals climb from here.
+
+        Raises:
+            ValidationError, PermissionDenied, Timeout, ExecutionError: the call failed.
+            SessionClosed, SessionNotFound: the session takes no calls.
+        """
+        value: ToolReply = self._crossing.wait(self._inner.call, tool, arguments)
+        return value
+
+    def result(self) -> SessionResult[R]:
+        """Wait until the session ends and return its result; ``output`` has the requested type.
+
+        Raises:
+            SessionError: it is Main, which never completes by itself, and nothing ends it.
+        """
+        value: SessionResult[R] = self._crossing.wait(self._inner.result)
+        return value
+
+    def cancel(self, reason: str = "cancelled by the program") -> tuple[ReceiptLine, ...]:
+        """End the session and everything below it.
+
+        Returns:
+            The receipt: every session of the subtree and how it ended.
+
+        Raises:
+            ConfigError: the reason is not text.
+        """
+        value: tuple[ReceiptLine, ...] = self._crossing.run(self._inner.cancel, reason)
+        return value
+
+    def interrupt(self, reason: str = "interrupted by the program") -> tuple[ReceiptLine, ...]:
+        """Stop the work of the session and keep the session open: it takes the next message at once.
+
+        The running tools of the session and of everything below it are asked to stop, and the requests to
+        their models are withdrawn; sessions below that a model spawned end as ``cancelled``. Pending replies
+        and calls raise an error. The method returns once all work has stopped.
+
+        Returns:
+            Every session of the subtree and its state.
+
+        Raises:
+            SessionClosed, SessionNotFound: the session has ended or does not exist.
+            ConfigError: the reason is not text.
+        """
+        value: tuple[ReceiptLine, ...] = self._crossing.run(self._inner.interrupt, reason)
+        return value
+
+    def status(self) -> SessionReport:
+        """Return the session's current status."""
+        value: SessionReport = self._crossing.run(self._inner.status)
+        return value
+
+    def history(self, *, after: int = 0, limit: int | None = None) -> list[Message]:
+        """Return messages of the session's transcript, oldest first, as far as it is durable.
+
+        It is the whole conversation. A compaction adds the summary at its time, as a notice, and removes
+        nothing. It is always read from the beginning; use :meth:`transcript` for a long one.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+            limit: Maximum messages to return; None = all.
+
+        Raises:
+            ConfigError: a number is not valid, or below 0.
+        """
+        value: list[Message] = self._crossing.run(self._inner.history, after=after, limit=limit)
+        return value
+
+    def transcript(self, *, after: int = 0) -> Iterator[Message]:
+        """Iterate over the messages of the session's transcript, oldest first, as far as it is durable.
+
+        It is read page by page and yields to other tasks between pages.
+
+        Args:
+            after: How many of the oldest messages to leave out.
+
+        Raises:
+            ConfigError: the number is not valid, or below 0.
+        """
+        return drained(self._crossing, lambda: self._inner.transcript(after=after), 64, 64)

@@ -1,0 +1,125 @@
+"""What sessions say: to people on a channel, and to the sessions below them and their parent."""
+
+from __future__ import annotations
+
+from sessiontree.contracts.errors import PermissionDenied, SessionClosed, SessionTreeError
+from sessiontree.contracts.jsonable import JsonValue, dump_readable
+from sessiontree.contracts.kinds import PermissionTier, SessionKind
+from sessiontree.contracts.senders import joined
+from sessiontree.contracts.settings import MINUTE_MS
+from sessiontree.contracts.stimuli import Incoming
+from sessiontree.contracts.tree_facts import ChannelSaid, MessagePassed
+from sessiontree.tree.evolve import Draft
+from sessiontree.tree.lifecycle import source_of
+from sessiontree.tree.protocol import AcceptSend, RefuseSay, SayAsked, SendAsked
+from sessiontree.tree.reach import not_below, session_below
+from sessiontree.tree.spawn import channels_of, left_out
+from sessiontree.tree.state import Session, TreeState
+
+
+def say(draft: Draft, asked: SayAsked) -> None:
+    """Send a message of a live Main or Branch to the nearest channel at or above it, or refuse it."""
+    session = draft.state.live_session(asked.session)
+    if session is None:
+        why = "it does not live"
+    elif session.spec.kind is SessionKind.WORKER:
+        why = "a worker does not talk to people; its result goes to its parent"
+    else:
+        channel = next(channels_of(draft.state, asked.session), None)
+        broken = left_out(draft.state, session) or _out_of_bounds(draft, session, asked.text)
+        if channel is None:
+            why = "no session at or above it owns a channel; give the tree one with channel=…"
+        elif broken is not None:
+            why = broken
+        else:
+            draft.write(ChannelSaid(asked.session, channel.spec.session_id, asked.text, draft.now_ms))
+            return
+    reason = f"session {asked.session!r} can't say anything to people: {why}"
+    draft.tell(RefuseSay(PermissionDenied(PermissionTier.SYSTEM, reason)))
+
+
+_PARENT = "parent"
+
+
+def send(draft: Draft, asked: SendAsked) -> None:
+    """Post a message of a Main or Branch to a session below it or to its parent, or refuse it.
+
+    A key used before changes nothing: the message was sent then.
+    """
+    state = draft.state
+    sent_to = state.sent.get((asked.session, asked.key))
+    if sent_to is not None:
+        draft.tell(AcceptSend(sent_to))
+        return
+    found = _receiver(state, asked)
+    if isinstance(found, SessionTreeError):
+        draft.tell(RefuseSay(found))
+        return
+    sender, to = state.sessions[asked.session], found.spec.session_id
+    broken = left_out(state, sender) or _out_of_bounds(draft, sender, asked.text)
+    if broken is not None:
+        reason = f"session {asked.session!r} can't send a message to {to!r}: {broken}"
+        draft.tell(RefuseSay(PermissionDenied(PermissionTier.WORKSPACE, reason)))
+        return
+    draft.write(MessagePassed(asked.session, to, asked.key, asked.mode, draft.now_ms))
+    said: dict[str, JsonValue] = {"session": asked.session, "message": asked.text}
+    if sender.spec.label is not None:
+        said["label"] = sender.spec.label
+    text = dump_readable(said)
+    draft.post(
+        to,
+        lambda post_id: Incoming(
+            draft.now_ms,
+            post_id,
+            text,
+            mode=asked.mode,
+            origin="child" if to == sender.spec.parent else "parent",
+            asked_by=joined(sender.spec.asked_by, asked.asked_by),
+            taint=source_of(sender),
+        ),
+    )
+    draft.tell(AcceptSend(to))
+
+
+def _receiver(state: TreeState, asked: SendAsked) -> Session | SessionTreeError:
+    """Return the live session that a message reaches, or why it reaches none."""
+    sender = state.live_session(asked.session)
+    if sender is None or sender.spec.kind is SessionKind.WORKER:
+        reason = f"session {asked.session!r} sends no messages: only a live Main or Branch does"
+        return PermissionDenied(PermissionTier.WORKSPACE, reason)
+    parent = sender.spec.parent
+    if parent is not None and asked.to in {_PARENT, parent}:
+        if asked.mode == "steer":
+            return SessionClosed(asked.to, "your parent is not steered from below; send it a follow_up")
+        found = state.sessions.get(parent)
+    else:
+        found = session_below(state, asked.session, asked.to)
+    if found is None:
+        return not_below(asked.to)
+    if not found.is_live:
+        return SessionClosed(asked.to, f"it ended {found.status} and takes no more messages")
+    if found.stop is not None:
+        return SessionClosed(asked.to, "it is stopping and takes no more messages")
+    return found
+
+
+def _out_of_bounds(draft: Draft, session: Session, text: str) -> str | None:
+    """Return the limit of the message policies that a Branch's message would exceed, or None."""
+    if session.spec.kind is SessionKind.MAIN:
+        return None
+    for policy in draft.state.charter.messages:
+        if policy.max_chars is not None and len(text) > policy.max_chars:
+            return (
+                f"its message has {len(text):,} characters, and the message policy lets a Branch send "
+                f"{policy.max_chars:,} at once; send a shorter one, or put it into the result"
+            )
+        if policy.per_minute is None:
+            continue
+        recent = [at_ms for at_ms in session.said_at_ms if at_ms > draft.now_ms - MINUTE_MS]
+        if len(recent) >= policy.per_minute:
+            wait_s = (recent[-policy.per_minute] + MINUTE_MS - draft.now_ms) / 1000
+            return (
+                f"it sent {len(recent)} messages within the last minute, and the message policy lets "
+                f"a Branch send {policy.per_minute}; send it in {wait_s:.0f} s, or put it into the result"
+            )
+    return None

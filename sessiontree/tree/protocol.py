@@ -1,0 +1,331 @@
+"""The inputs and outputs of the tree machine: stimuli with their times, and instructions.
+
+The controller carries out an instruction once the facts that led to it are durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from sessiontree.contracts.approvals import Precedent, Rule
+from sessiontree.contracts.errors import SessionTreeError
+from sessiontree.contracts.jsonable import JsonValue
+from sessiontree.contracts.kinds import SessionKind, SessionStatus
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.model_settings import ModelSettings
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.senders import Principal
+from sessiontree.contracts.settings import Budget
+from sessiontree.contracts.stimuli import SendMode, Stimulus, TreeEvent
+from sessiontree.contracts.tree_config import TreeConfig, Via
+from sessiontree.contracts.tree_facts import OutsideHookFailed
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOpened:
+    """A new tree begins, with its Main."""
+
+    at_ms: int
+    config: TreeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ForkAsked:
+    """From now on the tree is one of its own; the facts before are those of another one."""
+
+    at_ms: int
+    config: TreeConfig
+    shift_ms: int
+    """Time since the last shared fact, in milliseconds; it is not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnAsked:
+    """A session, or the creating program on its behalf, asks for a child."""
+
+    at_ms: int
+    parent: str
+    kind: SessionKind
+    task: str
+    via: Via
+    label: str | None = None
+    agent: str | None = None
+    result_schema: Mapping[str, JsonValue] | None = None
+    budget: Budget | None = None
+    rules: tuple[Rule, ...] = ()
+    approver: str | None = None
+    owns_channel: bool = False
+    key: str | None = None
+    ttl_s: float | None = None
+    """Time to live in seconds; None = the kind's default. A spawn via a model may only shorten it."""
+    dedicated: bool = False
+    """Whether it gets a host of its own for life; only for spawns by the creating program."""
+    asked_by: tuple[Principal, ...] = ()
+    """The principals the parent acts for; empty = the creating program."""
+    stays_open: bool = False
+    """Whether it completes only after its result is requested; only for spawns by the creating program."""
+    settings: ModelSettings | None = None
+    """Settings of its model; None = those of its agent."""
+    skills: tuple[str, ...] | None = None
+    """Names of the skills it may read, all of them its parent's; None = those that its agent names, too."""
+    forbidden: str | None = None
+    """Why the tree's hooks refuse the spawn; None = they do not. They run where the spawn is requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEmbodied:
+    """A host starts to run a session, possibly not for the first time."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stirred:
+    """A session received new input from outside the tree (a message, a call)."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAsked:
+    """The creating program requests a session's result and waits for it."""
+
+    at_ms: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class FromSession:
+    """A session sent an event; the controller sets session and time, not the sender."""
+
+    at_ms: int
+    session: str
+    event: TreeEvent
+    quiet: bool = True
+    """For an offered result: whether no input for the session is on its way. It is set when this stimulus
+    is made, after the session's consumed posts were reported."""
+    precedent: Precedent | None = None
+    """For a requested approval: what is known about the command the call runs; None = it runs no command."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """A session cannot continue: its code failed or its host was lost."""
+
+    at_ms: int
+    session: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A person (or the program in a person's place) answered a shown request, or failed to; see ``by``."""
+
+    at_ms: int
+    request_id: str
+    approve: bool
+    always: bool
+    by: str
+    reason: str
+    asker: Principal | None = None
+    """The person, if a channel identifies them; None = an owner, such as the creating program."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """A session used resources."""
+
+    at_ms: int
+    session: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class PostsConsumed:
+    """A session took what was posted to it."""
+
+    at_ms: int
+    session: str
+    post_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """A session and everything below it is to end.
+
+    With ``completed``, its owner finishes the session: ``reason`` is its final message (empty: its own),
+    and the sessions that still run below it are cancelled.
+    """
+
+    at_ms: int
+    session: str
+    reason: str
+    status: SessionStatus = SessionStatus.CANCELLED
+    by: str | None = None
+    """The session whose tool asks; None = the creating program. A session stops only sessions below it, each
+    by its id, or a live child by its label."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptAsked:
+    """A session and everything below it is to drop its current work; the session itself stays alive."""
+
+    at_ms: int
+    session: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SayAsked:
+    """A session wants to send a message on the nearest channel at or above it."""
+
+    at_ms: int
+    session: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendAsked:
+    """A session wants to send a message to a session below it or to its parent."""
+
+    at_ms: int
+    session: str
+    to: str
+    """Id of the session, label of a live child, or ``parent``."""
+    text: str
+    mode: SendMode
+    key: str
+    """Identifies the message; a repeat with the same key sends nothing."""
+    asked_by: tuple[Principal, ...] = ()
+    """The principals the session acts for; empty = the creating program."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoversFound:
+    """A session left a host on which processes of its tools still ran; those processes were ended."""
+
+    at_ms: int
+    session: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailedOutside:
+    """A hook failed in the creating program."""
+
+    at_ms: int
+    failed: OutsideHookFailed
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRang:
+    """A time at which the machine asked to be woken has come."""
+
+    at_ms: int
+
+
+TreeStimulus: TypeAlias = (
+    TreeOpened
+    | ForkAsked
+    | SpawnAsked
+    | SessionEmbodied
+    | Stirred
+    | ResultAsked
+    | FromSession
+    | SessionLost
+    | Decided
+    | UsageReported
+    | PostsConsumed
+    | StopAsked
+    | InterruptAsked
+    | SayAsked
+    | SendAsked
+    | HookFailedOutside
+    | LeftoversFound
+    | ClockRang
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptSpawn:
+    """Tell the caller the child's id; ``started`` is False if the same key was used before."""
+
+    session: str
+    started: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseSpawn:
+    """Tell the caller why the spawn is refused."""
+
+    error: SessionTreeError
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Deliver a posted stimulus to a session; it stays posted until the session takes it."""
+
+    session: str
+    post_id: str
+    stimulus: Stimulus
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseDecision:
+    """Tell the person who answered that the request is closed or unknown."""
+
+    error: SessionTreeError
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseSay:
+    """Tell the caller why the message is not sent."""
+
+    error: SessionTreeError
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptSend:
+    """Tell the session that asked which session its message goes to."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseStop:
+    """Tell the session that asked why it can't stop another."""
+
+    error: SessionTreeError
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSession:
+    """The session is over: free its host (``force``: even a busy one) and inform those who wait for it."""
+
+    session: str
+    result: SessionResult[Any]
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WakeTreeAt:
+    """Ring at this time; earlier timers stay."""
+
+    at_ms: int
+
+
+TreeInstruction: TypeAlias = (
+    AcceptSpawn
+    | RefuseSpawn
+    | Deliver
+    | RefuseDecision
+    | RefuseSay
+    | AcceptSend
+    | RefuseStop
+    | ReleaseSession
+    | WakeTreeAt
+)

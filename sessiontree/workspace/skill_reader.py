@@ -1,0 +1,96 @@
+"""Reading the workspace and, in a place of their own, the skills that a session holds."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.contracts.ports import Entry, Reader
+from sessiontree.contracts.settings import suggestion
+from sessiontree.contracts.skills import PLACE, Skill
+from sessiontree.workspace.reader import WorkspaceReader
+from sessiontree.workspace.root import failed
+
+
+class SkillReader:
+    """Reads ``/skills/<name>/…`` in the folders of skills and everything else in the workspace.
+
+    It implements :class:`~sessiontree.contracts.ports.Reader`. Links in a skill must stay in its folder.
+
+    Args:
+        files: Reads the workspace.
+        skills: The skills that the session holds, by name.
+        hidden: Absolute paths that are refused.
+    """
+
+    __slots__ = ("_files", "_hidden", "_opened", "_skills")
+
+    def __init__(self, files: Reader, skills: Mapping[str, Skill], hidden: Sequence[Path] = ()) -> None:
+        self._files = files
+        self._skills = skills
+        self._hidden = tuple(hidden)
+        self._opened: dict[str, WorkspaceReader] = {}
+        """Readers of the skills that were read, because most sessions read none."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a regular file for reading bytes; raises as :class:`WorkspaceReader` does."""
+        reader, _, inner = self._found("read", path)
+        return reader.open(inner)
+
+    def stat(self, path: str) -> Entry:
+        """Return the entry at a path; raises as :meth:`open`."""
+        if _normal(path) == PLACE:
+            return Entry(PLACE, "directory", 0, 0)
+        reader, place, inner = self._found("look at", path)
+        return _placed(reader.stat(inner), place)
+
+    def list(self, path: str = ".") -> list[Entry]:
+        """Return a directory's entries, sorted by name; raises as :meth:`open`."""
+        if _normal(path) == PLACE:
+            return [self.stat(self._skills[name].place) for name in sorted(self._skills)]
+        reader, place, inner = self._found("list", path)
+        return [_placed(entry, place) for entry in reader.list(inner)]
+
+    def walk(self, path: str = ".") -> Iterator[Entry]:
+        """Yield files and links below a directory; raises as :meth:`open`."""
+        if _normal(path) == PLACE:
+            for name in sorted(self._skills):
+                yield from self.walk(self._skills[name].place)
+            return
+        reader, place, inner = self._found("walk", path)
+        for entry in reader.walk(inner):
+            yield _placed(entry, place)
+
+    def _found(self, verb: str, path: str) -> tuple[Reader, str, str]:
+        """Return who reads a path, the place of its root (empty = the workspace), and the path below it."""
+        normal = _normal(path)
+        if not normal.startswith(f"{PLACE}/"):
+            return self._files, "", path
+        name, _, inner = normal.removeprefix(f"{PLACE}/").partition("/")
+        skill = self._skills.get(name)
+        if skill is None:
+            raise failed(verb, path, f"no skill is named {name!r}; {suggestion(name, self._skills)}")
+        reader = self._opened.get(name)
+        if reader is None:
+            try:
+                reader = WorkspaceReader(Path(skill.folder), hidden=self._hidden)
+            except ConfigError as error:
+                raise failed(verb, path, f"the skill's folder can't be read: {error}") from error
+            self._opened[name] = reader
+        return reader, skill.place, inner or "."
+
+
+def _normal(path: str) -> str:
+    """Return an absolute path without ``.`` and ``..``; empty if it is relative."""
+    return posixpath.normpath(path) if path.startswith("/") else ""
+
+
+def _placed(entry: Entry, place: str) -> Entry:
+    """Return an entry with the path by which the session reads it."""
+    if not place:
+        return entry
+    return replace(entry, path=place if entry.path == "." else f"{place}/{entry.path}")

@@ -1,0 +1,206 @@
+"""Shards on other nodes: trees are found on the right disk, and a lost shard takes only its own trees along.
+
+The other node is a second local backend over another directory, as if that were another machine's disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree import FunctionModel, ModelRequest, Runtime, SessionTree, ShardLost, TreeNotFound
+from sessiontree.api.shards import COUNT_EVERY_S, COUNT_S, RemoteShard, Shard, ShardedBackend
+from sessiontree.backends.local.backend import LocalBackend
+from sessiontree.contracts.tree_config import TreeSummary
+from sessiontree.journal.claim import holds_tree
+from sessiontree.runtime.rpc import RpcMethod, proxy_of
+from sessiontree.runtime.stored_trees import summaries_of
+from sessiontree.runtime.supervisor_api import SupervisorApi
+
+
+def done(request: ModelRequest) -> str:
+    """The only answer."""
+    return "done"
+
+
+MODEL = FunctionModel(done)
+
+
+class SilentPort:
+    """Answers as a shard does that never says how many live sessions it has."""
+
+    def __init__(self, supervisor: SupervisorApi) -> None:
+        self._supervisor = supervisor
+        self.counts = 0
+
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Pass every other question on."""
+        if method.name == "live_sessions":
+            self.counts += 1
+            await asyncio.Event().wait()
+        return await getattr(self._supervisor, method.name)(*given)
+
+
+class OtherShard(LocalBackend):
+    """A shard on another node."""
+
+    node = "other"
+
+    def __init__(self, journal_dir: Path) -> None:
+        super().__init__(journal_dir)
+        self.journal_dir = journal_dir
+        self.lose: Callable[[str], None] = lambda reason: None
+        self.is_gone = False
+        self.port: SilentPort | None = None
+
+    @property
+    def supervisor(self) -> Any:
+        """The API of the supervisor, or of the port in its place."""
+        return super().supervisor if self.port is None else proxy_of(SupervisorApi, self.port)
+
+    def watch_loss(self, lost: Callable[[str], None]) -> None:
+        """Keep what is to be called."""
+        self.lose = lost
+
+
+class OtherNode:
+    """Another node: one shard at a time over its disk."""
+
+    def __init__(self, disk: Path) -> None:
+        self.disk = disk
+        self.shards: list[OtherShard] = []
+        self.is_up = True
+
+    async def begin(self) -> Sequence[RemoteShard]:
+        """Start a shard if none runs."""
+        if not self.is_up or any(not each.is_gone for each in self.shards):
+            return []
+        self.shards.append(OtherShard(self.disk))
+        return self.shards[-1:]
+
+    async def fail(self) -> None:
+        """End the node."""
+        self.is_up = False
+        self.shards[-1].is_gone = True
+        await self.shards[-1].close()
+        self.shards[-1].lose("its raylet ended")
+
+    async def holding(self, tree_id: str) -> RemoteShard | None:
+        """Return the shard that runs, if the disk has the tree."""
+        held = [each for each in self.shards if not each.is_gone and holds_tree(self.disk, tree_id)]
+        return held[0] if held else None
+
+    async def trees(self, purpose: str | None) -> list[TreeSummary]:
+        """Return the trees on the disk."""
+        return summaries_of(self.disk, purpose)
+
+    async def close(self) -> None:
+        """Do nothing; the shards are closed."""
+
+
+class TwoNodes(Runtime):
+    """A runtime with a shard here and one on the other node."""
+
+    def __init__(self, state_dir: Path, node: OtherNode) -> None:
+        self.node = node
+        super().__init__(state_dir, backend="local")
+
+    def _backend(self, *given: Any) -> ShardedBackend:
+        first = Shard(LocalBackend(self.state_dir, journal_dir=self.journal_dir), self.journal_dir)
+        self._sharded = ShardedBackend(self.state_dir, first, 1, LocalBackend, lambda backend: self.node)
+        return self._sharded
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> OtherNode:
+    """Another node with an empty disk."""
+    return OtherNode(tmp_path / "other")
+
+
+async def test_trees_of_another_disk_are_listed_and_resumed_there(tmp_path: Path, node: OtherNode) -> None:
+    """A journal on the program's disk does not stand in for one on another disk."""
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        trees = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
+        assert [row.node for row in runtime.shards()] == ["", "other"]
+        ids = {each.tree_id for each in trees}
+        assert {each.tree_id for each in await runtime.trees()} == ids
+    async with TwoNodes(tmp_path / "state", OtherNode(node.disk)) as runtime:
+        again = await SessionTree.resume(trees[1].tree_id, model=MODEL, runtime=runtime)
+        assert await again.main.send("go") == "done"
+        assert [row.trees for row in runtime.shards()] == [(), (again.tree_id,)]
+        with pytest.raises(TreeNotFound):
+            await SessionTree.resume("0" * 32, model=MODEL, runtime=runtime)
+
+
+async def test_lost_shard_takes_only_its_own_trees_until_its_node_is_back(
+    tmp_path: Path, node: OtherNode
+) -> None:
+    """Its trees raise, new trees go elsewhere, and the tree is resumed once the disk is reached again."""
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        trees = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
+        await node.fail()
+        with pytest.raises(ShardLost, match=r"other.*its raylet ended") as found:
+            await trees[1].main.send("are you there?")
+        assert (found.value.node, found.value.trees) == ("other", (trees[1].tree_id,))
+        assert [(row.lost, row.trees) for row in runtime.shards()] == [
+            ("", (trees[0].tree_id,)),
+            ("its raylet ended", (trees[1].tree_id,)),
+        ]
+        assert await trees[0].main.send("go on") == "done"
+        more = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
+        assert runtime.shards()[0].trees == tuple(each.tree_id for each in (trees[0], *more))
+        with pytest.raises(TreeNotFound):
+            await SessionTree.resume(trees[1].tree_id, model=MODEL, runtime=runtime)
+        node.is_up = True
+        again = await SessionTree.resume(trees[1].tree_id, model=MODEL, runtime=runtime)
+        assert await again.main.send("and now?") == "done"
+        assert [row.trees for row in runtime.shards()][1:] == [(), (again.tree_id,)]
+
+
+async def test_shard_that_does_not_answer_gets_no_new_tree(tmp_path: Path, node: OtherNode) -> None:
+    """It counts as the busiest, and is not asked again for every tree."""
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        trees = [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(2)]
+        port = node.shards[0].port = SilentPort(node.shards[0].supervisor)
+        began = time.monotonic()
+        trees += [await SessionTree(tmp_path, model=MODEL, runtime=runtime).start() for _ in range(4)]
+        assert [len(row.trees) for row in runtime.shards()] == [5, 1]
+        assert 1 <= port.counts <= 1 + (time.monotonic() - began) / (COUNT_S + COUNT_EVERY_S)
+
+
+class GonePort:
+    """Answers as a shard does that is lost while it is asked."""
+
+    async def ask(self, method: RpcMethod, given: tuple[Any, ...]) -> Any:
+        """Raise.
+
+        Raises:
+            ShardLost: always.
+        """
+        raise ShardLost("other", "its raylet ended")
+
+
+class GoneShard(OtherShard):
+    """A shard that is lost whenever it is asked, before anybody noticed."""
+
+    @property
+    def supervisor(self) -> Any:
+        """The API of a supervisor that is gone."""
+        return proxy_of(SupervisorApi, GonePort())
+
+
+async def test_question_about_all_trees_leaves_out_a_shard_that_is_just_lost(
+    tmp_path: Path, node: OtherNode
+) -> None:
+    """The other shards' answer is not lost with it."""
+    async with TwoNodes(tmp_path / "state", node) as runtime:
+        tree = await SessionTree(tmp_path, model=MODEL, runtime=runtime).start()
+        gone = GoneShard(tmp_path / "gone")
+        assert isinstance(runtime.backend, ShardedBackend)
+        runtime.backend._shards.append(Shard(gone, gone.journal_dir, "gone", has_begun=True))
+        assert await runtime.backend.supervisor.open_trees() == [tree.tree_id]

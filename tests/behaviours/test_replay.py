@@ -1,0 +1,79 @@
+"""A stored tree is decided again: also while it is open, after a resume, and from another release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sessiontree import ScriptedModel, SessionTree, call
+from sessiontree.contracts.errors import TreeNotFound
+from sessiontree.journal.export import Manifest
+from sessiontree.journal.journal import Journal
+from tests.behaviours import household_fakes as household
+from tests.behaviours.effect_fakes import TOOLS
+from tests.behaviours.tree_fixtures import Opener
+
+
+@pytest.mark.covers("REL-S38")
+async def test_a_tree_with_children_calls_and_approvals_is_the_same_again(open_tree: Opener) -> None:
+    """Every fact follows from what was recorded, on every backend; nothing is asked or called."""
+    async with open_tree(household.MODEL, tools=TOOLS, approvals="auto") as tree:
+        await tree.main.send("go")
+        await household.finished(tree)
+        report = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+        assert report.matches, report
+        assert report.is_decided
+        await tree.finish("over")
+        report = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+    assert report.matches, report
+    assert report.compared + report.given == report.facts
+    assert report.compared > 50
+
+
+async def test_a_tree_that_is_open_is_compared_up_to_now(open_tree: Opener) -> None:
+    """The replay reads durable facts next to the writer, and never changes them."""
+    async with open_tree(ScriptedModel(["one", "two"])) as tree:
+        await tree.main.send("first")
+        before = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+        await tree.main.send("second")
+        after = await SessionTree.replay(tree.tree_id, state_dir=tree.state_dir)
+    assert before.matches
+    assert after.matches
+    assert after.facts > before.facts
+
+
+@pytest.mark.own_runtime
+async def test_a_resumed_tree_is_the_same_again(open_tree: Opener) -> None:
+    """What recovery decided follows from its stimulus; another model answers from there on."""
+    async with open_tree(ScriptedModel([[call("write", path="a.txt", content="x")], "done"])) as tree:
+        await tree.main.send("go")
+        tree_id = tree.tree_id
+    async with await open_tree.resume(tree_id, ScriptedModel(["again"], name="another")) as tree:
+        await tree.main.send("and now?")
+        state_dir = tree.state_dir
+    report = await SessionTree.replay(tree_id, state_dir=state_dir)
+    assert report.matches, report
+
+
+@pytest.mark.own_runtime
+async def test_a_tree_of_other_rules_is_only_read(open_tree: Opener, tmp_path: Path) -> None:
+    """Its facts were decided otherwise, so they are not compared; the report says so."""
+    async with open_tree(ScriptedModel(["one"])) as tree:
+        await tree.main.send("first")
+        tree_id, state_dir = tree.tree_id, tree.state_dir
+    with Journal.open(state_dir, read_only=True) as journal:
+        row0, records = journal.row0(tree_id), journal.read(tree_id)
+    del row0["rules_number"]
+    with Journal.open(tmp_path / "older") as journal:
+        journal.import_tree(Manifest(tree_id, 0, row0), records)
+    report = await SessionTree.replay(tree_id, state_dir=tmp_path / "older")
+    assert (report.is_decided, report.compared, report.facts) == (False, 0, len(records))
+    assert report.matches
+
+
+async def test_an_unknown_tree_is_named(open_tree: Opener) -> None:
+    """A tree that no journal there holds has no replay."""
+    async with open_tree(ScriptedModel(["one"])) as tree:
+        with pytest.raises(TreeNotFound, match="t0000"):
+            await SessionTree.replay("t0000", state_dir=tree.state_dir)

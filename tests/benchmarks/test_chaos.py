@@ -1,0 +1,87 @@
+"""Programs that are killed over and over: nothing acknowledged is lost, and no effect happens twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos import facts_of, judge
+from benchmarks.chaos_program import Unfinished
+from sessiontree.contracts.session_facts import CallResolved
+from sessiontree.contracts.tree_facts import SessionEnded
+
+ROOT = Path(__file__).parents[2]
+ZEROS = ("acknowledged_lost", "effects_twice", "unresolved", "still_running")
+LOCAL = ["points 9", "storm 4"]
+ON_RAY = ["storm 5"]
+
+
+def killed(way: str, backend: str, place: Path) -> dict[str, int]:
+    """Run the harness with a fixed seed; return its figures.
+
+    Args:
+        way: The way and the number of kills.
+        backend: Where the tree runs.
+        place: A directory for what the harness keeps.
+    """
+    name, kills = way.split()
+    command = [*(sys.executable, "-m", "benchmarks.chaos"), "--way", name, "--kills", kills]
+    done = subprocess.run(
+        [*command, "--seed", "3", "--backend", backend, "--place", str(place), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["kills"] == int(kills)
+    assert min(figures["acknowledged"], figures["effects"]) > 0
+    return {name: figures[name] for name in ZEROS}
+
+
+@pytest.mark.slow
+@pytest.mark.covers("REL-S40", "REL-S42")
+@pytest.mark.parametrize("way", LOCAL)
+def test_a_program_killed_at_any_point_loses_nothing(way: str, tmp_path: Path) -> None:
+    """DUR2, EFF1: whatever the program noted is in the journal; each call ran once at most."""
+    assert killed(way, "local", tmp_path) == dict.fromkeys(ZEROS, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.covers("REL-S40", "REL-S42")
+@pytest.mark.parametrize("way", ON_RAY)
+def test_processes_killed_at_random_lose_nothing(way: str, tmp_path: Path) -> None:
+    """DUR2, EFF1, PRC4, PRC9, PRC10: the same for each process of a runtime on Ray."""
+    assert killed(way, "ray", tmp_path) == dict.fromkeys(ZEROS, 0)
+
+
+@pytest.mark.slow
+def test_the_judge_finds_what_it_looks_for(tmp_path: Path) -> None:
+    """Each figure rises if an answer, an effect or a result is planted that the journal does not know."""
+    killed("points 3", "local", tmp_path)
+    before = judge(tmp_path, is_drained=True)
+    with (tmp_path / "acks").open("a") as acks:
+        acks.write("message-1-999999\n")
+    effects = tmp_path / "effects"
+    effects.write_text(effects.read_text() + effects.read_text().splitlines()[0] + "\n")
+    with (tmp_path / "hung").open("a") as hung:
+        hung.write("call-1-999999\n")
+    after = judge(tmp_path, is_drained=True)
+    planted = ("acknowledged_lost", "effects_twice", "unresolved")
+    for name in planted:
+        more, less = after[name], before[name]
+        assert isinstance(more, int)
+        assert isinstance(less, int)
+        assert more == less + 1, name
+    trees = (tmp_path / "trees").read_text().split()
+    unfinished = Unfinished()
+    for _, session, fact, _ in facts_of(tmp_path / "state", trees):
+        if not isinstance(fact, CallResolved | SessionEnded):
+            unfinished.hear(session, fact)
+    assert unfinished.calls
+    assert unfinished.sessions

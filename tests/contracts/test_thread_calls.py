@@ -1,0 +1,65 @@
+"""Work alongside the event loop: its result, its errors, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sessiontree.contracts.context import CallSignals
+from sessiontree.contracts.errors import ExecutionError
+from sessiontree.contracts.thread_calls import Stop, end_if, in_call_thread
+from sessiontree.testing.context import make_context
+
+
+async def test_result_and_error_come_back(tmp_path: Path) -> None:
+    """What the work returns is returned, what it raises is raised, and it runs elsewhere."""
+    ctx = make_context(tmp_path)
+    assert await in_call_thread(ctx, lambda stop: threading.get_ident()) != threading.get_ident()
+    with pytest.raises(ZeroDivisionError):
+        await in_call_thread(ctx, lambda stop: 1 // 0)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_cancelled_work_ends_before_the_cancellation_goes_on(tmp_path: Path, fails: bool) -> None:
+    """The work learns that nobody waits, puts its things away, and its late error bothers nobody."""
+    ctx = make_context(tmp_path)
+    begun, ended = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def work(stop: Stop) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        while not stop():
+            threading.Event().wait(0.001)
+        ended.set()
+        if fails:
+            raise OSError("too late")
+
+    task = asyncio.create_task(in_call_thread(ctx, work))
+    await begun.wait()
+    assert not ended.is_set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_work_is_stopped_by_flag_and_by_deadline(tmp_path: Path) -> None:
+    """Both ways a call may be over reach the thread."""
+    signals = CallSignals(time.monotonic() + 60)
+    ctx = make_context(tmp_path, signals=signals)
+    assert not await in_call_thread(ctx, lambda stop: stop())
+    signals.cancelled = True
+    assert await in_call_thread(ctx, lambda stop: stop())
+    late = make_context(tmp_path, signals=CallSignals(time.monotonic() - 1))
+    assert await in_call_thread(late, lambda stop: stop())
+
+
+def test_ending_is_an_error_the_model_may_read() -> None:
+    """Stopped work raises; other work goes on."""
+    end_if(lambda: False)
+    with pytest.raises(ExecutionError, match="cancelled"):
+        end_if(lambda: True)

@@ -1,0 +1,77 @@
+"""Write the test columns of ``docs/coverage.md`` from the markers of the tests.
+
+A test says ``@pytest.mark.covers("A12", "REL-P6")``; the lines of these ids cite it. Everything else of the
+tables is written by hand. Usage, in the checkout: ``python -m tests.house.coverage_program``. The exit code
+is 1 when a marker names an id that no table has.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+TABLES = Path("docs", "coverage.md")
+LINE = re.compile(r"^\| ([A-Z]\d+|REL-[PSL]\d+) \|(.*)\|$", re.MULTILINE)
+"""One line of a table: the id, and the cells after it; the last two are tests and what is later."""
+
+
+def covering_tests(files: Iterable[Path], checkout: Path) -> dict[str, list[str]]:
+    """Return id to the tests whose marker names it, as ``path::test``, by path and line.
+
+    Args:
+        files: Modules of tests.
+        checkout: What the paths are relative to.
+    """
+    found: dict[str, list[str]] = {}
+    for path in sorted(files):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{path.relative_to(checkout).as_posix()}::{node.name}"
+                for word in _ids(node):
+                    found.setdefault(word, []).append(name)
+    return found
+
+
+def _ids(test: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    return [
+        ast.literal_eval(word)
+        for mark in test.decorator_list
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.covers"
+        for word in mark.args
+    ]
+
+
+def unknown_ids(text: str, covering: Mapping[str, list[str]]) -> list[str]:
+    """Return a line for every test whose marker names an id that no table has."""
+    unknown = covering.keys() - {line[1] for line in LINE.finditer(text)}
+    return sorted(f"{test}: {word} is in no table" for word in unknown for test in covering[word])
+
+
+def with_tests(text: str, covering: Mapping[str, list[str]]) -> str:
+    """Return the tables with their test columns as the markers say."""
+
+    def rewritten(line: re.Match[str]) -> str:
+        *cells, _, later = line[2].split("|")
+        tests = ", ".join(f"`{test}`" for test in covering.get(line[1], []))
+        return f"| {line[1]} |{'|'.join([*cells, f' {tests} ' if tests else ' ', later])}|"
+
+    return LINE.sub(rewritten, text)
+
+
+def main(checkout: Path) -> int:
+    """Rewrite the tables of a checkout; return the exit code."""
+    tables = checkout / TABLES
+    text = tables.read_text("utf-8")
+    covering = covering_tests((checkout / "tests").rglob("test_*.py"), checkout)
+    wrong = unknown_ids(text, covering)
+    if not wrong:
+        tables.write_text(with_tests(text, covering), "utf-8")
+    sys.stderr.writelines(f"{line}\n" for line in wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path.cwd()))

@@ -1,0 +1,53 @@
+"""Where a tree can be forked: at the end of what was written together."""
+
+from __future__ import annotations
+
+import pytest
+
+from sessiontree.contracts.errors import ConfigError
+from sessiontree.journal.record import Record
+from sessiontree.runtime.tree_fork import checked, group_around
+
+FACTS = [
+    # session, cause, time
+    ("", "created", 1),
+    ("", "created", 1),
+    ("main", "adopted", 2),
+    ("main", "message:a", 3),
+    ("", "adopted", 4),
+    ("", "clock", 5),
+    ("", "clock", 6),
+    ("main/b1", "decision:r", 7),
+    ("", "decision:r", 7),
+    ("main/b1", "model:1", 8),
+    ("main/b2", "model:1", 9),
+    ("main/b2", "call:1.0", 9),
+    ("main/b3 intends", "model:1", 9),
+    ("", "model:1", 9),
+]
+
+
+def _record(seq: int, session: str, cause: str, at_ms: int) -> Record:
+    name, _, intends = session.partition(" ")
+    return Record(seq, name, cause, at_ms, f'{{"kind":"{"call_intended" if intends else "tainted"}"}}')
+
+
+RECORDS = [_record(seq, *fact) for seq, fact in enumerate(FACTS, 1)]
+GROUPS = [(1, 2), (3, 5), (6, 6), (7, 7), (8, 9), (10, 10), (11, 14)]
+
+
+@pytest.mark.parametrize("at", range(1, len(RECORDS) + 1))
+def test_group_is_what_was_written_together(at: int) -> None:
+    """A session's facts, then the tree's with the cause of the first; an intent belongs to its decision."""
+    begin, end = next(group for group in GROUPS if group[0] <= at <= group[1])
+    assert group_around(RECORDS, at) == (begin, end)
+    if at == end:
+        assert checked("t", RECORDS, at) == at
+        return
+    with pytest.raises(ConfigError, match=f"fork at {f'{begin - 1} or ' if begin > 1 else ''}{end}"):
+        checked("t", RECORDS, at)
+
+
+def test_newest_fact_is_taken_where_none_is_named() -> None:
+    """None is the end, whatever it is."""
+    assert checked("t", RECORDS, None) == len(RECORDS)

@@ -1,0 +1,199 @@
+"""The state of a tree as a JSON value, and back, for tests that compare or copy states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
+from sessiontree.contracts.client_tool import ClientCall
+from sessiontree.contracts.codec import from_wire, to_wire
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.results import SessionResult
+from sessiontree.contracts.tree_config import SessionSpec
+from sessiontree.tree.budgets import open_account
+from sessiontree.tree.evolve import (
+    allowed_tools,
+    index_client_call,
+    index_live,
+    index_request,
+    set_request_alarm,
+    set_session_alarms,
+)
+from sessiontree.tree.state import ClosedCall, Post, Request, Session, Stop, TreeState
+
+FORMAT = 3
+
+
+def snapshot(state: TreeState) -> dict[str, Any]:
+    """Return everything the state holds, as JSON; what can be made from the rest is left out.
+
+    Lists keep their order: sessions by spawn, posts and requests by age. O(size of the tree).
+    """
+    return {
+        "format": FORMAT,
+        "config": None if state.config is None else to_wire(state.config),
+        "nowMs": state.now_ms,
+        "sessions": [_session_to_wire(session) for session in state.sessions.values()],
+        "used": {name: dict(account.used) for name, account in state.accounts.items()},
+        "requests": [_request_to_wire(request) for request in state.requests.values()],
+        "decisions": dict(state.decisions.items()),
+        "clientCalls": [
+            [call.call_id, call.session_id, call.tool, dict(call.arguments), call.expires_at_ms]
+            for call in state.client_calls.values()
+        ],
+        "clientEnds": [[name, *ended] for name, ended in state.client_ends.items()],
+        "posts": [[post_id, post.session, to_wire(post.mail)] for post_id, post in state.posts.items()],
+        "sent": [[*key, to] for key, to in state.sent.items()],
+        "denied": [[digest, session] for (digest, session), _ in state.denied.items()],
+        "always": [tool for tool, _ in state.always.items()],
+    }
+
+
+def restore(value: Mapping[str, Any]) -> TreeState:
+    """Return the state of a snapshot; it behaves as the one the snapshot was taken of.
+
+    Raises:
+        ValueError: it is of another format.
+        KeyError: a member is missing.
+    """
+    if value["format"] != FORMAT:
+        raise ValueError(f"a snapshot of format {value['format']!r} cannot be read; evolve the facts instead")
+    state = TreeState(now_ms=value["nowMs"])
+    if value["config"] is not None:
+        state.config = from_wire(value["config"])
+        state.allowed = allowed_tools(state.config)
+    for wire in value["sessions"]:
+        _restore_session(state, wire, value["used"])
+    for wire in value["requests"]:
+        request = _request_from_wire(wire)
+        index_request(state, request)
+        set_request_alarm(state, request)
+    for request_id, decision in value["decisions"].items():
+        state.decisions.put(request_id, decision)
+    _restore_client_calls(state, value)
+    _restore_sent(state, value)
+    for post_id, session, wire in value["posts"]:
+        state.posts.put(post_id, Post(session, from_wire(wire)))
+        state.owed_to.add(session, post_id)
+        owner = state.sessions.open(session)
+        if owner is not None:
+            owner.owed += 1
+    for digest, session in value["denied"]:
+        state.denied.put((digest, session), True)
+    for tool in value["always"]:
+        state.always.put(tool, True)
+    return state
+
+
+def _restore_sent(state: TreeState, value: Mapping[str, Any]) -> None:
+    for sender, key, to in value["sent"]:
+        state.sent.put((sender, key), to)
+
+
+def _restore_client_calls(state: TreeState, value: Mapping[str, Any]) -> None:
+    for call in value["clientCalls"]:
+        index_client_call(state, ClientCall(*call))
+    for name, *ended in value["clientEnds"]:
+        state.client_ends.put(name, ClosedCall(*ended))
+
+
+def _restore_session(state: TreeState, wire: Mapping[str, Any], used: Mapping[str, dict[str, int]]) -> None:
+    session = _session_from_wire(wire)
+    spec = session.spec
+    name = spec.session_id
+    state.sessions.put(name, session)
+    state.total += 1
+    if spec.parent is not None and spec.key is not None:
+        state.keys.put((spec.parent, spec.key), name)
+    if name in used and spec.budget is not None:
+        parent = state.parent_of(session)
+        above = None if parent is None else state.accounts.get(parent.account)
+        account = open_account(name, spec.budget, above, session.spawned_at_ms)
+        account.used = dict(used[name])
+        account.is_closed = not session.is_live
+        state.accounts.put(name, account)
+    if session.is_live:
+        index_live(state, session)
+        set_session_alarms(state, session)
+
+
+def _session_to_wire(session: Session) -> dict[str, Any]:
+    return {
+        "spec": to_wire(session.spec),
+        "account": session.account,
+        "spawnedAtMs": session.spawned_at_ms,
+        "status": session.status.value,
+        "branches": session.branches,
+        "workers": session.workers,
+        "posted": session.posted,
+        "held": None if session.held is None else session.held.to_wire(),
+        "isQuiet": session.is_quiet,
+        "isAwaited": session.is_awaited,
+        "stop": None if session.stop is None else [session.stop.status.value, *session.stop[1:]],
+        "result": None if session.result is None else session.result.to_wire(),
+        "wasForced": session.was_forced,
+        "leftovers": session.leftovers,
+        "expiresAtMs": session.expires_at_ms,
+        "endedAtMs": session.ended_at_ms,
+        "usage": session.usage.to_wire(),
+        "taint": session.taint,
+    }
+
+
+def _session_from_wire(wire: Mapping[str, Any]) -> Session:
+    spec: SessionSpec = from_wire(wire["spec"])
+    stop = wire["stop"]
+    return Session(
+        spec,
+        wire["account"],
+        wire["spawnedAtMs"],
+        SessionStatus(wire["status"]),
+        branches=wire["branches"],
+        workers=wire["workers"],
+        posted=wire["posted"],
+        held=None if wire["held"] is None else SessionResult.from_wire(wire["held"]),
+        is_quiet=wire["isQuiet"],
+        is_awaited=wire.get("isAwaited", False),
+        stop=None if stop is None else Stop(SessionStatus(stop[0]), stop[1], stop[2]),
+        result=None if wire["result"] is None else SessionResult.from_wire(wire["result"]),
+        was_forced=wire["wasForced"],
+        leftovers=wire["leftovers"],
+        expires_at_ms=wire["expiresAtMs"],
+        ended_at_ms=wire["endedAtMs"],
+        usage=Usage.from_wire(wire["usage"]),
+        taint=wire.get("taint", ""),
+    )
+
+
+def _request_to_wire(request: Request) -> dict[str, Any]:
+    question, call = request.question, request.question.call
+    return {
+        "requestId": question.request_id,
+        "session": question.session,
+        "key": call.key,
+        "tool": call.tool,
+        "arguments": dict(call.arguments),
+        "digest": call.digest,
+        "tier": call.tier,
+        "expiresAtMs": request.expires_at_ms,
+        "restsAt": request.rests_at,
+        "how": request.how,
+        "precedent": None if request.precedent is None else to_wire(request.precedent),
+        "askedBy": [to_wire(asker) for asker in question.asked_by],
+    }
+
+
+def _request_from_wire(wire: Mapping[str, Any]) -> Request:
+    call = CheckedCall(
+        wire["key"], wire["tool"], wire["arguments"], wire["digest"], wire["tier"], repeatable=False
+    )
+    asked_by = tuple(from_wire(asker) for asker in wire["askedBy"])
+    return Request(
+        ApprovalQuestion(wire["requestId"], wire["session"], call, asked_by),
+        wire["expiresAtMs"],
+        wire["restsAt"],
+        wire["how"],
+        None if wire["precedent"] is None else from_wire(wire["precedent"]),
+    )
