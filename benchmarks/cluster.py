@@ -60,6 +60,7 @@ def run(nodes: Sequence[int], sessions: int, way: str) -> dict[str, Figure]:
         base, folder = Path(name, "base"), Path(name, "ray")
         base.mkdir()
         variables = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(base), "PYTHONPATH": str(ROOT)}
+        variables["RAY_TMPDIR"] = name  # the nodes write their address below it too, into "ray"
         if way == STARTED:  # `ray start` listens on every interface
             variables |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         command = [sys.executable, "-m", "benchmarks.cluster_program", str(base), str(folder), way]

@@ -36,10 +36,16 @@ def short_path() -> Iterator[Path]:
 
 def played(program: Path, base: Path, folder: Path) -> Any:
     """Run a program with a cluster of its own; return what it found."""
+    ray_files = folder / "ray"  # the name that Ray itself gives this directory below RAY_TMPDIR
     ran = subprocess.run(
-        [sys.executable, str(program), str(base), str(folder)],
+        [sys.executable, str(program), str(base), str(ray_files)],
         cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(base)},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(base),
+            "RAY_TMPDIR": str(folder),
+        },
         capture_output=True,
         text=True,
         timeout=500,
