@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ PROMISED = {
     "wake": "raw_rpc_us resident_us wake_2kb_us wake_100kb_us wake_2kb_ratio wake_100kb_ratio",
     "journal": "commit_busy_p50_ms commit_busy_p99_ms facts_per_s evolve_us replay_us",
 }
+DIFFERENCES = {"added_calls", "waiting_mib"}
+"""Figures that are small differences of large ones: on a busy machine they may be below zero."""
 
 
 @pytest.fixture
@@ -47,9 +50,11 @@ def engine(ray_runtime: Runtime, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", PROMISED)
 def test_benchmark_prints_its_figures(engine: None, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    """One JSON object and nothing else; each figure is a number above zero."""
+    """One JSON object and nothing else; each figure is a number above zero or a difference of two."""
     name, *options = command.split()
     importlib.import_module(f"benchmarks.{name}").main([*options, "--quick", "--json"])
     figures = json.loads(capsys.readouterr().out)
     assert figures.keys() >= set(PROMISED[command].split())
-    assert all(figures[name] > 0 for name in PROMISED[command].split())
+    promised = {name: figures[name] for name in PROMISED[command].split()}
+    assert {name: each for name, each in promised.items() if not math.isfinite(each)} == {}
+    assert {name: each for name, each in promised.items() if each <= 0}.keys() <= DIFFERENCES
