@@ -221,12 +221,13 @@ async def test_time_between_is_not_counted(open_tree: Opener) -> None:
     """A Branch of the prefix has as much time left in the fork as it had at the last shared fact."""
     async with open_tree(ECHO) as tree:
         branch = await tree.main.spawn("branch", "stay", stays_open=True, ttl_s=600.0)
-        await until(tree, SessionAdopted)
+        await until(tree, SessionAdopted, where=lambda fact: fact.session == "main/b1")
+        await until(tree, MessageReceived, session="main/b1")
         async with await tree.fork() as fork:
             (point,) = await facts_of(fork, TreeForked)
             marks = await facts_of(fork, SessionForked)
             shared = (await records(fork))[: point.config.forks[-1].seq]
-            assert point.shift_ms == point.at_ms - shared[-1].at_ms
+            assert point.shift_ms == point.at_ms - max(record.at_ms for record in shared)
             assert {mark.shift_ms for mark in marks} == {point.shift_ms}
             later = fork.session("main/b1").status().expires_at_ms
             earlier = branch.status().expires_at_ms
