@@ -34,11 +34,11 @@ STORED = f"sk-{MARK}-option-of-memory"
 OF_MODELS = {SECRETS[name] for name in ("OPENAI_API_KEY", "CONFIGURED_KEY", "SESSIONTREE_OWN_KEY")} | {GIVEN}
 
 PROGRAM = '''
-import asyncio, json, os, re, subprocess, sys
+import asyncio, json, os, re, subprocess, sys, time
 from pathlib import Path
 import numpy
 from sessiontree import AgentConfig, AgentSpec, AsyncFunctionModel, HTTPSettings, MemorySettings
-from sessiontree import PermissionTier, ProviderModel, Runtime, SessionKind, SessionTree, tool
+from sessiontree import PermissionTier, ProviderModel, Runtime, SessionKind, SessionTree, ToolContext, tool
 from sessiontree.backends.ray.key_server import KEYS_SOCKET, key_from, options_from, take_variables
 from sessiontree.sandbox.process_tree import children
 from sessiontree.testing.fake_provider.fake_reply import FakeCall, FakeReply
@@ -94,10 +94,18 @@ def look_around() -> str:
     child = subprocess.run(["/usr/bin/env"], capture_output=True, text=True).stdout
     return json.dumps([sorted(LIBRARIES & set(sys.modules)), [*os.environ], child])
 
+@tool(tier=PermissionTier.READ_ONLY, kinds=tuple(SessionKind))
+def stay(ctx: ToolContext) -> str:
+    """Wait until the file `enough` exists."""
+    while not (ctx.workspace_root / "enough").exists():
+        time.sleep(0.1)
+    return "enough"
+
 def answer(request):
     said = json.dumps(request.body["messages"])
     looked = '"tool_result"' in said or '"role": "tool"' in said
-    return FakeReply("seen") if looked else FakeReply(calls=(FakeCall("look_around"),))
+    wanted = "stay" if "stay here" in said else "look_around"
+    return FakeReply("seen") if looked else FakeReply(calls=(FakeCall(wanted),))
 
 async def own(request):
     return " ".join(sorted(os.environ))
@@ -118,7 +126,7 @@ async def main(workspace, state, embedder):
         models["own"] = AsyncFunctionModel(own)
         agents = {name: AgentSpec(config=AgentConfig(model=name)) for name in models}
         tree = SessionTree(workspace, model="openai:gpt-5", models=models, agents=agents,
-                           tools=[look_around], runtime=runtime)
+                           tools=[look_around, stay], runtime=runtime)
         looks = []
         async with tree:
             await tree.main.call("memory_store", {"text": "a fact"})
@@ -137,6 +145,9 @@ async def main(workspace, state, embedder):
                     ask(socket, *words)
                 except OSError:
                     refused += 1
+            staying = await tree.main.spawn("worker", "stay here")  # so that a host of Workers is there
+            while not any(row.session == staying.session_id for row in await backend.actors()):
+                await asyncio.sleep(0.1)
             roles = {row.pid: row.role for row in await backend.actors()}
             found, said = {}, set()
             for pid in everybody_below(os.getpid()):
@@ -145,6 +156,8 @@ async def main(workspace, state, embedder):
                     continue  # it has ended
                 said |= planted_in(command.encode())
                 found[f"{roles.get(pid, command[:200])} ({pid})"] = remembered(pid)
+            Path(workspace, "enough").touch()
+            assert (await staying.result()).summary == "seen"
             places = [Path(state), Path(backend._engine.home), Path(backend._engine.logs_dir)]
             paths = [path for place in places for path in place.rglob("*") if path.is_file()]
             files = [str(path) for path in paths if planted_in(path.read_bytes())]
