@@ -18,7 +18,7 @@ from sessiontree.sandbox.command_bounds import MIB
 from sessiontree.sandbox.process_tree import descendants, process_of
 from tests.sandbox.command_shell_fakes import CarelessShell, reporting_late
 
-LONG_S = 60.0
+LONG_S = 240.0
 """Longer than anything here takes; a window that is as long is not waited for."""
 SHORT_S = 0.3
 MOMENTS_S = [0.6, 2.4, 9.6, 38.4]

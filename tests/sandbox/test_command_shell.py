@@ -26,7 +26,7 @@ from sessiontree.sandbox.environment import LOADERS
 from sessiontree.sandbox.kernel_support import bubblewrap
 from sessiontree.sandbox.process_tree import descendants
 
-LONG_S = 60.0
+LONG_S = 240.0
 """Longer than any command here takes; none may be ended by it."""
 MOMENTS_S = [0.6, 2.4, 9.6, 38.4]
 """Times to try in turn, for a command that must have begun before it is ended."""
