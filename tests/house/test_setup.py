@@ -55,7 +55,12 @@ def sapling(checkout: Path, place: Path) -> Path:
     shutil.copy(checkout / ".ci" / "setup.py", place / ".ci")
     wheels = place.parent / "wheels"
     wheels.mkdir()
-    for name, version, needs in (("seed", "1", ""), ("seed", "2", ""), ("weights", "1", "runner")):
+    for name, version, needs in (
+        ("seed", "1", ""),
+        ("seed", "2", ""),
+        ("fruit", "1", "seed[more]>=1"),
+        ("weights", "1", "runner"),
+    ):
         with zipfile.ZipFile(wheels / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{name}.py", f"version = {version}")
             entry = f"{name}-{version}.dist-info"
@@ -82,9 +87,14 @@ def write_lock(
     lock: str = "requirements.lock",
 ) -> None:
     """Pin the one dependency; a wrong digest makes the installation fail."""
+    (place / lock).write_text(pin(place, name, version, digest))
+
+
+def pin(place: Path, name: str, version: str, digest: str | None = None) -> str:
+    """Return a lock's entry for a wheel, with the wheel's own digest where none is given."""
     wheel = place.parent / "wheels" / f"{name}-{version}-py3-none-any.whl"
     right = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    (place / lock).write_text(f"{name}=={version} \\\n    --hash=sha256:{digest or right}\n")
+    return f"{name}=={version} \\\n    --hash=sha256:{digest or right}\n"
 
 
 def environment(place: Path, path: str | None = None) -> dict[str, str]:
@@ -207,6 +217,22 @@ def test_broken_set_up_says_so_and_starts_anew(sapling: Path) -> None:
     code, report = make(sapling)
     assert code == 0, report
     assert "making .venv" in report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_lock_alone_decides_what_is_installed(sapling: Path) -> None:
+    """Neither a later release of a pinned package nor what a package asks for changes that."""
+    lock = sapling / "requirements.lock"
+    lock.write_text(pin(sapling, "fruit", "1"))
+    code, report = make(sapling)
+    assert code != 0
+    assert "fruit 1 requires seed, which is not installed" in report
+
+    lock.write_text(pin(sapling, "fruit", "1") + pin(sapling, "seed", "1"))
+    code, report = make(sapling)
+    assert code == 0, report
+    assert list((sapling / ".venv").glob("lib/*/site-packages/seed-1.dist-info"))
 
 
 @pytest.mark.slow
