@@ -74,6 +74,8 @@ class Incoming:
     """Model settings for it; None = the usual ones."""
     images: tuple[ImageContent, ...] = added((), sparse=True)
     """Images that belong to it."""
+    followed: bool = added(False, sparse=True)
+    """Whether the next report of a child is already there: no turn begins before that is taken in too."""
 
 
 @quickly_made

@@ -186,6 +186,8 @@ def _posted(state: SessionState, posts: Posts, name: str, head: SessionFact) -> 
     if isinstance(mail, stimuli.Incoming) and isinstance(head, facts.MessageReceived):
         # Hooks may have changed the words of a message; nothing else.
         yield replace(mail, text=head.message.text)
+        # Or the next report was there already.
+        yield replace(mail, text=head.message.text, followed=True)
 
 
 def _taint(ahead: Sequence[SessionFact]) -> str:

@@ -10,9 +10,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import RejectedCall
@@ -66,6 +66,11 @@ def skipped(call: CallState, reason: str, at_ms: int) -> Stimulus:
     error = ExecutionError(f"skipped before it began: {reason}")
     message = error_message(call.call.id, call.tool, error, at_ms)
     return CallFinished(at_ms, call.key, "skipped", message)
+
+
+def _is_report(stimulus: Stimulus) -> TypeGuard[stimuli.Incoming]:
+    """Whether a stimulus is a child's report."""
+    return type(stimulus) is stimuli.Incoming and stimulus.origin == "child"
 
 
 def _nothing() -> None:
@@ -320,6 +325,8 @@ class SessionRunner:
                 cause, stimulus, counts = inputs.popleft()
                 if counts:
                     self._taken += 1
+                if inputs and _is_report(stimulus) and self._is_new_report(inputs[0][1]):
+                    stimulus = replace(stimulus, followed=True)
             else:
                 return
             facts, instructions = react(state, stimulus)
@@ -333,6 +340,10 @@ class SessionRunner:
                 self._show(facts)
             for instruction in instructions:
                 carry_out(instruction)
+
+    def _is_new_report(self, stimulus: Stimulus) -> bool:
+        """Whether a stimulus is a child's report that the session will take in."""
+        return _is_report(stimulus) and stimulus.message_id not in self.state.heard
 
     def _carry_out(self, instruction: todo.SessionInstruction) -> None:
         """Carry out an instruction if a host can; otherwise report it to the supervisor."""

@@ -92,6 +92,8 @@ def react(state: SessionState, stimulus: Stimulus) -> tuple[list[SessionFact], l
         APPLY[type(fact)](state, fact)
     if type(stimulus) is stimuli.CallPrepared and not new_facts:
         return new_facts, new_instructions
+    if type(stimulus) is stimuli.Incoming and stimulus.followed:
+        return new_facts, new_instructions
     while (more := turns.advance(state, stimulus.at_ms)) is not None:
         for fact in more.facts:
             APPLY[type(fact)](state, fact)
