@@ -43,7 +43,7 @@ from sessiontree.journal.journal import Journal
 from sessiontree.models.answers import Answer
 from sessiontree.runtime.frames import AskModel
 from sessiontree.runtime.model_requests import ModelRequestBuilder
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_facts
 from sessiontree.session.compaction import begin
 from sessiontree.session.evolve import evolve
 from sessiontree.session.state import SessionState, initial
@@ -91,9 +91,14 @@ async def measured(calls: int, tokens: int) -> Run:
             seconds = time.perf_counter() - began
         texts = facts_of_main(state, tree.tree_id)
         size = sum(path.stat().st_size for path in state.rglob("*") if path.is_file())
-    facts = [read_fact(text) for text in texts]
-    begin = max(at for at, fact in enumerate(facts) if isinstance(fact, TurnStarted) and fact.took)
-    return Run(seconds, sum(len(text.encode()) for text in texts[begin:]), size, facts)
+    parts = [read_facts(text) for text in texts]
+    begin = max(at for at, facts in enumerate(parts) if any(_takes_messages(fact) for fact in facts))
+    own = [fact for facts in parts for fact in facts]
+    return Run(seconds, sum(len(text.encode()) for text in texts[begin:]), size, own)
+
+
+def _takes_messages(fact: object) -> bool:
+    return isinstance(fact, TurnStarted) and fact.took > 0
 
 
 def facts_of_main(state: Path, tree_id: str) -> list[str]:

@@ -26,8 +26,9 @@ from sessiontree.contracts.events import (
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.tree_facts import UsageCharged
 from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_fact, read_facts
 
 MAX_NAME_CHARS = 80
 """Longest step and label, before invisible characters are made visible."""
@@ -237,6 +238,21 @@ def first_members(kind: str, text: str) -> tuple[Any, ...]:
     return members if head.count > 1 else (members,)
 
 
+_TURN_AT_END = re.compile(
+    rf'"turn":\{{"kind":"turn_started","v":{current_versions()["turn_started"]},"turn":(\d+),"took":\d+,'
+    r'"fresh_run":(?:true|false)\}\}\Z'
+)
+"""The start of a turn in the fact before it, whose last member it is."""
+MAX_TURN_CHARS = 120
+"""How long the start of a turn is at most, as journaled."""
+
+
+def turn_in(text: str) -> int | None:
+    """Return the turn that a fact holds the start of, as this release writes it; None = it holds none. O(1)."""
+    found = _TURN_AT_END.search(text, max(0, len(text) - MAX_TURN_CHARS))
+    return None if found is None else int(found[1])
+
+
 _MAIN = "main"
 
 
@@ -389,6 +405,10 @@ class LiveTree:
             session.status = status
 
     def _ended(self, text: str) -> None:
+        if '"charged":' in text:
+            for fact in read_facts(text):
+                if isinstance(fact, UsageCharged):
+                    self._charge(fact)
         session_id, status = first_members("session_ended", text)
         session = self.sessions.get(session_id)
         if session is None or session.is_ended:
@@ -400,7 +420,9 @@ class LiveTree:
         self._count_below(session, -1, 1)
 
     def _charged(self, text: str) -> None:
-        fact = read_fact(text)
+        self._charge(read_fact(text))
+
+    def _charge(self, fact: UsageCharged) -> None:
         self.usage += fact.usage
         session = self.sessions.get(fact.session)
         if session is not None:
@@ -427,7 +449,17 @@ class LiveTree:
 
 
 def _turn_started(session: SessionPanel, text: str) -> None:
-    (session.turns,) = first_members("turn_started", text)
+    _begin_turn(session, *first_members("turn_started", text))
+
+
+def _may_start_turn(session: SessionPanel, text: str) -> None:
+    turn = turn_in(text)
+    if turn is not None:
+        _begin_turn(session, turn)
+
+
+def _begin_turn(session: SessionPanel, turn: int) -> None:
+    session.turns = turn
     session.replied("")
     session.is_asking = True
 
@@ -455,6 +487,7 @@ def _call_resolved(session: SessionPanel, text: str) -> None:
     session.asked.pop(key, None)
     session.call_over(call_id)
     session.result = text
+    _may_start_turn(session, text)
 
 
 def _told_to_stop(session: SessionPanel, text: str) -> None:
@@ -463,6 +496,8 @@ def _told_to_stop(session: SessionPanel, text: str) -> None:
 
 
 _OF_SESSION: Mapping[str, Callable[[SessionPanel, str], Any]] = {
+    "opened": _may_start_turn,
+    "message_received": _may_start_turn,
     "turn_started": _turn_started,
     "turn_replied": SessionPanel.replied,
     "turn_failed": _no_longer_asking,

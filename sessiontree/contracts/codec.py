@@ -232,7 +232,14 @@ def _writer(hint: Any, encode: Convert | None) -> Write:
         return _write_any
     if isinstance(hint, type) and hint in _KIND_OF:
         return pack
+    if _is_optional_fact(hint):
+        return lambda item: "null" if item is None else pack(item)
     return lambda item: dump_json(encode(item)) if item else _write_nothing(item, encode)
+
+
+def _is_optional_fact(hint: Any) -> bool:
+    members = [member for member in get_args(hint) if member is not type(None)]
+    return get_origin(hint) in {Union, types.UnionType} and len(members) == 1 and members[0] in _KIND_OF
 
 
 def _write_any(item: Any) -> str:

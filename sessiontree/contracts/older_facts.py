@@ -105,6 +105,11 @@ def _client_call_opened(wire: Wire) -> Wire:
     return {"call": call}
 
 
+def _single(wire: Wire) -> Wire:
+    """Return a fact of a version that held no other facts."""
+    return wire
+
+
 STEPS: Final[Mapping[tuple[str, int], Step]] = {
     ("approval_requested", 1): _approval_requested,
     ("approval_wanted", 1): _call_first,
@@ -112,11 +117,23 @@ STEPS: Final[Mapping[tuple[str, int], Step]] = {
     ("approver_consulted", 1): _approver_consulted,
     ("call_delegated", 1): _call_first,
     ("call_intended", 1): _call_first,
+    ("call_resolved", 1): _single,
     ("child_trouble_noted", 1): _child_trouble_noted,
     ("child_troubled", 1): _child_troubled,
     ("client_call_opened", 1): _client_call_opened,
+    ("message_received", 1): _single,
+    ("opened", 1): _single,
+    ("session_ended", 1): _single,
+    ("turn_replied", 1): _single,
 }
 """Maps current kind and version to the step to the next version."""
 
-NESTED: Final[Mapping[str, str]] = {"posted": "stimulus"}
-"""Maps a kind to its member that contains another recorded value, which has its own versions."""
+NESTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "call_resolved": ("turn",),
+    "message_received": ("turn",),
+    "opened": ("task", "turn"),
+    "posted": ("stimulus",),
+    "session_ended": ("charged", "report"),
+    "turn_replied": ("finished",),
+}
+"""Maps a kind to its members that contain another recorded value, which has its own versions."""

@@ -18,16 +18,23 @@ from sessiontree.contracts.results import Artifact
 from sessiontree.contracts.senders import Principal
 
 
-@recorded("opened")
+@recorded("opened", version=2)
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The session was adopted for the first time; its system prompt and tools are fixed."""
+    """The session was adopted for the first time; its system prompt and tools are fixed.
+
+    In the journal it may hold the facts that followed at once; so may other facts (``composed_facts``).
+    """
 
     system_prompt: str
     tools: tuple[str, ...]
     model: str
     compaction_model: str = added("", sparse=True)
     """Name of the model that writes its summaries; empty = ``model``."""
+    task: MessageReceived | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """The message with its task."""
+    turn: TurnStarted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """The turn that takes that message."""
 
 
 @recorded("model_changed")
@@ -50,7 +57,7 @@ class SessionForked:
     """Time between the last shared fact and the fork; deadlines are later by it."""
 
 
-@recorded("message_received")
+@recorded("message_received", version=2)
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
     """A message waits for the next turn."""
@@ -64,6 +71,8 @@ class MessageReceived:
     """On whose behalf it was sent; empty = the creating program's."""
     settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
     """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
+    turn: TurnStarted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """The turn that it starts at once, in the journal."""
 
 
 @recorded("acts_for")
@@ -85,13 +94,15 @@ class TurnStarted:
     """Whether a new message resets the count of turns."""
 
 
-@recorded("turn_replied")
+@recorded("turn_replied", version=2)
 @dataclass(frozen=True, slots=True)
 class TurnReplied:
     """The model replied; its calls are keyed ``<turn>.<index>``."""
 
     turn: int
     message: AssistantMessage
+    finished: RunFinished | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """The end of the run whose final message it is, in the journal."""
 
 
 @recorded("reply_cut")
@@ -279,7 +290,7 @@ class ArgumentsRejected:
     """Whether the tool is refused until the next incoming message."""
 
 
-@recorded("call_resolved")
+@recorded("call_resolved", version=2)
 @dataclass(frozen=True, slots=True)
 class CallResolved:
     """A call has its result."""
@@ -290,6 +301,8 @@ class CallResolved:
     artifacts: tuple[Artifact, ...] = ()
     resets: str | None = None
     """Name of the tool whose attempts are reset to zero."""
+    turn: TurnStarted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """The turn that starts because the reply's last call has its result, in the journal."""
 
 
 @recorded("tainted")

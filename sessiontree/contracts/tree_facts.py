@@ -114,7 +114,7 @@ class ResultHeld:
     """Whether no input was in transit to it; if there was any, only a new offer can end it."""
 
 
-@recorded("session_ended")
+@recorded("session_ended", version=2)
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
     """A session reached a final state; its unspent budget returns to its parent's account."""
@@ -125,6 +125,10 @@ class SessionEnded:
     at_ms: int
     forced: bool
     """Whether it was ended without wrapping up."""
+    charged: UsageCharged | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """Its last charge, immediately before, in the journal."""
+    report: Posted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    """Its result on the way to its parent, in the journal."""
 
 
 @recorded("leftovers_ended")

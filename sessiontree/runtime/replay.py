@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sessiontree.contracts import session_facts, stimuli, tree_facts
 from sessiontree.contracts.codec import FORMER_KINDS, current_versions, from_wire
+from sessiontree.contracts.composed_facts import parts_of
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.contracts.older_facts import NESTED, STEPS, Step
 from sessiontree.contracts.settings import Limits
@@ -23,7 +24,7 @@ class Upcasters:
         steps: (kind, v) → the function from v to v + 1. The function need not set ``v``.
         current: Every kind and its current version; former kinds too, with the version of what they are now.
         former: By a former kind, the kind it is now; steps are listed under that.
-        nested: By kind, the member that holds another recorded value.
+        nested: By kind, the members that hold another recorded value.
 
     Raises:
         ValueError: a step of an unknown kind, a step from the current version or beyond, or a gap
@@ -36,7 +37,7 @@ class Upcasters:
         current: Mapping[str, int],
         *,
         former: Mapping[str, str] | None = None,
-        nested: Mapping[str, str] | None = None,
+        nested: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         for kind, version in steps:
             if version >= current.get(kind, version):
@@ -70,11 +71,11 @@ class Upcasters:
                 raise JournalCorrupt("fact", f"no release wrote {kind!r} version {version}")
             version += 1
             fact = {"kind": kind, "v": version, **_members(step(fact))}
-        member = self._nested.get(kind)
-        if member is not None and isinstance(held := fact.get(member), dict):
-            upcast = self.upcast(held)
-            if upcast is not held:
-                fact = {**fact, member: upcast}
+        for member in self._nested.get(kind, ()):
+            if isinstance(held := fact.get(member), dict):
+                upcast = self.upcast(held)
+                if upcast is not held:
+                    fact = {**fact, member: upcast}
         return fact
 
 
@@ -90,13 +91,22 @@ UPCASTERS = Upcasters(STEPS, current_versions(), former=FORMER_KINDS, nested=NES
 
 
 def read_fact(text: str) -> Any:
-    """Return the fact of a journaled text, in the form of this release.
+    """Return the fact of a journaled text, in the form of this release; it may hold those that followed.
 
     Raises:
         JournalTooNew: a later release wrote it.
         JournalCorrupt: it names nothing any release wrote.
     """
     return from_wire(UPCASTERS.upcast(json.loads(text)))
+
+
+def read_facts(text: str) -> tuple[Any, ...]:
+    """Return the facts of a journaled text one by one, in their order.
+
+    Raises:
+        JournalTooNew, JournalCorrupt: as :func:`read_fact`.
+    """
+    return parts_of(read_fact(text))
 
 
 def replay_session(spec: SessionSpec, limits: Limits, texts: Iterable[str], id_key: str = "") -> SessionState:

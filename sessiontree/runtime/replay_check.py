@@ -21,7 +21,7 @@ from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import Posted, SpawnDenied, TreeFact
 from sessiontree.journal.record import Record
 from sessiontree.runtime import session_replay, tree_replay
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_facts
 from sessiontree.runtime.session_replay import React, SessionReplay
 from sessiontree.runtime.tree_replay import Reported
 from sessiontree.session.decide import react
@@ -56,15 +56,20 @@ class TreeReplay:
     def __init__(self, config: TreeConfig, records: Sequence[Record], rules: Rules | None = None) -> None:
         self._config = config
         self._rules = rules or Rules()
-        self._records = records
-        self._facts = [_fact_of(config.tree_id, record) for record in records]
-        self._next = _next_of_session(records)
+        self._records: list[Record] = []
+        """By place, the record that holds a single fact."""
+        self._facts: list[Any] = []
+        for record in records:
+            facts = _facts_of(config.tree_id, record)
+            self._facts += facts
+            self._records += [record] * len(facts)
+        self._next = _next_of_session(self._records)
         self._tree = initial_tree()
         self._sessions: dict[str, SessionReplay] = {}
         self._posts: dict[str, tuple[str, Mail]] = {}
         """Everything that was posted; a session may take it after its end, when the tree has forgotten it."""
         self._reported = Reported()
-        self._is_done = [False] * len(records)
+        self._is_done = [False] * len(self._records)
         self._failure = ""
         """What a rule raised for the present fact."""
         self.compared = 0
@@ -115,7 +120,7 @@ class TreeReplay:
     def _take(self, at: int) -> None:
         evolve(self._tree, self._facts[at])
         self._is_done[at] = True
-        self.given += 1
+        self.given += self._is_last_of_record(at)
 
     def _session_at(self, at: int) -> ReplayDifference | None:
         record = self._records[at]
@@ -186,12 +191,16 @@ class TreeReplay:
     def _mark(self, places: Sequence[int]) -> None:
         for place in places:
             self._is_done[place] = True
-        self.compared += len(places)
+            self.compared += self._is_last_of_record(place)
+
+    def _is_last_of_record(self, place: int) -> bool:
+        """Whether a single fact is the last that its record holds."""
+        return place + 1 == len(self._records) or self._records[place + 1] is not self._records[place]
 
     def _differs(self, ahead: Sequence[int], best: tuple[int, list[Any]] | None) -> ReplayDifference:
         """Return the difference of the attempt that agreed with the most facts."""
         same, made = best or (0, [])
-        self.compared += same
+        self.compared += sum(map(self._is_last_of_record, ahead[:same]))
         session = self._records[ahead[0]].session
         if same < len(ahead):
             place = ahead[same]
@@ -202,9 +211,9 @@ class TreeReplay:
         return _described(session, seq, expected, found, self._failure)
 
 
-def _fact_of(tree_id: str, record: Record) -> Any:
+def _facts_of(tree_id: str, record: Record) -> tuple[Any, ...]:
     try:
-        return read_fact(record.text)
+        return read_facts(record.text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise JournalCorrupt(tree_id, f"fact {record.seq} can't be read: {error!r}") from error
 

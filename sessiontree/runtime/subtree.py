@@ -17,7 +17,13 @@ from sessiontree.contracts.ports import (
     TranscriptEntry,
 )
 from sessiontree.contracts.senders import Principal
-from sessiontree.contracts.session_facts import CallResolved, MessageReceived, TurnReplied
+from sessiontree.contracts.session_facts import (
+    CallResolved,
+    MessageReceived,
+    Opened,
+    TurnReplied,
+    TurnStarted,
+)
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.truncation import cut_text
 from sessiontree.contracts.untrusted import BEGIN, wrapped
@@ -25,7 +31,7 @@ from sessiontree.hooks.redact import Redact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.live_session import Controller
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_fact, read_facts
 from sessiontree.tree.protocol import AcceptSend, RefuseSay, RefuseStop, SendAsked, StopAsked
 from sessiontree.tree.reach import all_below, not_below, session_below
 from sessiontree.tree.state import Session
@@ -37,7 +43,9 @@ MAX_TRANSCRIPT_CHARS = 40_000
 MAX_TEXT_CHARS = 4_000
 MAX_RESULT_CHARS = 1_000
 MAX_CALL_CHARS = 300
-_SAID = frozenset({"message_received", "turn_replied", "call_resolved"})
+_OF_TURNS = frozenset({"call_resolved", "message_received", "opened", "turn_replied", "turn_started"})
+"""Kinds of facts that may hold the start of a turn, a reply, or the result of a call."""
+_SAID = frozenset({"opened", "message_received", "turn_replied", "call_resolved"})
 _REDACT = Redact()
 
 
@@ -129,6 +137,8 @@ def transcript_below(
 def _entry(record: Record, session: Session) -> TranscriptEntry | None:
     fact, is_tainted = read_fact(record.text), bool(session.taint)
     name, at = session.spec.session_id, record.seq
+    if isinstance(fact, Opened):
+        fact = fact.task
     if isinstance(fact, MessageReceived):
         is_foreign = is_tainted and fact.message.origin == "child"
         text = _shown(fact.message.text, name, MAX_TEXT_CHARS, is_foreign=is_foreign)
@@ -206,17 +216,16 @@ def _current_tool(controller: Controller, journal: Journal, session: str) -> str
     """Return the first tool of a session's last reply whose call has no result yet; empty = none."""
     settled = set()
     for record in _newest_first(controller, journal, session):
-        text, kind = record.text, kind_in(record.text)
-        if kind == "turn_started":
-            return ""
-        if kind not in {"call_resolved", "turn_replied"}:
+        if kind_in(record.text) not in _OF_TURNS:
             continue
-        fact = read_fact(text)
-        if isinstance(fact, CallResolved):
-            settled.add(fact.key)
-        elif isinstance(fact, TurnReplied):
-            calls = enumerate(fact.message.tool_calls)
-            return next((call.name for at, call in calls if f"{fact.turn}.{at}" not in settled), "")
+        for fact in reversed(read_facts(record.text)):
+            if isinstance(fact, TurnStarted):
+                return ""
+            if isinstance(fact, CallResolved):
+                settled.add(fact.key)
+            elif isinstance(fact, TurnReplied):
+                calls = enumerate(fact.message.tool_calls)
+                return next((call.name for at, call in calls if f"{fact.turn}.{at}" not in settled), "")
     return ""
 
 

@@ -24,7 +24,7 @@ from sessiontree.contracts.model_settings import ModelSettings
 from sessiontree.contracts.ports import SessionReport
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Sender, asker_of
-from sessiontree.contracts.session_facts import CallResolved, RunFinished
+from sessiontree.contracts.session_facts import CallResolved, CompactionBegun, RunFinished, TurnStarted
 from sessiontree.contracts.stimuli import SendMode
 from sessiontree.contracts.tree_config import TreeConfig
 from sessiontree.contracts.tree_facts import (
@@ -45,7 +45,7 @@ from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.effects import answer as bring_answer
 from sessiontree.runtime.effects import waiting_in
 from sessiontree.runtime.live_session import session_report
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_fact, read_facts
 from sessiontree.runtime.supervisor import SupervisorCore
 from sessiontree.runtime.supervisor_api import (
     MAX_READ,
@@ -66,8 +66,8 @@ from sessiontree.tree import protocol as tree_stimuli
 from sessiontree.tree.report import ReceiptLine, receipt, request_of
 from sessiontree.tree.state import TreeState
 
-_NEW_WORK = frozenset({"turn_started", "compaction_begun"})
-"""Kinds of facts that begin work of a session's next message."""
+_NEW_WORK = (TurnStarted, CompactionBegun)
+"""Facts that begin work of a session's next message."""
 
 
 class SupervisorService(SupervisorApi):
@@ -424,7 +424,11 @@ class _Busy:
         if record.session:
             self._take_own(record.session, record.text)
             return
-        match read_fact(record.text):
+        for fact in read_facts(record.text):
+            self._take_part(fact)
+
+    def _take_part(self, fact: Any) -> None:
+        match fact:
             case InterruptBegun(sessions=told):
                 self._kept.update(self._below(told))
                 self._sessions |= self._kept
@@ -445,7 +449,7 @@ class _Busy:
     def _take_own(self, session: str, text: str) -> None:
         if kind_in(text) == "interrupted":
             self._interrupted.add(session)
-        elif session in self._interrupted and kind_in(text) in _NEW_WORK:
+        elif session in self._interrupted and _begins_work(text):
             # It got a new message since then; its present work is not what was interrupted.
             self._sessions.discard(session)
             self._kept.discard(session)
@@ -455,11 +459,15 @@ class _Busy:
         return [name for name in told if f"{name}/".startswith(self._head)]
 
 
+def _begins_work(text: str) -> bool:
+    return any(isinstance(fact, _NEW_WORK) for fact in read_facts(text))
+
+
 def reply_in(facts: Iterable[str], message_id: str) -> Reply | None:
     """Return the final message that answers a message; None = none does so far."""
     for text in facts:
-        if kind_in(text) == "run_finished" and message_id in text:
-            fact = read_fact(text)
+        if kind_in(text) in {"run_finished", "turn_replied"} and message_id in text:
+            fact = read_facts(text)[-1]
             if isinstance(fact, RunFinished) and message_id in fact.answers:
                 return Reply(fact.text, fact.error, fact.interrupted, fact.failure)
     return None

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.codec import recorded_classes
+from sessiontree.contracts.codec import kind_of, recorded_classes
 from sessiontree.contracts.jsonable import JsonValue, dump_readable
 from sessiontree.contracts.kinds import PermissionTier, SessionStatus
 from sessiontree.contracts.messages import ToolCall, Usage
 from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.open_spans import OpenSpans
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_facts
 from sessiontree.runtime.spans import (
     MAX_NAME_CHARS,
     Attribute,
@@ -96,9 +96,12 @@ class TreeSpans:
         self._spans.advance(record.seq, record.at_ms)
         kind = kind_in(record.text)
         if not record.session and kind in self._of_tree:
-            self._of_tree[kind](self, read_fact(record.text))
+            for fact in read_facts(record.text):
+                if (of_tree := self._of_tree.get(kind_of(fact))) is not None:
+                    of_tree(self, fact)
         elif record.session in self._sessions and kind in self._of_session:
-            self._of_session[kind](self, record.session, read_fact(record.text))
+            for fact in read_facts(record.text):
+                self._of_session[kind_of(fact)](self, record.session, fact)
         return self._spans.take_ended()
 
     def cut(self, seq: int) -> list[SpanRecord]:

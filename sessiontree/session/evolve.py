@@ -43,6 +43,10 @@ def _opened(state: SessionState, fact: facts.Opened) -> None:
     state.tools = fact.tools
     state.model = fact.model
     state.compaction_model = fact.compaction_model
+    if fact.task is not None:
+        _heard(state, fact.task)
+    if fact.turn is not None:
+        _turn_started(state, fact.turn)
 
 
 def _model_changed(state: SessionState, fact: facts.ModelChanged) -> None:
@@ -67,6 +71,8 @@ def _heard(state: SessionState, fact: facts.MessageReceived) -> None:
     if fact.wakes:
         state.offer = None
         state.interrupted = False
+    if fact.turn is not None:
+        _turn_started(state, fact.turn)
 
 
 def _acts_for(state: SessionState, fact: facts.ActsFor) -> None:
@@ -119,6 +125,8 @@ def _turn_replied(state: SessionState, fact: facts.TurnReplied) -> None:
             keys.append(key)
             state.calls[key] = CallState(key, call, asked_by=state.asked_by)
         state.reply_keys = tuple(keys)
+    if fact.finished is not None:
+        _rested(state, fact.finished)
 
 
 def _charge(state: SessionState, usage: Usage) -> None:
@@ -262,6 +270,8 @@ def _call_resolved(state: SessionState, fact: facts.CallResolved) -> None:
         state.artifacts.extend(fact.artifacts)
     if call is not None and not call.outside and not call.parked:
         _place(state, fact.key, fact.message)
+    if fact.turn is not None:
+        _turn_started(state, fact.turn)
 
 
 def _note_unfinished(state: SessionState, call: CallState | None, fact: facts.CallResolved) -> None:

@@ -255,6 +255,14 @@ def _held(state: TreeState, fact: ResultHeld) -> None:
 
 
 def _ended(state: TreeState, fact: SessionEnded) -> None:
+    if fact.charged is not None:
+        _charged(state, fact.charged)
+    _end(state, fact)
+    if fact.report is not None:
+        _posted(state, fact.report)
+
+
+def _end(state: TreeState, fact: SessionEnded) -> None:
     state.now_ms = max(state.now_ms, fact.at_ms)
     session = state.sessions.open(fact.session)
     if session is None or not session.is_live:

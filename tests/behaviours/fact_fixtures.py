@@ -11,7 +11,7 @@ from sessiontree.api.inbox import PendingApproval
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage
 from sessiontree.contracts.tree_facts import ApprovalWaiting
 from sessiontree.journal.record import Record
-from sessiontree.runtime.replay import read_fact
+from sessiontree.runtime.replay import read_facts
 
 F = TypeVar("F")
 PATIENCE_S = 120.0
@@ -32,7 +32,7 @@ async def records(tree: SessionTree, session: str | None = None) -> list[Record]
 
 async def facts(tree: SessionTree, session: str | None = None) -> list[Any]:
     """Return the durable facts so far, of one session (empty: the tree itself) or of all."""
-    return [read_fact(record.text) for record in await records(tree, session)]
+    return [fact for record in await records(tree, session) for fact in read_facts(record.text)]
 
 
 async def facts_of(tree: SessionTree, kind: type[F], session: str | None = None) -> list[F]:
@@ -53,11 +53,11 @@ async def until(
     found: list[F] = []
     async with asyncio.timeout(within_s):
         async for record in tree.events():
-            fact = read_fact(record.text)
-            if isinstance(fact, kind) and session in {None, record.session} and where(fact):
-                found.append(fact)
-            if len(found) == count:
-                return found
+            for fact in read_facts(record.text):
+                if isinstance(fact, kind) and session in {None, record.session} and where(fact):
+                    found.append(fact)
+                if len(found) == count:
+                    return found
     raise AssertionError(f"the tree ended after {len(found)} of {count} {kind.__name__}")
 
 

@@ -59,7 +59,8 @@ def test_the_same_is_said_in_two_lines(tmp_path: Path, program: Program, tree_id
 
 def test_a_difference_is_shown_and_ends_with_1(tmp_path: Path, program: Program, tree_id: str) -> None:
     """Session, number, field, expected and found."""
-    seq = _altered(tmp_path, tree_id, "run_finished", '"text":"done"', '"text":"\\u001b[2Jgone"')
+    end = '"kind":"run_finished","v":1,"text":'
+    seq = _altered(tmp_path, tree_id, "run_finished", f'{end}"done"', f'{end}"\\u001b[2Jgone"')
     done = program.call("replay", tree_id, "--state-dir", tmp_path / "altered")
     assert done.code == 1
     assert f"first difference: fact {seq} (run_finished) of session main, /text" in done.out

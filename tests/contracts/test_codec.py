@@ -165,7 +165,8 @@ def test_hard_values_come_back() -> None:
     "wire",
     [
         {"kind": "never heard of", "v": 1},
-        {"kind": "heard", "v": 2},
+        {"kind": "heard", "v": 3},
+        {"kind": "heard", "v": 1},
         {"kind": "heard", "v": 0},
         {"kind": "heard", "v": "1"},
         {"kind": None, "v": 1},

@@ -12,8 +12,10 @@ from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall, Prece
 from sessiontree.contracts.client_tool import ClientCall
 from sessiontree.contracts.codec import FORMER_KINDS, kind_of, recorded_classes, to_wire
 from sessiontree.contracts.errors import JournalCorrupt
-from sessiontree.contracts.messages import TextContent, UserMessage
+from sessiontree.contracts.kinds import SessionStatus
+from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolResultMessage, UserMessage
 from sessiontree.contracts.older_facts import STEPS
+from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.session_facts import (
     ActsFor,
@@ -23,10 +25,13 @@ from sessiontree.contracts.session_facts import (
     CallDelegated,
     CallIntended,
     CallOpened,
+    CallResolved,
     ChildTroubleNoted,
     MessageReceived,
+    Opened,
     RunFinished,
     ToolGivenUp,
+    TurnReplied,
 )
 from sessiontree.contracts.stimuli import ApproverAsked, ChildTroubled
 from sessiontree.contracts.tree_facts import (
@@ -35,6 +40,7 @@ from sessiontree.contracts.tree_facts import (
     ClientCallEnded,
     ClientCallOpened,
     Posted,
+    SessionEnded,
     SessionReactivated,
 )
 from sessiontree.runtime.replay import read_fact
@@ -46,6 +52,9 @@ CHECKED = CheckedCall("1.0", "launch", {"n": 1}, "d", 3, repeatable=True)
 UNKNOWN = CheckedCall("", "launch", {"n": 1}, "", 3, repeatable=False)
 """What a question to an approver function did not hold was never looked at."""
 MESSAGE = UserMessage((TextContent("go"),), 5, "user")
+RESULT = ToolResultMessage("c1", "look", (TextContent("seen"),), timestamp=5)
+REPLY = AssistantMessage((TextContent("done"),))
+ENDED: SessionResult[Any] = SessionResult(SessionStatus.COMPLETED, "done")
 TROUBLE = ToolGivenUp("read", 3, "/path", "is no text")
 PRECEDENT = Precedent(False, ("rm x",), "")
 
@@ -104,6 +113,11 @@ OLDER: dict[str, tuple[dict[str, Any], Any]] = {
         | {"at_ms": 4, "expires_at_ms": 9},
         CallDelegated("c", CheckedCall("1.0", "ask", {}, "", 0, repeatable=False), 4, 9),
     ),
+    "call_resolved": (
+        {"kind": "call_resolved", "key": "1.0", "outcome": "ok", "message": RESULT.to_wire()}
+        | {"artifacts": [], "resets": None},
+        CallResolved("1.0", "ok", RESULT),
+    ),
     "call_intended": ({"kind": "call_intended", "key": "1.0", **CALL}, CallIntended(CHECKED)),
     "child_trouble_noted": (
         {"kind": "child_trouble_noted", "child": "main/w1", "tool": "read", "attempts": 3}
@@ -132,10 +146,28 @@ OLDER: dict[str, tuple[dict[str, Any], Any]] = {
         | {"asked_by": [BOB]},
         MessageReceived("m", MESSAGE, steer=False, wakes=True, asked_by=(CLUB,)),
     ),
+    "message_received": (
+        {"kind": "message_received", "message_id": "m", "message": MESSAGE.to_wire(), "steer": False}
+        | {"wakes": True, "asked_by": []},
+        MessageReceived("m", MESSAGE, steer=False, wakes=True),
+    ),
+    "opened": (
+        {"kind": "opened", "system_prompt": "You are one.", "tools": ["look"], "model": "m"},
+        Opened("You are one.", ("look",), "m"),
+    ),
     "rested": (
         {"kind": "rested", "text": "done", "answers": ["m"], "error": None, "result": None}
         | {"has_result": False},
         RunFinished("done", ("m",), None, None, has_result=False),
+    ),
+    "session_ended": (
+        {"kind": "session_ended", "session": "main/w1", "status": "completed", "result": ENDED.to_wire()}
+        | {"at_ms": 9, "forced": False},
+        SessionEnded("main/w1", SessionStatus.COMPLETED, ENDED, 9, forced=False),
+    ),
+    "turn_replied": (
+        {"kind": "turn_replied", "turn": 1, "message": REPLY.to_wire()},
+        TurnReplied(1, REPLY),
     ),
     "session_stirred": ({"kind": "session_stirred", "session": "main/b1"}, SessionReactivated("main/b1")),
 }

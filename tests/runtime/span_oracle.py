@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
+from sessiontree.contracts.codec import kind_of
+from sessiontree.contracts.session_facts import TurnReplied
 from sessiontree.contracts.tree_config import TreeConfig
-from sessiontree.journal.record import Record, kind_in
-from sessiontree.runtime.replay import read_fact
+from sessiontree.journal.record import Record
+from sessiontree.runtime.replay import read_facts
 from sessiontree.runtime.spans import SpanRecord
 from sessiontree.runtime.tree_spans import TreeSpans
 
@@ -65,8 +67,9 @@ def check_trace(found: Sequence[SpanRecord]) -> None:
 
 def check_complete(found: Sequence[SpanRecord], records: Sequence[Record]) -> None:
     """The first parts of the spans are one for each session, turn, question to a model and call."""
-    kinds = Counter(kind_in(record.text) for record in records)
-    replies = [read_fact(record.text) for record in records if kind_in(record.text) == "turn_replied"]
+    facts = [fact for record in records for fact in read_facts(record.text)]
+    kinds = Counter(map(kind_of, facts))
+    replies = [fact for fact in facts if isinstance(fact, TurnReplied)]
     names = Counter(span.name.split(" ")[0] for span in found if span.continues is None)
     assert names["session"] == 1
     assert names["invoke_agent"] == kinds["session_spawned"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from sessiontree.contracts import codec
+from sessiontree.contracts.composed_facts import composed, parts_of
 from sessiontree.contracts.approvals import Precedent
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
@@ -70,6 +71,7 @@ class Harness:
         self.machine = machine or Machine()
         self.state = initial_tree()
         self.replay = initial_tree()
+        self.composed = initial_tree()
         self.watcher = Watcher()
         self.now_ms = 0
         self.facts: list[TreeFact] = []
@@ -89,6 +91,11 @@ class Harness:
             self.machine.evolve(self.state, fact)
             self.machine.evolve(self.replay, codec.from_wire(json.loads(codec.pack(fact))))
             assert as_json(self.state) == as_json(self.replay), f"S38: replay differs after {fact}"
+        whole = composed(self.facts)
+        assert [part for fact in whole for part in parts_of(fact)] == self.facts
+        for fact in whole:
+            self.machine.evolve(self.composed, codec.from_wire(json.loads(codec.pack(fact))))
+        assert as_json(self.state) == as_json(self.composed), f"S38: composed facts differ: {whole}"
         self.history += self.facts
         self.watcher.watch(stimulus, self.facts, self.told, self.state)
         check_invariants(self.state)
