@@ -248,7 +248,7 @@ MAX_TURN_CHARS = 120
 
 
 def turn_in(text: str) -> int | None:
-    """Return the turn that a fact holds the start of, as this release writes it; None = it holds none. O(1)."""
+    """Return the turn whose start is in a fact of this release; None = it holds none. O(1)."""
     found = _TURN_AT_END.search(text, max(0, len(text) - MAX_TURN_CHARS))
     return None if found is None else int(found[1])
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -128,8 +129,24 @@ class SessionRights:
 
     def narrowed(self, tool: str, declared: Collection[str]) -> SessionRights:
         """Return the rights of one tool: only the handles that it declares."""
-        gone: dict[str, Any] = dict.fromkeys(name for name in CAPABILITIES if name not in declared)
-        return replace(self, tool=tool, declared=self.declared.intersection(declared), **gone)
+        handles = zip(_HANDLES, _HANDLES_OF(self), strict=True)
+        return SessionRights(
+            self.session_id,
+            self.agent_id,
+            self.kind,
+            self.workspace_root,
+            self.config,
+            self.status,
+            *[handle if name in declared else None for name, handle in handles],
+            tree_id=self.tree_id,
+            tool=tool,
+            declared=self.declared.intersection(declared),
+        )
+
+
+_HANDLES: Final = tuple(each.name for each in fields(SessionRights) if each.name in CAPABILITIES)
+_HANDLES_OF: Final = attrgetter(*_HANDLES)
+"""Returns the handles of rights, in the order of ``_HANDLES``."""
 
 
 class CallSignals:

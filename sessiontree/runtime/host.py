@@ -289,6 +289,8 @@ class HostCore:
         self._leases: OrderedDict[int, Lease] = OrderedDict()
         """By epoch, the sessions that wait."""
         self._kept = KeptSessions()
+        self._opened: tuple[tuple[str, str], WorkspaceWriter] | None = None
+        """The workspace of the last session, by its tree's equipment and path."""
         self._shell: CommandShell | None = None
         self._link: Link | None = None
         self.killed = 0
@@ -332,6 +334,7 @@ class HostCore:
         """Close the host: stop the session, whatever it does; a waiting poll raises ``HostLost``."""
         self._leases.clear()
         self.killed = self._drop()
+        self._opened = None
         self._mailbox.close()
 
     async def commands_ended(self) -> None:
@@ -484,6 +487,14 @@ class HostCore:
         self._runner.on_rest = self._go_on_soon
         self._runner.start()
 
+    def _writer(self, adopt: Adopt, equipment: HostEquipment) -> WorkspaceWriter:
+        """Return a writer of the session's workspace; the last session's, if nothing of it has changed."""
+        place = (adopt.equipment, adopt.workspace)
+        if self._opened is None or self._opened[0] != place or not self._opened[1].is_at(Path(place[1])):
+            writer = WorkspaceWriter(Path(place[1]), hidden=equipment.hidden, own=equipment.own)
+            self._opened = place, writer
+        return self._opened[1]
+
     def _embody(self, adopt: Adopt, state: RunnerState | None) -> SessionRunner:
         equipment = self._equip(adopt.equipment)
         workspace = Path(adopt.workspace)
@@ -494,7 +505,7 @@ class HostCore:
         link = Link(self._services, self._memory, adopt.session, adopt.grant)
         self._link = link
         self._facades = facades = Facades(adopt.session)
-        writer = WorkspaceWriter(workspace, hidden=equipment.hidden, own=equipment.own)
+        writer = self._writer(adopt, equipment)
         skills = equipment.skills_for(adopt.spec)
         if adopt.spec.kind is not SessionKind.WORKER:
             self._shell = CommandShell(

@@ -20,7 +20,7 @@ from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTre
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_ids import session_key
 from sessiontree.contracts.stimuli import Stimulus
-from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_config import SessionSpec, TreeConfig
 from sessiontree.contracts.tree_facts import (
     ApprovalDecided,
     ApprovalWaiting,
@@ -195,6 +195,8 @@ class TreeController:
         self.now_ms = deps.clock.now_ms
         """The tree's time."""
         self._booked_ms = booked_ms
+        self._agents: dict[tuple[str, ...], AgentConfig] = {}
+        """By agent and strictness, the configurations that sessions were adopted with."""
         self._embodied: list[str] = []
         self._booking: asyncio.TimerHandle | None = None
 
@@ -535,7 +537,7 @@ class TreeController:
         if live.journaled and not live.resumes:
             records = self._deps.journal.read_session(self.config.tree_id, live.session)
             texts = tuple(record.text for record in records)
-        agent = self._deps.agents[spec.agent].model_copy(update=spec.strictness)
+        agent = self._agent_of(spec)
         return Adopt(
             self.config.tree_id,
             live.session,
@@ -557,6 +559,15 @@ class TreeController:
             "" if texts or live.resumes else self.config.guidance,
             live.resumes,
         )
+
+    def _agent_of(self, spec: SessionSpec) -> AgentConfig:
+        """Return the configuration of a session's agent, as strict as the sessions above it make it."""
+        name = spec.agent, *spec.strictness.values()
+        agent = self._agents.get(name)
+        if agent is None:
+            agent = self._deps.agents[spec.agent].model_copy(update=spec.strictness)
+            self._agents[name] = agent
+        return agent
 
     # What goes to sessions.
 

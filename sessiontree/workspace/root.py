@@ -199,6 +199,13 @@ class WorkspaceRoot:
         """The root's path with links resolved, as it was when the root was opened."""
         return str(self._anchor.real_path)
 
+    def is_at(self, path: Path) -> bool:
+        """Whether a path leads to the directory that is held open, now."""
+        try:
+            return file_identity(path.stat()) == file_identity(os.fstat(self._anchor.fd))
+        except (OSError, ValueError):
+            return False
+
     def place(self, verb: str, path: str, *, follow_last: bool = True) -> WorkspacePath:
         """Return the place to which a caller's path leads; the caller closes it.
 

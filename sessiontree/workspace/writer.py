@@ -160,6 +160,10 @@ class WorkspaceWriter:
         """Path of the root with links resolved, as it was when the root was opened."""
         return self._root.path
 
+    def is_at(self, root: Path) -> bool:
+        """Whether a path leads to the directory that is held open, now."""
+        return self._root.is_at(root)
+
     def reader(self) -> WorkspaceReader:
         """Return a reader of the same root, which refuses the same hidden places."""
         return WorkspaceReader.at(self._root)

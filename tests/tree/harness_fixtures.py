@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from sessiontree.contracts import codec
-from sessiontree.contracts.composed_facts import composed, parts_of
 from sessiontree.contracts.approvals import Precedent
+from sessiontree.contracts.composed_facts import composed, parts_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tree_facts import ApprovalWaiting, TreeFact
