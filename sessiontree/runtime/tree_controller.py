@@ -518,13 +518,13 @@ class TreeController:
         return not live.waiting and not live.sent and all(post in posts for post in owed)
 
     def _note_taken(self, live: LiveSession, taken: int) -> tuple[str, ...]:
-        posts = []
-        while live.taken < taken and live.sent:
-            live.taken += 1
-            post_id = live.sent.popleft().post_id
-            if post_id is not None:
-                posts.append(post_id)
-        return tuple(posts)
+        count = min(taken - live.taken, len(live.sent))
+        if count <= 0:
+            return ()
+        done = live.sent[:count]
+        del live.sent[:count]
+        live.taken += count
+        return tuple([each.post_id for each in done if each.post_id is not None])
 
     def agent_config(self, agent: str) -> AgentConfig:
         """Return an agent's configuration, with the names of its models."""

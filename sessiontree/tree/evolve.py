@@ -269,6 +269,8 @@ def _end(state: TreeState, fact: SessionEnded) -> None:
         return
     session.status = fact.status
     session.result = fact.result
+    if session.usage == fact.result.usage:
+        session.usage = fact.result.usage  # one value, for as long as the tree is open
     session.was_forced = fact.forced
     session.ended_at_ms = fact.at_ms
     session.held = None

@@ -429,33 +429,30 @@ class TreeState:
     """Open requests by digest."""
     alarms: Alarms = field(default_factory=Alarms)
 
+    _below: TreeState | None = field(default=None, repr=False, compare=False)
+    """The state that this layer covers; None = it is no layer."""
+
     def layer(self) -> TreeState:
         """Return a layer that starts equal to this state and never changes it; it has its own alarms."""
-        return TreeState(
-            self.config,
-            self.allowed,
-            self.now_ms,
-            self.live,
-            self.total,
-            self.open_requests,
-            Table(self.sessions),
-            Table(self.accounts),
-            Table(self.requests),
-            Table(self.decisions),
-            Table(self.client_calls),
-            Table(self.client_ends),
-            Table(self.posts),
-            Table(self.labels),
-            Table(self.keys),
-            Table(self.sent),
-            Table(self.denied),
-            Table(self.always),
-            Groups(self.children),
-            Groups(self.owed_to),
-            Groups(self.requests_of),
-            Groups(self.requests_for),
-            Groups(self.requests_like),
-        )
+        made = object.__new__(TreeState)
+        made.config = self.config
+        made.allowed = self.allowed
+        made.now_ms = self.now_ms
+        made.live = self.live
+        made.total = self.total
+        made.open_requests = self.open_requests
+        made.alarms = Alarms()
+        made._below = self
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a layer's table or groups, made when they are first used: a decision uses few of them."""
+        if name not in _LAYERED or self._below is None:
+            raise AttributeError(name)
+        covered = getattr(self._below, name)
+        covering = type(covered)(covered)
+        setattr(self, name, covering)
+        return covering
 
     @property
     def charter(self) -> TreeConfig:
@@ -509,6 +506,10 @@ class TreeState:
             return alarm.ident in self.requests
         session = self.live_session(alarm.ident)
         return session is not None and (alarm.kind is AlarmKind.FORCE or session.stop is None)
+
+
+_LAYERED = frozenset(each.name for each in fields(TreeState) if each.default_factory in {Table, Groups})
+"""Names of the tables and groups."""
 
 
 def initial_tree() -> TreeState:
