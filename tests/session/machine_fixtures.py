@@ -10,7 +10,7 @@ from typing import TypeAlias
 from sessiontree.contracts import codec
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import Stimulus
+from sessiontree.contracts.stimuli import Incoming, Stimulus
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.session import turns
 from sessiontree.session.calls import Decision
@@ -51,6 +51,8 @@ def assembled(decide: Decide, advance: Advance, evolve: Evolve) -> React:
         facts, told = list(decision.facts), list(decision.instructions)
         for fact in facts:
             evolve(state, fact)
+        if isinstance(stimulus, Incoming) and stimulus.followed:
+            return facts, told
         for _ in range(MAX_ROUNDS):
             more = advance(state, stimulus.at_ms)
             if more is None:

@@ -13,7 +13,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.messages import UserMessage
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.settings import Limits
-from sessiontree.contracts.stimuli import ApprovalAsked, ResultOffered, Stimulus, TroubleReported
+from sessiontree.contracts.stimuli import ApprovalAsked, Incoming, ResultOffered, Stimulus, TroubleReported
 from sessiontree.contracts.tree_config import SessionSpec
 from sessiontree.session import instructions as todo
 from sessiontree.session.instructions import SessionInstruction
@@ -127,8 +127,9 @@ class Watcher:
 
     @staticmethod
     def _is_nothing(stimulus: Stimulus, new_facts: list[SessionFact]) -> bool:
-        """Whether nothing follows: a check that came too late, or that only lets a reading call run."""
-        return isinstance(stimulus, stimuli.CallPrepared) and not new_facts
+        """Whether nothing follows: a check that is late or lets a reading call run, or the next report does."""
+        followed = isinstance(stimulus, Incoming) and stimulus.followed
+        return followed or (isinstance(stimulus, stimuli.CallPrepared) and not new_facts)
 
     def _judge_instruction(self, instruction: SessionInstruction) -> None:
         begins = (todo.CallModel, todo.PrepareCall, todo.ExecuteCall, todo.RunApprover)
@@ -267,8 +268,8 @@ class Watcher:
                 if call.wanted.request_id == stimulus.request_id
             ]
             self.judge.require(not asking, "S20", f"{asking} wait though they are decided")
-        if self.turns.stopping is not None:
-            return
+        if self.turns.stopping is not None or (isinstance(stimulus, Incoming) and stimulus.followed):
+            return  # the next report, which is there already, ends the waiting
         self._judge_patience(rang=isinstance(stimulus, stimuli.Rang))
         blocked = any(each.outside and each.intended is not None for each in self.calls.unresolved())
         spent = self.turns.run_turns >= self.limits.max_turns

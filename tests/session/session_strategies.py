@@ -251,6 +251,14 @@ class SessionRules(RuleBasedStateMachine):
         self.world.hear(f"m{self.said}", f"words {self.said}", mode, origin, self.speaker)
         self.go_on(moves)
 
+    @rule(count=st.integers(2, 4), old=seldom, moves=moves)
+    def hear_reports(self, count: int, old: bool, moves: Moves) -> None:
+        """Several children report at once; the first report may be one that came before."""
+        for number in range(count):
+            self.said += not (old and number == 0)
+            self.world.hear_report(f"m{self.said}", f"report {self.said}", followed=number + 1 < count)
+        self.go_on(moves)
+
     @rule(pick=picks, answer=st.sampled_from(["approve", "deny", "escalate"]))
     def somebody_below_needs_something(self, pick: int, answer: str) -> None:
         """A child gave a tool up, or a request of somebody below rests here; or the function answered one."""

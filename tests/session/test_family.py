@@ -8,7 +8,9 @@ from sessiontree.contracts.session_facts import (
     ApproverReplied,
     ChildTroubleNoted,
     MessageReceived,
+    RunFinished,
     ToolGivenUp,
+    TurnStarted,
 )
 from sessiontree.contracts.stimuli import (
     ApproverAnswered,
@@ -58,6 +60,19 @@ def test_childs_trouble_begins_no_new_run() -> None:
     world.give(TROUBLE)
     world.replies(text="done")
     assert not world.found(CallModel)
+
+
+def test_reports_that_arrive_together_make_one_turn() -> None:
+    """All of them are in the transcript before the model is asked, and one final message answers them."""
+    world = opened()
+    world.replies(text="done")
+    for number in range(3):
+        world.hear_report(f"p{number}", f"report {number}", followed=number < 2)
+        assert len(world.found(CallModel)) == (number == 2)
+    assert world.found(TurnStarted) == [TurnStarted(2, 3, fresh_run=True)]
+    assert world.shown()[-3:] == ["user: report 0", "user: report 1", "user: report 2"]
+    world.replies(text="all heard")
+    assert world.found(RunFinished)[-1].answers == ("p0", "p1", "p2")
 
 
 def test_approver_is_run_once_and_its_answer_returned() -> None:

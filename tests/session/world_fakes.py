@@ -321,6 +321,13 @@ class World:
         """Bring a message of somebody."""
         self.give(stimuli.Incoming(self.at_ms, message_id, text, mode, origin, by))
 
+    def hear_report(self, message_id: str, text: str, *, followed: bool) -> None:
+        """Bring a child's report, maybe with the next one behind it."""
+        incoming = stimuli.Incoming(self.at_ms, message_id, text, "follow_up", "child")
+        self.untaken.append(incoming)
+        self._past.append((incoming, True))
+        self._take(replace(incoming, followed=followed))  # only its host sees what is behind it
+
     def answer(self, message: AssistantMessage, index: int = 0, *, context_tokens: int | None = None) -> None:
         """Let the model reply to a question that is out."""
         turn = self.questions.pop(index)
