@@ -6,6 +6,9 @@ A field declared with :func:`added` takes its default if an older journal lacks 
 other change between versions; the codec never guesses. The members ``kind`` and ``v`` of a wire object are
 reserved: a field of that name is written with a trailing underscore.
 
+A fact may hold facts that always stand next to it, in members declared with :func:`held`. The machines
+decide on single facts. :func:`joined` makes of them what is journaled; :func:`parts_of` gives them again.
+
 A kind is the name of its class in snake case. A renamed kind is still read by its former name
 (:data:`FORMER_KINDS`), wherever it is nested.
 """
@@ -101,6 +104,99 @@ def added(default: Any, *, sparse: bool = False) -> Any:
     A sparse field must not be a collection; it is not written if it has its default.
     """
     return field(default=default, metadata={"added": True, "sparse": sparse})
+
+
+def held(*, before: bool = False) -> Any:
+    """Return the declaration of a member that holds the fact that follows at once, or the one before.
+
+    Its type is that fact's class or None. A fact holds them in the order in which they are declared.
+    """
+    return field(
+        default=None, metadata={"added": True, "sparse": True, "held": "before" if before else "after"}
+    )
+
+
+def joined(facts: Sequence[Any]) -> Sequence[Any]:
+    """Return facts as they are journaled; all of them have one cause and one time.
+
+    Facts that hold no others stay the same objects.
+    """
+    if len(facts) < 2:
+        return facts
+    whole = [facts[0]]
+    for fact in facts[1:]:
+        first = whole[-1]
+        both = _with(first, fact, _holds(type(first)).after)
+        if both is None:
+            both = _with(fact, first, _holds(type(fact)).before)
+        if both is None:
+            whole.append(fact)
+        else:
+            whole[-1] = both
+    return whole
+
+
+def parts_of(fact: Any) -> tuple[Any, ...]:
+    """Return the single facts that a fact holds, itself among them, in their order."""
+    holds = _holds(type(fact))
+    if not holds.members:
+        return (fact,)
+    values = list(holds.values(fact))
+    found: tuple[list[Any], list[Any]] = ([], [])
+    for place, is_before in holds.members:
+        if values[place] is not None:
+            found[not is_before].extend(parts_of(values[place]))
+            values[place] = None
+    before, after = found
+    return (*before, type(fact)(*values), *after) if before or after else (fact,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Holds:
+    """Which facts a class of facts may hold."""
+
+    values: Callable[[Any], tuple[Any, ...]]
+    """Returns the values of all its fields."""
+    members: tuple[tuple[int, bool], ...]
+    """Places of the members that hold facts, and whether these facts come before."""
+    after: Mapping[type[Any], int]
+    """By the class of a fact that follows, the place of its member."""
+    before: Mapping[type[Any], int]
+
+
+_HOLDS: dict[type[Any], _Holds] = {}
+
+
+def _holds(cls: type[Any]) -> _Holds:
+    found = _HOLDS.get(cls)
+    if found is None:
+        hints = get_type_hints(cls)
+        named = [(at, each.name, each.metadata.get("held")) for at, each in enumerate(fields(cls))]
+        classes = {
+            when: {get_args(hints[name])[0]: at for at, name, each in named if each == when}
+            for when in ("after", "before")
+        }
+        members = tuple((at, when == "before") for at, _, when in named if when is not None)
+        names = [name for _, name, _ in named]
+        values = attrgetter(*names) if len(names) > 1 else _no_values
+        found = _HOLDS[cls] = _Holds(values, members, classes["after"], classes["before"])
+    return found
+
+
+def _no_values(fact: object) -> tuple[Any, ...]:
+    return ()
+
+
+def _with(fact: Any, other: Any, places: Mapping[type[Any], int]) -> Any:
+    """Return a fact that also holds another one; None if it can't, or holds one that comes later."""
+    place = places.get(type(other))
+    if place is None:
+        return None
+    values = list(_holds(type(fact)).values(fact))
+    if any(values[at] is not None for at in places.values() if at >= place):
+        return None
+    values[place] = other
+    return type(fact)(*values)
 
 
 def kind_of(value: object) -> str:

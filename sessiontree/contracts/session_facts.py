@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, CheckedCall
-from sessiontree.contracts.codec import Outcome, added, recorded
+from sessiontree.contracts.codec import Outcome, added, held, recorded
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.messages import AssistantMessage, ToolResultMessage, Usage, UserMessage
 from sessiontree.contracts.model_settings import ModelSettings
@@ -23,7 +23,7 @@ from sessiontree.contracts.senders import Principal
 class Opened:
     """The session was adopted for the first time; its system prompt and tools are fixed.
 
-    In the journal it may hold the facts that followed at once; so may other facts (``composed_facts``).
+    In the journal it holds the facts that follow at once, as some others do.
     """
 
     system_prompt: str
@@ -31,9 +31,9 @@ class Opened:
     model: str
     compaction_model: str = added("", sparse=True)
     """Name of the model that writes its summaries; empty = ``model``."""
-    task: MessageReceived | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    task: MessageReceived | None = held()  # noqa: RUF009 - a declaration
     """The message with its task."""
-    turn: TurnStarted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
     """The turn that takes that message."""
 
 
@@ -71,7 +71,7 @@ class MessageReceived:
     """On whose behalf it was sent; empty = the creating program's."""
     settings: ModelSettings | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
     """Model settings from the turn that takes the message until the run ends; None = the usual ones."""
-    turn: TurnStarted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
     """The turn that it starts at once, in the journal."""
 
 
@@ -101,7 +101,7 @@ class TurnReplied:
 
     turn: int
     message: AssistantMessage
-    finished: RunFinished | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    finished: RunFinished | None = held()  # noqa: RUF009 - a declaration
     """The end of the run whose final message it is, in the journal."""
 
 
@@ -301,7 +301,7 @@ class CallResolved:
     artifacts: tuple[Artifact, ...] = ()
     resets: str | None = None
     """Name of the tool whose attempts are reset to zero."""
-    turn: TurnStarted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    turn: TurnStarted | None = held()  # noqa: RUF009 - a declaration
     """The turn that starts because the reply's last call has its result, in the journal."""
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from sessiontree.contracts.approvals import ApprovalQuestion, Precedent
 from sessiontree.contracts.client_tool import ClientCall
-from sessiontree.contracts.codec import Recorded, added, recorded
+from sessiontree.contracts.codec import Recorded, added, held, recorded
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
 from sessiontree.contracts.results import SessionResult
@@ -125,9 +125,9 @@ class SessionEnded:
     at_ms: int
     forced: bool
     """Whether it was ended without wrapping up."""
-    charged: UsageCharged | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    charged: UsageCharged | None = held(before=True)  # noqa: RUF009 - a declaration
     """Its last charge, immediately before, in the journal."""
-    report: Posted | None = added(None, sparse=True)  # noqa: RUF009 - a declaration
+    report: Posted | None = held()  # noqa: RUF009 - a declaration
     """Its result on the way to its parent, in the journal."""
 
 

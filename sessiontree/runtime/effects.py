@@ -14,7 +14,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import CheckedCall, Precedent
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
-from sessiontree.contracts.codec import pack
+from sessiontree.contracts.codec import joined, pack
 from sessiontree.contracts.errors import (
     ClientAnswerRefused,
     ClientCallClosed,
@@ -36,6 +36,7 @@ from sessiontree.contracts.stimuli import (
     TreeEvent,
 )
 from sessiontree.contracts.tree_config import TreeConfig
+from sessiontree.contracts.tree_facts import TreeFact
 from sessiontree.journal.journal import Journal
 from sessiontree.journal.record import Packed
 from sessiontree.models.answers import ModelFailure
@@ -98,6 +99,39 @@ def intended_with(
         else:
             told.append(instruction)
     return told, intents
+
+
+class TreeFacts:
+    """The tree's facts of one commit, joined and packed.
+
+    Args:
+        cause: The cause of all of them.
+    """
+
+    __slots__ = ("_cause", "_last", "_last_ms", "packed")
+
+    def __init__(self, cause: str) -> None:
+        self.packed: list[Packed] = []
+        self._cause = cause
+        self._last: TreeFact | None = None
+        self._last_ms = 0
+
+    def add(self, facts: list[TreeFact], at_ms: int) -> None:
+        """Add the facts of one decision; nothing is added if one of them can't be journaled."""
+        if not facts:
+            return
+        last = self._last if at_ms == self._last_ms else None
+        if last is None:
+            whole = joined(facts)
+        else:
+            whole = joined((last, *facts))
+            if whole[0] is last:
+                whole, last = whole[1:], None
+        packed = [Packed(self._cause, at_ms, pack(fact)) for fact in whole]
+        if last is not None:
+            self.packed.pop()
+        self.packed += packed
+        self._last, self._last_ms = whole[-1], at_ms
 
 
 UNKNOWN = "unknown to this tree"

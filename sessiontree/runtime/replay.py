@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sessiontree.contracts import session_facts, stimuli, tree_facts
-from sessiontree.contracts.codec import FORMER_KINDS, current_versions, from_wire
-from sessiontree.contracts.composed_facts import parts_of
+from sessiontree.contracts.codec import FORMER_KINDS, current_versions, from_wire, parts_of
 from sessiontree.contracts.errors import JournalCorrupt, JournalTooNew
 from sessiontree.contracts.older_facts import NESTED, STEPS, Step
 from sessiontree.contracts.settings import Limits

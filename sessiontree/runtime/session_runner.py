@@ -16,8 +16,7 @@ from typing import Any, TypeGuard
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import RejectedCall
-from sessiontree.contracts.codec import pack
-from sessiontree.contracts.composed_facts import composed
+from sessiontree.contracts.codec import joined, pack
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import error_message
@@ -335,7 +334,7 @@ class SessionRunner:
             if type(stimulus) is stimuli.ApprovalAnswered and stimulus.intended:
                 # The intent was journaled with the answer.
                 facts = [fact for fact in facts if type(fact) is not CallIntended]
-            for fact in composed(facts):
+            for fact in joined(facts):
                 packed.append(_PACKED((cause, at_ms, pack(fact))))
             if self._readers or self._interceptors:
                 self._show(facts)

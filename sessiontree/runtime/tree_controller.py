@@ -14,8 +14,6 @@ from typing import Any
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
-from sessiontree.contracts.codec import pack
-from sessiontree.contracts.composed_facts import composed
 from sessiontree.contracts.errors import JournalError, SessionClosed, SessionTreeError, words_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.session_ids import session_key
@@ -34,6 +32,7 @@ from sessiontree.runtime.effects import (
     CommitSequencer,
     ControllerDeps,
     EffectRunner,
+    TreeFacts,
     from_session,
     intended_with,
 )
@@ -124,39 +123,6 @@ class InboxNotifier:
         """Wait for the next wake-up. Compare ``notified_seq`` first, without an ``await`` in between."""
         self._rang.clear()
         await self._rang.wait()
-
-
-class TreeFacts:
-    """The tree's facts of one commit, composed and packed.
-
-    Args:
-        cause: The cause of all of them.
-    """
-
-    __slots__ = ("_cause", "_last", "_last_ms", "packed")
-
-    def __init__(self, cause: str) -> None:
-        self.packed: list[Packed] = []
-        self._cause = cause
-        self._last: TreeFact | None = None
-        self._last_ms = 0
-
-    def add(self, facts: list[TreeFact], at_ms: int) -> None:
-        """Add the facts of one decision; nothing is added if one of them can't be journaled."""
-        if not facts:
-            return
-        last = self._last if at_ms == self._last_ms else None
-        if last is None:
-            whole = composed(facts)
-        else:
-            whole = composed((last, *facts))
-            if whole[0] is last:
-                whole, last = whole[1:], None
-        packed = [Packed(self._cause, at_ms, pack(fact)) for fact in whole]
-        if last is not None:
-            self.packed.pop()
-        self.packed += packed
-        self._last, self._last_ms = whole[-1], at_ms
 
 
 class TreeController:

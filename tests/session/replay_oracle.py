@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sessiontree.contracts.composed_facts import composed, parts_of
+from sessiontree.contracts.codec import joined, parts_of
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.session.state import SessionState, initial
@@ -30,7 +30,7 @@ def normal_form(state: SessionState, newest: int = 0) -> str:
 
 
 class Replay:
-    """Three more states: of facts as the journal gives them back, as they were decided, and composed."""
+    """Three more states: of facts as the journal gives them back, as they were decided, and joined."""
 
     def __init__(self, judge: Judge, machine: Machine, state: SessionState) -> None:
         """Start from a state nothing has happened to."""
@@ -43,10 +43,10 @@ class Replay:
         facts = list(facts)
         self.state = self.machine.rebuild(live.spec, live.limits, facts)
         self._beside = initial(live.spec, live.limits)
-        self._composed = initial(live.spec, live.limits)
+        self._joined = initial(live.spec, live.limits)
         for fact in facts:
             self.machine.evolve(self._beside, fact)
-            self.machine.evolve(self._composed, fact)
+            self.machine.evolve(self._joined, fact)
 
     def step(self, live: SessionState, stimulus: Stimulus, facts: list[SessionFact]) -> None:
         """Judge one step the live state took."""
@@ -60,13 +60,13 @@ class Replay:
             self.machine.evolve(self._beside, fact)
             same = self._form(self._beside) == self._form(self.state)
             self.judge.require(same, "S38", f"replay differs after {fact}")
-        whole = composed(facts)
+        whole = joined(facts)
         parts = [part for fact in whole for part in parts_of(fact)]
         self.judge.require(parts == facts, "S38", f"{whole} holds {parts} and not {facts}")
         for fact in whole:
-            self.machine.evolve(self._composed, through_json(fact))
-        same = self._form(self._composed) == self._form(self.state)
-        self.judge.require(same, "S38", f"replay of composed facts differs after {stimulus}")
+            self.machine.evolve(self._joined, through_json(fact))
+        same = self._form(self._joined) == self._form(self.state)
+        self.judge.require(same, "S38", f"replay of joined facts differs after {stimulus}")
         self._unchanged(self.machine.advance, stimulus.at_ms)
         self.judge.require(
             self._form(live) == self._form(self.state), "S38", f"the live state differs after {stimulus}"

@@ -127,7 +127,7 @@ class Watcher:
 
     @staticmethod
     def _is_nothing(stimulus: Stimulus, new_facts: list[SessionFact]) -> bool:
-        """Whether nothing follows: a check that is late or lets a reading call run, or the next report does."""
+        """Whether nothing follows: a check that only lets a reading call run, or a report before others."""
         followed = isinstance(stimulus, Incoming) and stimulus.followed
         return followed or (isinstance(stimulus, stimuli.CallPrepared) and not new_facts)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sessiontree.contracts import codec
 from sessiontree.contracts.approvals import Precedent
-from sessiontree.contracts.composed_facts import composed, parts_of
+from sessiontree.contracts.codec import joined, parts_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tree_facts import ApprovalWaiting, TreeFact
@@ -71,7 +71,7 @@ class Harness:
         self.machine = machine or Machine()
         self.state = initial_tree()
         self.replay = initial_tree()
-        self.composed = initial_tree()
+        self.joined = initial_tree()
         self.watcher = Watcher()
         self.now_ms = 0
         self.facts: list[TreeFact] = []
@@ -91,11 +91,11 @@ class Harness:
             self.machine.evolve(self.state, fact)
             self.machine.evolve(self.replay, codec.from_wire(json.loads(codec.pack(fact))))
             assert as_json(self.state) == as_json(self.replay), f"S38: replay differs after {fact}"
-        whole = composed(self.facts)
+        whole = joined(self.facts)
         assert [part for fact in whole for part in parts_of(fact)] == self.facts
         for fact in whole:
-            self.machine.evolve(self.composed, codec.from_wire(json.loads(codec.pack(fact))))
-        assert as_json(self.state) == as_json(self.composed), f"S38: composed facts differ: {whole}"
+            self.machine.evolve(self.joined, codec.from_wire(json.loads(codec.pack(fact))))
+        assert as_json(self.state) == as_json(self.joined), f"S38: joined facts differ: {whole}"
         self.history += self.facts
         self.watcher.watch(stimulus, self.facts, self.told, self.state)
         check_invariants(self.state)
