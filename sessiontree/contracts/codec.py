@@ -7,7 +7,7 @@ other change between versions; the codec never guesses. The members ``kind`` and
 reserved: a field of that name is written with a trailing underscore.
 
 A fact may hold facts that always stand next to it, in members declared with :func:`held`. The machines
-decide on single facts. :func:`joined` makes of them what is journaled; :func:`parts_of` gives them again.
+decide on single facts. :func:`pack_joined` writes what is journaled; :func:`parts_of` gives single facts again.
 
 A kind is the name of its class in snake case. A renamed kind is still read by its former name
 (:data:`FORMER_KINDS`), wherever it is nested.
@@ -116,52 +116,87 @@ def held(*, before: bool = False) -> Any:
     )
 
 
-def joined(facts: Sequence[Any]) -> Sequence[Any]:
-    """Return facts as they are journaled; all of them have one cause and one time.
+class JoinedTexts:
+    """The texts of facts with one cause and time; a fact is in the text of its neighbour if that holds it.
 
-    Facts that hold no others stay the same objects.
+    Nothing is made but text: a fact that holds others is put together where it is read.
     """
-    if len(facts) < 2:
-        return facts
-    whole = [facts[0]]
-    for fact in facts[1:]:
-        first = whole[-1]
-        both = _with(first, fact, _holds(type(first)).after)
-        if both is None:
-            both = _with(fact, first, _holds(type(fact)).before)
-        if both is None:
-            whole.append(fact)
-        else:
-            whole[-1] = both
-    return whole
+
+    __slots__ = ("_filled", "_head", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._head: type[Any] | None = None
+        """Class of the last text's fact; None = nothing may be joined to it."""
+        self._filled = -1
+        """Place of the last member in which it holds another one."""
+
+    def add(self, fact: Any, text: str) -> None:
+        """Add a single fact, with what :func:`pack` returns for it."""
+        cls, head, texts = type(fact), self._head, self.texts
+        if head is not None:
+            place, name = _holds(head).after.get(cls, _NOWHERE)
+            if place > self._filled:
+                texts[-1] = f'{texts[-1][:-1]},"{name}":{text}}}'
+                self._filled = place
+                return
+            place, name = _holds(cls).before.get(head, _NOWHERE)
+            if place >= 0:
+                texts[-1] = f'{text[:-1]},"{name}":{texts[-1]}}}'
+                self._head, self._filled = cls, place
+                return
+        texts.append(text)
+        self._head, self._filled = cls, -1
+
+    def end(self) -> None:
+        """Join nothing to the last text any more: its cause or its time is another one."""
+        self._head = None
+
+
+def pack_joined(facts: Sequence[Any]) -> list[str]:
+    """Return the texts of single facts as they are journaled; all of them have one cause and one time.
+
+    Raises:
+        ValueError, TypeError: as :func:`pack`.
+    """
+    if len(facts) == 1:
+        return [pack(facts[0])]
+    joined = JoinedTexts()
+    for fact in facts:
+        joined.add(fact, pack(fact))
+    return joined.texts
 
 
 def parts_of(fact: Any) -> tuple[Any, ...]:
     """Return the single facts that a fact holds, itself among them, in their order."""
     holds = _holds(type(fact))
-    if not holds.members:
+    if not holds.after and not holds.before:
         return (fact,)
-    values = list(holds.values(fact))
-    found: tuple[list[Any], list[Any]] = ([], [])
-    for place, is_before in holds.members:
-        if values[place] is not None:
-            found[not is_before].extend(parts_of(values[place]))
-            values[place] = None
-    before, after = found
+    values = [getattr(fact, each.name) for each in fields(fact)]
+    before = _taken(values, holds.before)
+    after = _taken(values, holds.after)
     return (*before, type(fact)(*values), *after) if before or after else (fact,)
+
+
+def _taken(values: list[Any], members: Mapping[type[Any], tuple[int, str]]) -> list[Any]:
+    """Take the facts out of these members; return their parts."""
+    found: list[Any] = []
+    for place, _ in members.values():
+        if values[place] is not None:
+            found += parts_of(values[place])
+            values[place] = None
+    return found
+
+
+_NOWHERE: Final = (-1, "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Holds:
-    """Which facts a class of facts may hold."""
+    """Which facts a class of facts may hold: by their class, place and name of the member."""
 
-    values: Callable[[Any], tuple[Any, ...]]
-    """Returns the values of all its fields."""
-    members: tuple[tuple[int, bool], ...]
-    """Places of the members that hold facts, and whether these facts come before."""
-    after: Mapping[type[Any], int]
-    """By the class of a fact that follows, the place of its member."""
-    before: Mapping[type[Any], int]
+    after: Mapping[type[Any], tuple[int, str]]
+    before: Mapping[type[Any], tuple[int, str]]
 
 
 _HOLDS: dict[type[Any], _Holds] = {}
@@ -170,33 +205,16 @@ _HOLDS: dict[type[Any], _Holds] = {}
 def _holds(cls: type[Any]) -> _Holds:
     found = _HOLDS.get(cls)
     if found is None:
+        after: dict[type[Any], tuple[int, str]] = {}
+        before: dict[type[Any], tuple[int, str]] = {}
         hints = get_type_hints(cls)
-        named = [(at, each.name, each.metadata.get("held")) for at, each in enumerate(fields(cls))]
-        classes = {
-            when: {get_args(hints[name])[0]: at for at, name, each in named if each == when}
-            for when in ("after", "before")
-        }
-        members = tuple((at, when == "before") for at, _, when in named if when is not None)
-        names = [name for _, name, _ in named]
-        values = attrgetter(*names) if len(names) > 1 else _no_values
-        found = _HOLDS[cls] = _Holds(values, members, classes["after"], classes["before"])
+        for place, each in enumerate(fields(cls)):
+            when = each.metadata.get("held")
+            if when is not None:
+                members = before if when == "before" else after
+                members[get_args(hints[each.name])[0]] = place, each.name
+        found = _HOLDS[cls] = _Holds(after, before)
     return found
-
-
-def _no_values(fact: object) -> tuple[Any, ...]:
-    return ()
-
-
-def _with(fact: Any, other: Any, places: Mapping[type[Any], int]) -> Any:
-    """Return a fact that also holds another one; None if it can't, or holds one that comes later."""
-    place = places.get(type(other))
-    if place is None:
-        return None
-    values = list(_holds(type(fact)).values(fact))
-    if any(values[at] is not None for at in places.values() if at >= place):
-        return None
-    values[place] = other
-    return type(fact)(*values)
 
 
 def kind_of(value: object) -> str:

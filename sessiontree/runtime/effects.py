@@ -14,7 +14,7 @@ from sessiontree.contracts import stimuli
 from sessiontree.contracts.agent import AgentConfig
 from sessiontree.contracts.approvals import CheckedCall, Precedent
 from sessiontree.contracts.client_tool import ClientAnswer, ClientCall
-from sessiontree.contracts.codec import joined, pack
+from sessiontree.contracts.codec import JoinedTexts, pack
 from sessiontree.contracts.errors import (
     ClientAnswerRefused,
     ClientCallClosed,
@@ -108,30 +108,27 @@ class TreeFacts:
         cause: The cause of all of them.
     """
 
-    __slots__ = ("_cause", "_last", "_last_ms", "packed")
+    __slots__ = ("_cause", "_joined", "_times")
 
     def __init__(self, cause: str) -> None:
-        self.packed: list[Packed] = []
         self._cause = cause
-        self._last: TreeFact | None = None
-        self._last_ms = 0
+        self._joined = JoinedTexts()
+        self._times: list[int] = []
 
-    def add(self, facts: list[TreeFact], at_ms: int) -> None:
+    @property
+    def packed(self) -> list[Packed]:
+        """All facts, in their order."""
+        texts = self._joined.texts
+        return [Packed(self._cause, at_ms, text) for at_ms, text in zip(self._times, texts, strict=True)]
+
+    def add(self, facts: Sequence[TreeFact], at_ms: int) -> None:
         """Add the facts of one decision; nothing is added if one of them can't be journaled."""
-        if not facts:
-            return
-        last = self._last if at_ms == self._last_ms else None
-        if last is None:
-            whole = joined(facts)
-        else:
-            whole = joined((last, *facts))
-            if whole[0] is last:
-                whole, last = whole[1:], None
-        packed = [Packed(self._cause, at_ms, pack(fact)) for fact in whole]
-        if last is not None:
-            self.packed.pop()
-        self.packed += packed
-        self._last, self._last_ms = whole[-1], at_ms
+        texts = [pack(fact) for fact in facts]
+        if self._times and self._times[-1] != at_ms:
+            self._joined.end()
+        for fact, text in zip(facts, texts, strict=True):
+            self._joined.add(fact, text)
+        self._times += [at_ms] * (len(self._joined.texts) - len(self._times))
 
 
 UNKNOWN = "unknown to this tree"

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 
 from sessiontree.contracts import stimuli
 from sessiontree.contracts.approvals import RejectedCall
-from sessiontree.contracts.codec import joined, pack
+from sessiontree.contracts.codec import pack_joined
 from sessiontree.contracts.errors import ExecutionError, words_of
 from sessiontree.contracts.kinds import SessionKind
 from sessiontree.contracts.results import error_message
@@ -334,8 +334,8 @@ class SessionRunner:
             if type(stimulus) is stimuli.ApprovalAnswered and stimulus.intended:
                 # The intent was journaled with the answer.
                 facts = [fact for fact in facts if type(fact) is not CallIntended]
-            for fact in joined(facts):
-                packed.append(_PACKED((cause, at_ms, pack(fact))))
+            for text in pack_joined(facts):
+                packed.append(_PACKED((cause, at_ms, text)))
             if self._readers or self._interceptors:
                 self._show(facts)
             for instruction in instructions:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.contracts.codec import joined, pack, parts_of
+from sessiontree.contracts.codec import from_wire, pack, pack_joined, parts_of
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.messages import (
     AssistantMessage,
@@ -61,6 +61,11 @@ SINGLE = (
     ActsFor(()),
     PostsTaken("main/b1", ("main/b1#1",)),
 )
+
+
+def joined(facts: Sequence[Any]) -> list[Any]:
+    """Return facts as the journal gives them back."""
+    return [from_wire(json.loads(text)) for text in pack_joined(facts)]
 
 
 def flat(facts: Sequence[Any]) -> list[Any]:

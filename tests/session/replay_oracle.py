@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sessiontree.contracts.codec import joined, parts_of
+from sessiontree.contracts.codec import from_wire, pack_joined, parts_of
 from sessiontree.contracts.session_facts import SessionFact
 from sessiontree.contracts.stimuli import Stimulus
 from sessiontree.session.state import SessionState, initial
@@ -60,11 +61,11 @@ class Replay:
             self.machine.evolve(self._beside, fact)
             same = self._form(self._beside) == self._form(self.state)
             self.judge.require(same, "S38", f"replay differs after {fact}")
-        whole = joined(facts)
+        whole = [from_wire(json.loads(text)) for text in pack_joined(facts)]
         parts = [part for fact in whole for part in parts_of(fact)]
         self.judge.require(parts == facts, "S38", f"{whole} holds {parts} and not {facts}")
         for fact in whole:
-            self.machine.evolve(self._joined, through_json(fact))
+            self.machine.evolve(self._joined, fact)
         same = self._form(self._joined) == self._form(self.state)
         self.judge.require(same, "S38", f"replay of joined facts differs after {stimulus}")
         self._unchanged(self.machine.advance, stimulus.at_ms)

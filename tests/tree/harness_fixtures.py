@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from sessiontree.contracts import codec
 from sessiontree.contracts.approvals import Precedent
-from sessiontree.contracts.codec import joined, parts_of
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.senders import Principal
 from sessiontree.contracts.tree_facts import ApprovalWaiting, TreeFact
@@ -91,10 +90,10 @@ class Harness:
             self.machine.evolve(self.state, fact)
             self.machine.evolve(self.replay, codec.from_wire(json.loads(codec.pack(fact))))
             assert as_json(self.state) == as_json(self.replay), f"S38: replay differs after {fact}"
-        whole = joined(self.facts)
-        assert [part for fact in whole for part in parts_of(fact)] == self.facts
+        whole = [codec.from_wire(json.loads(text)) for text in codec.pack_joined(self.facts)]
+        assert [part for fact in whole for part in codec.parts_of(fact)] == self.facts
         for fact in whole:
-            self.machine.evolve(self.joined, codec.from_wire(json.loads(codec.pack(fact))))
+            self.machine.evolve(self.joined, fact)
         assert as_json(self.state) == as_json(self.joined), f"S38: joined facts differ: {whole}"
         self.history += self.facts
         self.watcher.watch(stimulus, self.facts, self.told, self.state)
