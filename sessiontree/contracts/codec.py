@@ -7,7 +7,7 @@ other change between versions; the codec never guesses. The members ``kind`` and
 reserved: a field of that name is written with a trailing underscore.
 
 A fact may hold facts that always stand next to it, in members declared with :func:`held`. The machines
-decide on single facts. :func:`pack_joined` writes what is journaled; :func:`parts_of` gives single facts again.
+decide on single facts. :func:`pack_joined` writes what is journaled; :func:`parts_of` gives the single facts.
 
 A kind is the name of its class in snake case. A renamed kind is still read by its former name
 (:data:`FORMER_KINDS`), wherever it is nested.
