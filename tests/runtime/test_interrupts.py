@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import Any
 
-from sessiontree.contracts.codec import pack
+from sessiontree.contracts.codec import pack, pack_joined
 from sessiontree.contracts.kinds import SessionStatus
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.stimuli import Incoming, WorkInterrupted
@@ -36,10 +36,12 @@ ENDED = (SessionEnded(WORKER, SessionStatus.CANCELLED, RESULT, 0, forced=False),
 
 def is_over(*facts: Any) -> bool:
     """Return whether everything is at rest after these facts of the tree."""
-    busy = _Busy(HEAD)
-    for seq, fact in enumerate(facts, 1):
-        busy.take(Record(seq, "", "cause", 0, pack(fact)))
-    return busy.is_over
+    single, joined = _Busy(HEAD), _Busy(HEAD)
+    for busy, texts in ((single, map(pack, facts)), (joined, pack_joined(facts))):
+        for seq, text in enumerate(texts, 1):
+            busy.take(Record(seq, "", "cause", 0, text))
+    assert single.is_over == joined.is_over
+    return single.is_over
 
 
 def test_it_is_over_when_all_rest_and_have_heard_everything() -> None:

@@ -1,0 +1,37 @@
+"""Reports of children that reach a session together are followed by one turn; other messages are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sessiontree import FunctionModel, SessionTree
+from sessiontree.contracts.messages import Origin, UserMessage
+from sessiontree.contracts.session_facts import TurnStarted
+from sessiontree.contracts.stimuli import Incoming
+from tests.behaviours.fact_fixtures import facts_of, until
+from tests.runtime.runtime_fakes import FaultyRuntime
+
+COUNT = 5
+
+
+@pytest.mark.parametrize(("origin", "turns"), [("child", 1), ("user", COUNT)])
+async def test_reports_that_are_there_together_make_one_turn(
+    tmp_path: Path, origin: Origin, turns: int
+) -> None:
+    """The model is asked once for all of them, in their order; a person's messages have a turn each."""
+    async with FaultyRuntime(tmp_path / "state") as runtime:
+        tree = SessionTree(tmp_path, model=FunctionModel(lambda request: "heard"), runtime=runtime)
+        async with tree:
+            await tree.main.send("first")
+            controller = runtime.local.core.trees[tree.tree_id]
+            for number in range(COUNT):
+                arrived = Incoming(controller.now_ms(), f"m{number}", f"{number}", "follow_up", origin)
+                controller.deliver("main", arrived, f"message:m{number}")
+            await until(tree, TurnStarted, count=1 + turns)
+            await tree.main.send("last")
+            started = await facts_of(tree, TurnStarted, "main")
+            said = [message.text for message in tree.main.history() if isinstance(message, UserMessage)]
+    assert [fact.took for fact in started] == [1, *[COUNT // turns] * turns, 1]
+    assert said == ["first", *map(str, range(COUNT)), "last"]
