@@ -26,6 +26,7 @@ from sessiontree.contracts.events import (
 from sessiontree.contracts.jsonable import dump_readable, to_json_value
 from sessiontree.contracts.kinds import SessionKind, SessionStatus
 from sessiontree.contracts.messages import Usage
+from sessiontree.contracts.session_facts import TurnStarted
 from sessiontree.contracts.tree_facts import UsageCharged
 from sessiontree.journal.record import Record, kind_in
 from sessiontree.runtime.replay import read_fact, read_facts
@@ -248,9 +249,11 @@ MAX_TURN_CHARS = 120
 
 
 def turn_in(text: str) -> int | None:
-    """Return the turn whose start is in a fact of this release; None = it holds none. O(1)."""
+    """Return the turn whose start a fact holds, or None; what this release wrote is not parsed for it."""
     found = _TURN_AT_END.search(text, max(0, len(text) - MAX_TURN_CHARS))
-    return None if found is None else int(found[1])
+    if found is not None or "turn_started" not in text:
+        return None if found is None else int(found[1])
+    return next((fact.turn for fact in reversed(read_facts(text)) if isinstance(fact, TurnStarted)), None)
 
 
 _MAIN = "main"

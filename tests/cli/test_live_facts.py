@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sessiontree.cli.live_tree import first_members
+from sessiontree.cli.live_tree import first_members, turn_in
 from sessiontree.contracts import session_facts, tree_facts
-from sessiontree.contracts.codec import pack
+from sessiontree.contracts.codec import pack, parts_of
 from sessiontree.contracts.errors import JournalTooNew
+from sessiontree.contracts.messages import TextContent, ToolResultMessage
 from sessiontree.journal.record import kind_in
 from sessiontree.testing.strategies import instances_of
 
@@ -77,6 +79,30 @@ def test_a_wrong_beginning_is_found(bug: First) -> None:
 
     with pytest.raises(AssertionError):
         found()
+
+
+TURNS = st.one_of(
+    st.tuples(instances_of(kind), st.none() | instances_of(session_facts.TurnStarted))
+    for kind in (session_facts.Opened, session_facts.MessageReceived, session_facts.CallResolved)
+)
+
+
+@given(TURNS)
+def test_turn_that_a_fact_holds_is_read_from_its_end(given_fact: tuple[Any, Any]) -> None:
+    """However the text is spelled, and whatever a result says."""
+    fact, turn = given_fact
+    whole = replace(fact, turn=turn)
+    turns = [part.turn for part in parts_of(whole) if isinstance(part, session_facts.TurnStarted)]
+    expected = turns[-1] if turns else None
+    assert turn_in(pack(whole)) == expected
+    assert turn_in(json.dumps(json.loads(pack(whole)), separators=(",", ": "))) == expected
+
+
+def test_result_that_looks_like_a_turn_is_none() -> None:
+    """Details of a tool may have any form."""
+    details: Any = {"turn": {"kind": "turn_started", "v": 1, "turn": 3, "took": 0, "fresh_run": True}}
+    message = ToolResultMessage("c", "look", (TextContent(json.dumps(details)),), details)
+    assert turn_in(pack(session_facts.CallResolved("1.0", "ok", message))) is None
 
 
 def test_text_that_is_no_fact_has_no_kind() -> None:

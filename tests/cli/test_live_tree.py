@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,11 @@ from hypothesis import strategies as st
 from sessiontree.cli.live_tree import LiveTree, SessionPanel
 from sessiontree.cli.live_view import Pace, picture
 from sessiontree.contracts import session_facts as said
-from sessiontree.contracts.codec import pack
+from sessiontree.contracts.codec import pack, pack_joined, parts_of
 from sessiontree.contracts.events import TextDelta, ToolExecutionEnd, ToolExecutionRetry, ToolExecutionStart
 from sessiontree.contracts.jsonable import JsonValue
 from sessiontree.contracts.kinds import SessionStatus
-from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage
+from sessiontree.contracts.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, Usage
 from sessiontree.contracts.results import SessionResult
 from sessiontree.contracts.settings import Limits
 from sessiontree.contracts.tree_facts import (
@@ -29,7 +30,9 @@ from sessiontree.contracts.tree_facts import (
     SessionEnded,
     SessionReactivated,
     TreeFact,
+    UsageCharged,
 )
+from sessiontree.runtime.replay import read_fact
 from sessiontree.session.evolve import evolve as evolve_session
 from sessiontree.session.state import initial
 from sessiontree.tree.evolve import evolve as evolve_tree
@@ -43,11 +46,14 @@ SMALL = settings(max_examples=200, deadline=None, database=None, phases=(Phase.g
 
 def counts_are_those_of_the_machine(take: Take, facts: list[TreeFact]) -> None:
     """After each fact every count is that of the tree machine's state."""
-    tree, state = LiveTree(), initial_tree()
+    tree, state, used = LiveTree(), initial_tree(), Usage()
     for one, fact in zip(records(facts), facts, strict=True):
         take(tree, one)
         evolve_tree(state, fact)
         assert (tree.total, tree.live, tree.open_requests) == (state.total, state.live, state.open_requests)
+        charges = [part.usage for part in parts_of(fact) if isinstance(part, UsageCharged)]
+        used = sum(charges, used)
+        assert tree.usage == used
     sessions = dict(state.sessions.items())
     assert list(tree.sessions) == list(sessions)
     assert tree.ended == Counter(each.status for each in _finished(facts))
@@ -81,6 +87,18 @@ def _finished(facts: list[TreeFact]) -> list[SessionEnded]:
 def test_counts_are_those_of_the_tree_machine(facts: list[TreeFact]) -> None:
     """Sessions, live ones, ended ones, those below each, and open requests: all are as evolved."""
     counts_are_those_of_the_machine(LiveTree.take, facts)
+
+
+def joined(facts: list[Any]) -> list[Any]:
+    """Return facts as the journal holds them."""
+    return [read_fact(text) for text in pack_joined(facts)]
+
+
+@pytest.mark.slow
+@given(tree_facts())
+def test_counts_of_joined_facts_are_those_of_the_tree_machine(facts: list[TreeFact]) -> None:
+    """The end of a session may hold its last charge and its report."""
+    counts_are_those_of_the_machine(LiveTree.take, joined(facts))
 
 
 def _ends_twice(tree: LiveTree, one: Any) -> None:
@@ -185,6 +203,28 @@ def session_is_as_the_machine_says(take: Take, facts: list[Any]) -> None:
 def test_calls_under_way_are_those_of_the_session_machine(facts: list[Any]) -> None:
     """What a session calls is what its machine holds open, from facts alone."""
     session_is_as_the_machine_says(LiveTree.take, facts)
+
+
+@given(talks())
+def test_joined_facts_of_a_session_are_shown_as_single_ones(facts: list[Any]) -> None:
+    """The result of a call may hold the turn that follows it."""
+    session_is_as_the_machine_says(LiveTree.take, joined(facts))
+
+
+def _overlooks_held_turns(tree: LiveTree, one: Any) -> None:
+    tree.take(replace(one, text=pack(parts_of(read_fact(one.text))[0])))
+
+
+def test_an_overlooked_turn_is_found() -> None:
+    """The property fails where only the first of joined facts is read."""
+
+    @SMALL
+    @given(talks())
+    def found(facts: list[Any]) -> None:
+        session_is_as_the_machine_says(_overlooks_held_turns, joined(facts))
+
+    with pytest.raises(AssertionError):
+        found()
 
 
 def _drops_first_resolved(tree: LiveTree, one: Any) -> None:
