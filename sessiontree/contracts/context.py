@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -129,7 +128,7 @@ class SessionRights:
 
     def narrowed(self, tool: str, declared: Collection[str]) -> SessionRights:
         """Return the rights of one tool: only the handles that it declares."""
-        handles = zip(_HANDLES, _HANDLES_OF(self), strict=True)
+        handles: dict[str, Any] = {name: getattr(self, name) for name in CAPABILITIES if name in declared}
         return SessionRights(
             self.session_id,
             self.agent_id,
@@ -137,16 +136,11 @@ class SessionRights:
             self.workspace_root,
             self.config,
             self.status,
-            *[handle if name in declared else None for name, handle in handles],
             tree_id=self.tree_id,
             tool=tool,
             declared=self.declared.intersection(declared),
+            **handles,
         )
-
-
-_HANDLES: Final = tuple(each.name for each in fields(SessionRights) if each.name in CAPABILITIES)
-_HANDLES_OF: Final = attrgetter(*_HANDLES)
-"""Returns the handles of rights, in the order of ``_HANDLES``."""
 
 
 class CallSignals:

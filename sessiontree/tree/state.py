@@ -508,7 +508,9 @@ class TreeState:
         return session is not None and (alarm.kind is AlarmKind.FORCE or session.stop is None)
 
 
-_LAYERED = frozenset(each.name for each in fields(TreeState) if each.default_factory in {Table, Groups})
+_LAYERED = frozenset(
+    each.name for each in fields(TreeState) if each.default_factory is Table or each.default_factory is Groups
+)
 """Names of the tables and groups."""
 
 
