@@ -165,3 +165,16 @@ def test_root_swapped_for_a_link_stays_the_root(grounds: Grounds) -> None:
     assert (grounds.root.with_name("moved") / "new").exists()
     with pytest.raises(ExecutionError, match="no such file"):
         reader.open("secret")
+
+
+def test_another_directory_at_the_same_path_is_noticed(grounds: Grounds) -> None:
+    """Who holds the root open can tell whether its path still leads there, also through a link."""
+    writer, link = grounds.writer(), grounds.outside / "link"
+    link.symlink_to(grounds.root)
+    assert writer.is_at(grounds.root)
+    assert writer.is_at(link)
+    grounds.root.rename(grounds.root.with_name("moved"))
+    assert not writer.is_at(grounds.root)
+    grounds.root.mkdir()
+    assert not writer.is_at(grounds.root)
+    assert writer.is_at(grounds.root.with_name("moved"))
