@@ -422,7 +422,7 @@ class HostCore:
         """Let those go that wait here."""
         while self._leases:
             epoch, lease = self._leases.popitem(last=False)
-            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False))
+            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False, has_begun=False))
 
     def _keep(self, runner: SessionRunner) -> bool:
         """Keep a session's state if everything in it was reported and it may be needed again."""
@@ -471,7 +471,7 @@ class HostCore:
         self._kept.only(adopt.equipment)
         state = self._kept.take(adopt.session, adopt.kept)
         if adopt.kept and state is None:
-            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False))
+            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False, has_begun=False))
             return
         try:
             self._runner = self._embody(adopt, state)
