@@ -524,7 +524,7 @@ class Scheduler:
     @staticmethod
     def _keep_inputs(live: LiveSession) -> None:
         """Keep for a session's next host what the last one had not taken, and that it must repeat work."""
-        live.waiting.extendleft(reversed(live.sent))
+        live.waiting[:0] = live.sent
         live.sent.clear()
         live.recovered = live.recovered or live.repeats
 

@@ -483,12 +483,10 @@ class TreeController:
         return not live.waiting and not live.sent and all(post in posts for post in owed)
 
     def _note_taken(self, live: LiveSession, taken: int) -> tuple[str, ...]:
-        posts = []
-        while live.taken < taken and live.sent:
-            live.taken += 1
-            post_id = live.sent.popleft().post_id
-            if post_id is not None:
-                posts.append(post_id)
+        count = min(max(0, taken - live.taken), len(live.sent))
+        posts = [each.post_id for each in live.sent[:count] if each.post_id is not None]
+        del live.sent[:count]
+        live.taken += count
         return tuple(posts)
 
     def agent_config(self, agent: str) -> AgentConfig:
