@@ -327,3 +327,20 @@ async def test_a_session_taken_back_before_it_began_leaves_nothing_running(tmp_p
             await asyncio.sleep(0)
         assert not (await host.poll(0, 0.0)).unusable
         host.close()
+
+
+async def test_a_host_whose_session_just_stopped_serves_the_next_one(tmp_path: Path) -> None:
+    """Cancelled work needs a turn of the loop to end; until then nobody takes it for work that goes on."""
+    async with with_tree(tmp_path) as (backend, tree):
+        await tree.main.map("worker", ["look"] * 2, on_error="raise")
+        first, second, *_ = backend.sent(Adopt)
+        host = HostCore(
+            backend._equip, backend.core, backend.memory, backend._hub, lambda: 1, process=Threadless()
+        )
+        assert first.session != second.session
+        host.receive(((1, first), (2, second), (3, Release(first.session, first.epoch))))
+        reply = await host.poll(0, 0.0)
+        assert not reply.unusable
+        assert not any(isinstance(answer, LetGo) for _, answer in reply.outcomes)
+        assert host.embodied == (second.session, second.epoch)
+        host.close()
