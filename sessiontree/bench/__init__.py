@@ -1,1 +1,10 @@
-"""Benchmark suites: samples, solvers and scorers run over trees, each score committed once."""
+"""Benchmark suites: samples, a solver over a tree, scorers, and one score for each sample.
+
+It is a program that uses this package: public names, and ``sessiontree.api`` where one is missing.
+"""
+
+from __future__ import annotations
+
+from sessiontree.bench.suite import Attempt, Sample, Score, Suite
+
+__all__ = ["Attempt", "Sample", "Score", "Suite"]
