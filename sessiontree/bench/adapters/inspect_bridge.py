@@ -266,7 +266,9 @@ class SampleBridge:
         is_acting = request.session_id == ("main/b1" if SPAWN in self._choices.builtin else "main")
         if is_acting and not request.summarises:
             return await self._generate_acting(request)
-        messages = [chat_message_of(each, self._calls.results) for each in request.messages]
+        messages = [
+            chat_message_of(each, request.session_id, self._calls.results) for each in request.messages
+        ]
         async with span(name=request.session_id, type="agent"):
             output = await self._ask_model(
                 request, [ChatMessageSystem(content=request.system_prompt), *messages]
@@ -279,7 +281,7 @@ class SampleBridge:
             self._state.messages = [*self._prefix]
             self._seen = 0
         for each in said[self._seen :]:
-            self._state.messages.append(chat_message_of(each, self._calls.results))
+            self._state.messages.append(chat_message_of(each, request.session_id, self._calls.results))
         self._seen = len(said)
         own = [ChatMessageSystem(content=request.system_prompt)] if self._choices.own_prompt else []
         output = await self._ask_model(request, [*own, *self._state.messages])

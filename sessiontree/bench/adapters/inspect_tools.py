@@ -90,8 +90,8 @@ class CallDesk:
     def __init__(self, definitions: Sequence[ToolDef]) -> None:
         self._definitions = list(definitions)
         self._said: dict[str, list[ToolCall]] = {}
-        self.results: dict[str, ChatMessageTool] = {}
-        """What inspect's tools returned, by the provider's call id."""
+        self.results: dict[tuple[str, str], ChatMessageTool] = {}
+        """What inspect's tools returned, by session and the provider's call id: the calls that ran."""
 
     def note(self, session_id: str, reply: AssistantMessage) -> None:
         """Remember the calls of a reply: inspect's log pairs calls and results by the provider's ids."""
@@ -107,7 +107,7 @@ class CallDesk:
         asking = ChatMessageAssistant(content="", tool_calls=[call], source="generate")
         messages, _ = await execute_tools([asking], self._definitions)
         result: Any = messages[0]
-        self.results[call.id] = result
+        self.results[waiting.session_id, call.id] = result
         if result.error is not None:
             await waiting.fail(result.error.message or result.error.type)
         else:
