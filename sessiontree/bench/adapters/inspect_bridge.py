@@ -35,6 +35,7 @@ from sessiontree import (
     PolicyConfig,
     SessionTree,
     SessionTreeError,
+    ToolCall,
     ToolPolicy,
 )
 from sessiontree.bench.adapters.inspect_messages import (
@@ -139,7 +140,8 @@ class SampleBridge:
         self._choices = choices
         self._prefix: list[ChatMessage] = list(state.messages)
         self._task = task_of(self._prefix)
-        self._calls = CallDesk(definitions)
+        self._said: dict[str, Sequence[ToolCall]] = {}
+        self._calls = CallDesk(definitions, lambda session_id: self._said.get(session_id, ()))
         self._seen = 0
         self._work: asyncio.Queue[tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any]]] = asyncio.Queue()
         self._failure: Exception | None = None
@@ -303,7 +305,7 @@ class SampleBridge:
         if output.stop_reason == "model_length":
             raise ContextOverflow(f"{self._model}: the conversation is longer than the model's context")
         reply = reply_of(output, request.turn)
-        self._calls.note(request.session_id, reply)
+        self._said[request.session_id] = reply.tool_calls
         return reply
 
 

@@ -14,7 +14,7 @@ from inspect_ai.dataset import Sample as InspectSampleSpec
 from inspect_ai.scorer import Score as InspectScore
 from inspect_ai.scorer import value_to_float
 
-from sessiontree import AgentSpec, ConfigError, Limits
+from sessiontree import ConfigError, Limits
 from sessiontree.bench.adapters.inspect_task import STATE, TaskChoices, TaskSample, scorers_of
 from sessiontree.bench.suite import Attempt, Sample, Score, Scorer, Suite
 from sessiontree.models.port import model_name
@@ -70,12 +70,12 @@ class InspectSuite(Suite):
         spec = self._specs[attempt.sample.id]
         sample = TaskSample(self.task, spec, attempt.epoch, model_name(attempt.model), self.choices)
         attempt.state[STATE] = sample
-        tools, names = await sample.begin()
+        tools, agent = await sample.begin()
         further = self.choices.tree(attempt) if callable(self.choices.tree) else self.choices.tree
         return {
             "tools": tools,
             "builtin_tools": bool(self.choices.builtin),
-            "agents": {"default": AgentSpec(tools=names, max_result_chars=400_000)},
+            "agents": {"default": agent},
             "limits": _LIMITS,
             "agents_md": None,
             "web": None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +21,6 @@ import anyio
 import anyio.abc
 from inspect_ai import Task
 from inspect_ai._util.registry import registry_info
-from inspect_ai.agent import Agent, as_solver
 from inspect_ai.dataset import Sample as InspectSampleSpec
 from inspect_ai.event import ScoreEvent
 from inspect_ai.log import EvalError, EvalSample, EvalSampleLimit, transcript
@@ -46,7 +45,7 @@ from inspect_ai.tool import ToolDef
 from inspect_ai.util import LimitExceededError
 from inspect_ai.util._store import init_subtask_store
 
-from sessiontree import AssistantMessage, ClientTool, ConfigError, SessionTree, Usage
+from sessiontree import AgentSpec, AssistantMessage, ClientTool, ConfigError, SessionTree, ToolCall, Usage
 from sessiontree.bench.adapters.inspect_bridge import SPAWN, definitions_of, task_of
 from sessiontree.bench.adapters.inspect_messages import chat_message_of, model_usage_of
 from sessiontree.bench.adapters.inspect_tools import CallDesk, ToolTiers, client_tools_of
@@ -55,6 +54,7 @@ from sessiontree.bench.suite import Attempt
 T = TypeVar("T")
 STATE: Final = "inspect"
 """Key of an attempt's :class:`TaskSample` in ``attempt.state``."""
+MAX_RESULT_CHARS: Final = 400_000
 _NO_MODEL: Final = "none/none"
 
 
@@ -137,11 +137,12 @@ class TaskSample:
         """Names of the task's tools, once :meth:`begin` has returned."""
         return [each.name for each in self._tools.result()]
 
-    async def begin(self) -> tuple[list[ClientTool], list[str]]:
+    async def begin(self) -> tuple[list[ClientTool], AgentSpec]:
         """Run setup and solvers until they ask for a reply.
 
         Returns:
-            The task's tools as client tools, and the names of all tools that sessions may hold.
+            The task's tools as client tools; and the agent, whose prompt is that of the solvers and which
+            holds these tools.
 
         Raises:
             ConfigError: the plan ended without asking for a reply.
@@ -156,9 +157,12 @@ class TaskSample:
                 "nothing to do; a suite needs a task whose solvers call generate"
             )
         definitions = self._tools.result()
-        self._calls = CallDesk(definitions)
+        self._calls = CallDesk(definitions, self._calls_of)
         tools = client_tools_of(definitions, self._choices.tiers)
-        return tools, [*(each.name for each in tools), *self._choices.builtin]
+        names = [*(each.name for each in tools), *self._choices.builtin]
+        prompts = [each.text for each in self.state.messages if each.role == "system"]
+        prompt = "\n\n".join(prompts) or None
+        return tools, AgentSpec(prompt=prompt, tools=names, max_result_chars=MAX_RESULT_CHARS)
 
     async def finish(self, tree: SessionTree) -> str:
         """Let the tree work, and the plan end; return the output's text."""
@@ -203,7 +207,8 @@ class TaskSample:
     ) -> TaskState:
         """Have the tree reply; takes the place of inspect's ``generate``."""
         definitions = await definitions_of(state.tools)
-        if self._has_asked or (definitions and tool_calls != "loop"):
+        has_replies = any(each.role not in {"system", "user"} for each in state.messages)
+        if self._has_asked or has_replies or (definitions and tool_calls != "loop"):
             raise ConfigError(
                 f"sample {self.state.sample_id!r}: a task's solvers may ask a tree for one reply, and with "
                 'tools only by generate(tool_calls="loop"); evaluate this task with inspect and the solver '
@@ -226,6 +231,11 @@ class TaskSample:
             else:
                 await tree.main.send(task)
             group.cancel_scope.cancel()
+
+    def _calls_of(self, session_id: str) -> Sequence[ToolCall]:
+        """Return the calls of a session's newest reply."""
+        said = reversed(self._tree.result().session(session_id).history())
+        return next((each.tool_calls for each in said if isinstance(each, AssistantMessage)), ())
 
     async def _serve_calls(self, tree: SessionTree, group: anyio.abc.TaskGroup) -> None:
         assert self._calls is not None  # noqa: S101 - set before the tree was opened
@@ -308,7 +318,7 @@ def scorers_of(task: Task) -> dict[str, InspectScorer]:
 def _plan_of(task: Task) -> list[Solver]:
     setup = task.setup
     before = [] if setup is None else list(setup) if isinstance(setup, list | tuple) else [setup]
-    return [*before, as_solver(task.solver) if isinstance(task.solver, Agent) else task.solver]
+    return [*before, task.solver]
 
 
 def _without_refused(message: ChatMessage, ran: set[str]) -> ChatMessage:

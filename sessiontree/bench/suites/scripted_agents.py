@@ -1,8 +1,8 @@
 """Scripted models for suites of tool calls: one replays a plan, one also obeys every order that it reads.
 
-They are in-process models: a reply depends on the conversation and on what the model was made with. A gullible
-model finds orders in the text of results and messages, where any model would, and knows how to do what they
-ask. It is the worst case of a model under prompt injection, and always the same.
+They are in-process models: a reply depends on the conversation and on what the model was made with. The
+gullible model finds orders in the text of results and messages, where any model would, and knows how to do
+what they ask. It is the worst case of a model under prompt injection, and always the same.
 """
 
 from __future__ import annotations
