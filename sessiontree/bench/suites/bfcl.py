@@ -12,6 +12,7 @@ import importlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from bfcl_eval.constants.default_prompts import MAXIMUM_STEP_LIMIT
@@ -31,6 +32,8 @@ EPISODE: Final = "bfcl"
 """Key of the episode in an attempt's state."""
 DAMAGED: Final = "bfcl damaged"
 """Key of the damaged script, if there is one."""
+SCRIPTED: Final = ("ground-truth", "damaged")
+"""The suite's scripted models."""
 SCRIPTED_TURNS: Final = 200
 """Replies that a scripted model may give to one message: it makes one call per reply."""
 
@@ -145,43 +148,60 @@ def _policy(entry: Entry) -> PolicyConfig:
     )
 
 
-def multi_turn_checker_verdict(attempt: Attempt[int]) -> Score:
+def bfcl_checker(attempt: Attempt[int]) -> Score:
     """Judge the calls that were carried out with BFCL's checker.
 
-    The metadata say whether the instances that the tools changed are in the state that the checker reached by
-    carrying out the same calls again (``same_state``; None if it stopped earlier), and list what became of
-    damaged calls (``damage``: kind, outcome, whether errors named what was wrong).
+    The metadata also list what became of damaged calls (``damage``): kind, outcome, and whether the errors
+    named what was wrong.
     """
     episode: Episode = attempt.state[EPISODE]
+    score = verdict_on(episode)
+    script: DamagedGroundTruth | None = attempt.state.get(DAMAGED)
+    if script is None:
+        return score
+    executed = [[given for _, given in calls] for calls in episode.calls]
+    found = script.outcomes(attempt.tree.main.history(), executed)
+    damage = [[each.kind, each.outcome, each.was_named] for each in found]
+    return replace(score, metadata={**score.metadata, "damage": damage})
+
+
+def verdict_on(episode: Episode) -> Score:
+    """Return the verdict of BFCL's checker on an episode that has ended.
+
+    The metadata say of which type the error is, and whether the instances that the tools changed are in the
+    state that the checker reached by carrying out the same calls again (``same_state``; None if it stopped
+    at an earlier turn).
+    """
     if episode.stopped:
         return Score(0.0, explanation=episode.stopped, metadata={"error_type": "multi_turn:force_terminated"})
     entry, called = episode.entry, f"attempt_{secrets.token_hex(8)}"
     raw = dict(entry.raw)
+    truth = [list(calls) for calls in entry.ground_truth]
+    same_state: bool | None = None
     try:
-        found = multi_turn_checker(
-            episode.sources(), [list(calls) for calls in entry.ground_truth], raw, entry.category, called
-        )
-        _, repeated = multi_turn_utils.execute_multi_turn_func_call(
-            [], raw["initial_config"], list(entry.classes), called, entry.id, entry.is_long, is_evaL_run=True
-        )
-        is_same = bool(state_checker(episode.instances, repeated)["valid"]) if found["valid"] else None
+        found = multi_turn_checker(episode.sources(), truth, raw, entry.category, called)
+        if found["valid"]:
+            # Without a call it only returns the instances, which it keeps by the name of the model.
+            _, repeated = multi_turn_utils.execute_multi_turn_func_call(
+                [],
+                raw["initial_config"],
+                list(entry.classes),
+                called,
+                entry.id,
+                entry.is_long,
+                is_evaL_run=True,
+            )
+            same_state = bool(state_checker(episode.instances, repeated)["valid"])
     finally:
-        # The checker keeps its instances in its module for ever.
+        # The checker's module keeps them for ever.
         kept = vars(multi_turn_utils)
         for name in [each for each in kept if each.startswith(called)]:
             del kept[name]
-    metadata = {"error_type": found.get("error_type", ""), "same_state": is_same, "damage": _damage(attempt)}
-    return Score(float(found["valid"]), explanation=str(found.get("error_message", "")), metadata=metadata)
-
-
-def _damage(attempt: Attempt[int]) -> list[list[Any]]:
-    script: DamagedGroundTruth | None = attempt.state.get(DAMAGED)
-    if script is None:
-        return []
-    episode: Episode = attempt.state[EPISODE]
-    executed = [[given for _, given in calls] for calls in episode.calls]
-    found = script.outcomes(attempt.tree.main.history(), executed)
-    return [[each.kind, each.outcome, each.was_named] for each in found]
+    return Score(
+        float(found["valid"]),
+        explanation=str(found.get("error_message", "")),
+        metadata={"error_type": str(found.get("error_type", "")), "same_state": same_state},
+    )
 
 
 def tree_options(attempt: Attempt[Any]) -> Mapping[str, Any]:
@@ -193,7 +213,7 @@ def tree_options(attempt: Attempt[Any]) -> Mapping[str, Any]:
         "builtin_tools": False,
         "web": None,
         "policy": _policy(entry),
-        "limits": Limits(max_turns=SCRIPTED_TURNS if attempt.model in MODELS else MAXIMUM_STEP_LIMIT),
+        "limits": Limits(max_turns=SCRIPTED_TURNS if attempt.model in SCRIPTED else MAXIMUM_STEP_LIMIT),
     }
 
 
@@ -202,26 +222,31 @@ def ground_truth_model(attempt: Attempt[Any]) -> FunctionModel:
     return GroundTruth(planned_turns(attempt.state[EPISODE].entry)).as_model()
 
 
-def damaged_model(attempt: Attempt[Any]) -> StreamFunctionModel:
-    """Return the model that makes them with damaged arguments, different in each epoch."""
-    entry: Entry = attempt.state[EPISODE].entry
-    schemas = {each.name: each.parameters for each in entry.functions}
-    label = f"{entry.id}/{attempt.epoch}"
-    script = DamagedGroundTruth(planned_turns(entry), schemas, DamageSettings(), label)
-    attempt.state[DAMAGED] = script
-    return script.as_model()
+def bfcl(seed: int = 0, rate: float = 0.5, persistence: float = 0.25) -> Suite:
+    """Return the suite.
 
+    Args:
+        seed: Of the damage that the model ``damaged`` does.
+        rate: Share of its calls that are damaged, from 0 to 1.
+        persistence: How often a repeated call stays damaged, from 0 to 1.
+    """
+    settings = DamageSettings(seed, rate, persistence)
 
-MODELS: Final = {"ground-truth": ground_truth_model, "damaged": damaged_model}
-"""The scripted models of the suite."""
+    def damaged_model(attempt: Attempt[Any]) -> StreamFunctionModel:
+        entry: Entry = attempt.state[EPISODE].entry
+        schemas = {each.name: each.parameters for each in entry.functions}
+        label = f"{entry.id}/{attempt.epoch}"
+        script = DamagedGroundTruth(planned_turns(entry), schemas, settings, label)
+        attempt.state[DAMAGED] = script
+        return script.as_model()
 
-bfcl = Suite(
-    "bfcl",
-    samples,
-    converse,
-    multi_turn_checker_verdict,
-    tree=tree_options,
-    models=MODELS,
-    model="ground-truth",
-    env=LOCKS / "bfcl.txt",
-)
+    return Suite(
+        "bfcl",
+        samples,
+        converse,
+        bfcl_checker,
+        tree=tree_options,
+        models={"ground-truth": ground_truth_model, "damaged": damaged_model},
+        model="ground-truth",
+        env=LOCKS / "bfcl.txt",
+    )

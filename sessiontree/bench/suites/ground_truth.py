@@ -76,7 +76,7 @@ def exchanges_of(messages: Iterable[Message]) -> list[list[Exchange]]:
 
 
 def attempts_by_call(exchanges: Sequence[Exchange]) -> list[list[Exchange]]:
-    """Return the exchanges of one turn in groups: the attempts at the first planned call, the second, and so on.
+    """Return the exchanges of one turn in groups: all attempts at one planned call.
 
     A call whose arguments were refused is tried again, until its tool is refused.
     """

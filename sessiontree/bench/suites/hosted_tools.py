@@ -1,7 +1,7 @@
 """Tools of a benchmark that run where the suite runs, against the state of one attempt.
 
-Sessions may be in any process; the state of a sample (files, tickets, a database) is in this one. So the tools
-are client tools, and the suite answers their calls.
+Sessions may be in any process; the state of a sample (files, tickets, a database) is in this one. So the
+tools are client tools, and the suite answers their calls.
 """
 
 from __future__ import annotations

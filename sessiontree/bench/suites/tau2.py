@@ -139,9 +139,13 @@ def planned_turn(task: Task) -> PlannedTurn:
 
 async def database_match(attempt: Attempt[Any]) -> Score:
     """Judge the attempt's database with ``db_match`` of inspect-evals."""
-    desk: ServiceDesk = attempt.state[SERVICE]
+    return await verdict_on(attempt.state[SERVICE])
+
+
+async def verdict_on(desk: ServiceDesk) -> Score:
+    """Return the verdict of ``db_match`` on the database of a service desk."""
     metadata = Tau2MetaData(instance=desk.domain, task=desk.task).model_dump()
-    state = TaskState(ModelName("none/none"), attempt.sample.id, attempt.epoch, "", [], metadata=metadata)
+    state = TaskState(ModelName("none/none"), desk.task.id, 1, "", [], metadata=metadata)
     before = set(store().keys())
     with _temporary_files_removed():
         found = await db_match(desk.domain, desk.backend)(state, Target(""))
