@@ -16,6 +16,8 @@ OVERALL: Final = "all scores"
 """Name of the row that counts a sample as passed if all its scores passed."""
 MAX_CASES: Final = 1_000
 """Most samples that a report names for each kind of failure; the number of all is given."""
+UNKNOWN: Final = "-"
+"""Shown instead of a value that nothing determines."""
 _ERROR_CHARS: Final = 400
 _ALL: Final = 2**62
 
@@ -149,12 +151,9 @@ class RunReport:
         head = f"suite {self.suite}{model}: {counts.scored:,} of {counts.total:,} scored"
         head += f", {counts.failed:,} given up" if counts.failed else ""
         head += f", {counts.unfinished:,} unfinished" if counts.unfinished else ""
-        lines = [
-            head,
-            f"cost: ${totals.cost_usd:,.4f} for {totals.trees:,} trees with {totals.sessions:,} sessions, "
-            f"{totals.input_tokens:,} input and {totals.output_tokens:,} output tokens, {totals.turns:,} turns, "
-            f"{totals.tool_calls:,} tool calls",
-        ]
+        cost = f"cost: ${totals.cost_usd:,.4f} for {totals.trees:,} trees with {totals.sessions:,} sessions, "
+        cost += f"{totals.input_tokens:,} input and {totals.output_tokens:,} output tokens, "
+        lines = [head, f"{cost}{totals.turns:,} turns, {totals.tool_calls:,} tool calls"]
         wall = _spread(self.wall_ms)
         lines.append(
             f"time per sample: median {seconds(wall['p50'])}, 95th percentile {seconds(wall['p95'])}, "
@@ -208,18 +207,18 @@ class RunReport:
 
 def percent(value: float | None) -> str:
     """Return a share as text; a dash where it is unknown."""
-    return "–" if value is None else f"{100 * value:.1f}%"
+    return UNKNOWN if value is None else f"{100 * value:.1f}%"
 
 
 def number(value: float | None) -> str:
     """Return a value as text with four significant digits; a dash where it is unknown."""
-    return "–" if value is None else f"{value:.4g}"
+    return UNKNOWN if value is None else f"{value:.4g}"
 
 
 def seconds(value_ms: float | None) -> str:
     """Return a time as text in the unit that suits it."""
     if value_ms is None:
-        return "–"
+        return UNKNOWN
     if value_ms < 1_000:
         return f"{value_ms:.0f} ms"
     if value_ms < 600_000:
@@ -230,7 +229,7 @@ def seconds(value_ms: float | None) -> str:
 def span(estimate: Estimate, shown: Any) -> str:
     """Return an interval as text; a dash where it is unknown."""
     if estimate.low is None or estimate.high is None:
-        return "–"
+        return UNKNOWN
     return f"{shown(estimate.low)} to {shown(estimate.high)}"
 
 
@@ -317,7 +316,9 @@ class _Gathered:
             named = f": {scored.error_kind}" if scored.error_kind else ""
             self._fail(f"{scored.status}{named}", scored, scored.error)
         elif not scored.passed:
-            said = (f"{name}: {score.get('explanation') or score['value']}" for name, score in _lost(scored))
+            said = (
+                f"{name}: {score.get('explanation') or score['value']}" for name, score in _not_passed(scored)
+            )
             self._fail("not passed", scored, "; ".join(said))
 
     def fail(self, attempt: AttemptRecord) -> None:
@@ -344,7 +345,7 @@ class _Gathered:
         return tuple(FailureGroup(kind, self._counts[kind], tuple(self._failures[kind])) for kind in kinds)
 
 
-def _lost(scored: ScoredSample) -> Iterator[tuple[str, Any]]:
+def _not_passed(scored: ScoredSample) -> Iterator[tuple[str, Any]]:
     return ((name, score) for name, score in scored.scores.items() if not score["passed"])
 
 

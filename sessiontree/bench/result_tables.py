@@ -123,8 +123,8 @@ SCHEMAS: Final[dict[str, Any]] = {
 
 _SAMPLES = """
 SELECT s.sample_id, s.epoch, s.state, s.attempts, x.status, x.passed, x.scores, x.output, a.error_kind,
-    a.error, x.tree_id, x.lease_id, a.started_at_ms, x.committed_at_ms, x.wall_ms, x.input_tokens, x.output_tokens,
-    x.cost_usd, x.turns, x.tool_calls, x.sessions
+    a.error, x.tree_id, x.lease_id, a.started_at_ms, x.committed_at_ms, x.wall_ms, x.input_tokens,
+    x.output_tokens, x.cost_usd, x.turns, x.tool_calls, x.sessions
 FROM samples s LEFT JOIN scores x USING (sample_id, epoch) LEFT JOIN attempts a ON a.lease_id = x.lease_id
 WHERE s.position BETWEEN ? AND ? ORDER BY s.position, s.epoch
 """
