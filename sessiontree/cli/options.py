@@ -31,6 +31,7 @@ BODIES = {
     "journal import": "sessiontree.cli.journal:import_",
     "journal prune": "sessiontree.cli.journal:prune",
     "journal erase": "sessiontree.cli.journal:erase",
+    "bench run": "sessiontree.bench.command:run",
     "memory search": "sessiontree.cli.memory:search",
     "memory list": "sessiontree.cli.memory:show_list",
     "memory export": "sessiontree.cli.memory:export",
