@@ -257,7 +257,9 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def similar(wanted: str, known: Iterable[str]) -> str:
     """Return the end of an error about an unknown name: names like it, or where to find them."""
-    near = get_close_matches(wanted, list(known), n=_NEAR, cutoff=0.5)
+    names = sorted(known)
+    near = [name for name in names if wanted and name.startswith(wanted)][:_NEAR]
+    near = near or get_close_matches(wanted, names, n=_NEAR, cutoff=0.5)
     if not near:
         return "; `sessiontree bench report` and the table `samples` name its samples"
     return f"; did you mean {' or '.join(repr(each) for each in near)}?"

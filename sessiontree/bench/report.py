@@ -10,7 +10,14 @@ from typing import Any, Final
 from sessiontree import ConfigError, JournalError, Usage
 from sessiontree.api.stored_trees import StoredFacts
 from sessiontree.bench.recorded_run import AttemptRecord, RecordedRun, RunCounts, ScoredSample, usage_by_model
-from sessiontree.bench.statistics import CONFIDENCE, Estimate, clustered_mean, quantile, wilson_interval
+from sessiontree.bench.statistics import (
+    CONFIDENCE,
+    Estimate,
+    clustered_mean,
+    quantile,
+    resamples_for,
+    wilson_interval,
+)
 
 OVERALL: Final = "all scores"
 """Name of the row that counts a sample as passed if all its scores passed."""
@@ -212,7 +219,7 @@ def percent(value: float | None) -> str:
 
 def number(value: float | None) -> str:
     """Return a value as text with four significant digits; a dash where it is unknown."""
-    return UNKNOWN if value is None else f"{value:.4g}"
+    return UNKNOWN if value is None else f"{value:#.4g}"
 
 
 def seconds(value_ms: float | None) -> str:
@@ -352,8 +359,9 @@ def _not_passed(scored: ScoredSample) -> Iterator[tuple[str, Any]]:
 def _summary(name: str, values: list[list[float]], outcomes: list[list[float]]) -> ScoreSummary:
     scored = sum(map(len, outcomes))
     passed = int(sum(map(sum, outcomes)))
-    rate = clustered_mean(outcomes)
-    mean = rate if values == outcomes else clustered_mean(values)
+    resamples = resamples_for(len(outcomes))
+    rate = clustered_mean(outcomes, resamples=resamples)
+    mean = rate if values == outcomes else clustered_mean(values, resamples=resamples)
     return ScoreSummary(name, rate.n, scored, passed, wilson_interval(passed, scored), rate, mean)
 
 

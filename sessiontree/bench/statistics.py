@@ -28,7 +28,10 @@ CONFIDENCE: Final = 0.95
 RESAMPLES: Final = 10_000
 SEED: Final = 20_240_601
 """Seed of the bootstrap, if the caller gives none: reports of the same run show the same intervals."""
-_BLOCK: Final = 1_000_000
+_MIN_RESAMPLES: Final = 1_000
+_MAX_DRAWS: Final = 50_000_000
+"""Draws of single clusters that an interval is worth: a quarter of a second."""
+_BLOCK: Final = 100_000
 """Most indices that are drawn at a time, so that memory does not depend on the number of resamples."""
 _MAX_TYPES: Final = 64
 """Most different clusters whose numbers are drawn instead of single clusters."""
@@ -113,6 +116,11 @@ def clustered_mean(
     return Estimate(value, min(float(low), value), max(float(high), value), len(filled))
 
 
+def resamples_for(clusters: int) -> int:
+    """Return a number of resamples that suits a report: :data:`RESAMPLES`, and fewer for many clusters."""
+    return max(_MIN_RESAMPLES, min(RESAMPLES, _MAX_DRAWS // max(1, clusters)))
+
+
 def _draws(sums: Values, sizes: Values, resamples: int, seed: int) -> Iterator[tuple[Values, Values]]:
     """Yield sums and sizes of resamples, block by block.
 
@@ -130,7 +138,7 @@ def _draws(sums: Values, sizes: Values, resamples: int, seed: int) -> Iterator[t
     block = max(1, _BLOCK // count)
     for begin in range(0, resamples, block):
         rows = min(block, resamples - begin)
-        chosen = random.integers(0, count, size=(rows, count), dtype=np.uint32)
+        chosen = random.integers(0, count, size=(rows, count))
         drawn = sums[chosen].sum(axis=1)
         yield drawn, np.full(rows, sizes.sum()) if equal else sizes[chosen].sum(axis=1)
 
