@@ -273,10 +273,18 @@ def read_table(run: RecordedRun, table: str) -> Any:
     return pa.Table.from_batches(batches, SCHEMAS[table]).unify_dictionaries()
 
 
-def write_tables(run: RecordedRun, results: Path, tables: Iterable[str]) -> WrittenResults:
+def write_tables(
+    run: RecordedRun, results: Path, tables: Iterable[str], *, size: int = SAMPLES_PER_PART
+) -> WrittenResults:
     """Write tables of a run as Parquet parts, in place of those of an earlier write.
 
     A reader finds whole parts at any time. Writers of the same directory take turns.
+
+    Args:
+        run: The run.
+        results: Where the tables' directories are.
+        tables: Names of tables.
+        size: How many samples a part covers.
 
     Raises:
         OSError: the directory can't be written; parts that were renamed before stay.
@@ -290,7 +298,7 @@ def write_tables(run: RecordedRun, results: Path, tables: Iterable[str]) -> Writ
                 left.unlink()
             names = set()
             written.rows[table] = 0
-            for number, (first, last) in enumerate(rows.ranges()):
+            for number, (first, last) in enumerate(rows.ranges(size)):
                 names.add(_NAME.format(number))
                 batches = record_batches(table, rows.of(table, first, last))
                 written.rows[table] += _write_part(folder / _NAME.format(number), SCHEMAS[table], batches)
