@@ -7,71 +7,56 @@ returned is durable. The steps are those of ``ledger_rules.py``.
 from __future__ import annotations
 
 import asyncio
-import json
 import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from sessiontree import ConfigError, ReceiptLine, SessionTreeError
-from sessiontree.bench.ledger_rules import Ending, LedgerRules, SampleRow
-from sessiontree.bench.suite import Score
+from sessiontree import ConfigError, SessionTreeError
+from sessiontree.bench.ledger_rules import BEAT_S, CostCap, Ending, LedgerRules
+from sessiontree.bench.ledger_tables import (
+    Key,
+    LedgerUnusable,
+    Result,
+    end_attempt,
+    insert_score,
+    now_ms,
+    open_ledger,
+    put_sample,
+    reserved_usd,
+    sample_row,
+    spent_usd,
+    stopped_at,
+)
+from sessiontree.bench.workspaces import workspace_name
 
 T = TypeVar("T")
-Key = tuple[str, int]
-"""Sample id and epoch."""
-VERSION: Final = "1"
 NO_LIMIT: Final = 2**62
-BUSY_S: Final = 120.0
-"""How long a commit waits for other programs."""
-TABLES: Final = """
-CREATE TABLE IF NOT EXISTS run(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS samples(
-  sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, position INTEGER NOT NULL, state TEXT NOT NULL,
-  attempts INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0, lease_id TEXT,
-  PRIMARY KEY(sample_id, epoch)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS samples_by_state ON samples(state, epoch, position);
-CREATE TABLE IF NOT EXISTS attempts(
-  lease_id TEXT PRIMARY KEY, sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL,
-  owner TEXT NOT NULL, tree_id TEXT, workspace TEXT, started_at_ms INTEGER NOT NULL,
-  beat INTEGER NOT NULL DEFAULT 0, beat_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, outcome TEXT,
-  error_kind TEXT, error TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS attempts_open ON attempts(owner) WHERE ended_at_ms IS NULL;
-CREATE INDEX IF NOT EXISTS attempts_of ON attempts(sample_id, epoch);
-CREATE TABLE IF NOT EXISTS scores(
-  sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, lease_id TEXT NOT NULL, tree_id TEXT, scores TEXT NOT NULL,
-  passed INTEGER NOT NULL, status TEXT NOT NULL, wall_ms INTEGER NOT NULL, input_tokens INTEGER NOT NULL,
-  output_tokens INTEGER NOT NULL, cost_usd REAL NOT NULL, turns INTEGER NOT NULL, tool_calls INTEGER NOT NULL,
-  sessions INTEGER NOT NULL, output TEXT NOT NULL, committed_at_ms INTEGER NOT NULL,
-  PRIMARY KEY(sample_id, epoch)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sessions(
-  sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, lease_id TEXT NOT NULL, tree_id TEXT NOT NULL,
-  session_id TEXT NOT NULL, kind TEXT NOT NULL, parent TEXT, agent TEXT, model TEXT, status TEXT NOT NULL,
-  input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cost_usd REAL NOT NULL,
-  turns INTEGER NOT NULL, tool_calls INTEGER NOT NULL, PRIMARY KEY(tree_id, session_id)) WITHOUT ROWID;
-"""
 
 
-class LedgerUnusable(SessionTreeError):
-    """The ledger of a run can't be read or written.
+class CostCapReached(SessionTreeError):
+    """An attempt was stopped because the money that the run had reserved for it is used up.
 
     Args:
-        path: The file.
-        reason: What was found, and what to do next.
+        sample_id: Its sample.
+        reserved_usd: What was reserved, in US dollars.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    def __init__(self, sample_id: str, reserved_usd: float) -> None:
+        super().__init__(sample_id, reserved_usd)
+        self.sample_id = sample_id
+        self.reserved_usd = reserved_usd
 
     def __str__(self) -> str:
-        """Name the file and the reason."""
-        return f"ledger {self.path!r}: {self.reason}"
+        """Say what was reserved and what becomes of the sample."""
+        return (
+            f"sample {self.sample_id!r} used up the ${self.reserved_usd:.4g} that the run had reserved for "
+            "it; it is not scored and waits again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +68,19 @@ class SampleLease:
     epoch: int
     number: int
     """Which attempt it is, from 1."""
+    workspace: str
+    """Name of the attempt's directory."""
+    reserved_usd: float | None = None
+    """What it may cost; None = the run has no cap."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What an attempt is scored with."""
+class Leased:
+    """The answer to a request for leases."""
 
-    scores: Mapping[str, Score]
-    status: str
-    """``completed``, ``timeout``, ``budget`` or ``error``."""
-    wall_ms: int
-    output: str = "null"
-    """JSON text."""
-    tree_id: str | None = None
-    receipt: Sequence[ReceiptLine] = ()
-    model: str = ""
-    error_kind: str | None = None
-    error: str | None = None
+    leases: Sequence[SampleLease]
+    is_capped: bool = False
+    """Whether more samples wait, and what is left of the run's money does not pay for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +100,11 @@ class Tally:
         return self.waiting + self.leased + self.scored + self.failed
 
 
+_Piece = tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any] | None"]
+"""A piece of work, and who waits for its value; None = nobody does."""
+_Done = tuple["asyncio.Future[Any] | None", Any, "BaseException | None"]
+
+
 class Ledger:
     """The file ``ledger.sqlite``, used from an event loop; its statements run in one thread.
 
@@ -127,17 +113,30 @@ class Ledger:
         owner: Identifies this program among those that use the file.
         rules: The rules.
         shared: Whether other machines may open the file: then no memory is shared with their programs.
+        beat_s: How often the beat of this program's leases is raised, whatever the event loop does.
     """
 
     def __init__(
-        self, path: Path, owner: str, *, rules: LedgerRules | None = None, shared: bool = False
+        self,
+        path: Path,
+        owner: str,
+        *,
+        rules: LedgerRules | None = None,
+        shared: bool = False,
+        beat_s: float = BEAT_S,
     ) -> None:
         self._path = path
         self._owner = owner
         self._rules = rules or LedgerRules()
         self._shared = shared
-        self._work: queue.SimpleQueue[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]] | None]
-        self._work = queue.SimpleQueue()
+        self._beat_s = beat_s
+        self._open: set[str] = set()
+        """Leases of this program that have not ended; only its thread uses it."""
+        self.costs: dict[str, float] = {}
+        """What open attempts have cost so far, in US dollars, by lease; written with each beat."""
+        self.on_lost: Callable[[str], None] = lambda _: None
+        """Called on the loop with each lease that somebody else has taken over."""
+        self._work: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._made = 0
@@ -156,33 +155,39 @@ class Ledger:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Commit what is ready, and close the file."""
+        """Commit what is ready, take back the leases that are still open, and close the file."""
+        self._work.put((self._release, None))
         self._work.put(None)
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
-    async def prepare(self, settings: Mapping[str, str], keys: Iterable[Key], retries: int) -> dict[str, str]:
+    async def prepare(
+        self, settings: Mapping[str, str], sample_ids: Sequence[str], epochs: int, retries: int
+    ) -> dict[str, str]:
         """Enter samples that are new, and let failed ones wait again where more retries are allowed.
 
         Args:
             settings: What identifies the run; written once, by whoever comes first.
-            keys: Every (sample, epoch) of this command, in order.
+            sample_ids: The samples of this command, in the suite's order, from its first sample on.
+            epochs: How often each is solved.
             retries: How many infrastructure errors a sample may have.
 
         Returns:
-            The settings that the ledger holds.
+            The settings that the ledger holds; where they differ, nothing else was written.
         """
-        rows = [(sample_id, epoch, position) for position, (sample_id, epoch) in enumerate(keys)]
 
         def run(db: sqlite3.Connection) -> dict[str, str]:
             db.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", settings.items())
+            db.execute("INSERT OR IGNORE INTO run VALUES ('created_at_ms', ?)", (str(now_ms(db)),))
+            db.execute("INSERT OR IGNORE INTO run VALUES ('spent_usd', '0')")
             found = dict(db.execute("SELECT key, value FROM run").fetchall())
             if all(found[name] == value for name, value in settings.items()):
-                db.executemany(
-                    "INSERT OR IGNORE INTO samples(sample_id, epoch, position, state) "
-                    "VALUES (?, ?, ?, 'waiting')",
-                    rows,
-                )
+                for epoch in range(1, epochs + 1):
+                    db.executemany(
+                        "INSERT OR IGNORE INTO samples(sample_id, epoch, position, state) "
+                        "VALUES (?, ?, ?, 'waiting')",
+                        ((sample_id, epoch, position) for position, sample_id in enumerate(sample_ids)),
+                    )
                 self._reopen(db, retries)
             return found
 
@@ -191,80 +196,73 @@ class Ledger:
     def _reopen(self, db: sqlite3.Connection, retries: int) -> None:
         failed = db.execute("SELECT sample_id, epoch FROM samples WHERE state = 'failed'").fetchall()
         for key in failed:
-            row = self._rules.reopen(_row(db, key), retries)
+            row = self._rules.reopen(sample_row(db, key), retries)
             if row is not None:
-                _put(db, key, row)
+                put_sample(db, key, row)
 
     async def lease(
-        self, epochs: int, limit: int | None, reserved_usd: float | None = None
-    ) -> SampleLease | None:
-        """Lease the next waiting (sample, epoch); None = none waits.
+        self, most: int, epochs: int, limit: int | None = None, cap: CostCap | None = None
+    ) -> Leased:
+        """Lease the next (sample, epoch) that wait.
 
         Args:
+            most: How many at most.
             epochs: Only epochs up to this one.
             limit: Only so many samples, the first ones; None = all.
-            reserved_usd: What it may cost.
+            cap: What the run may cost; each lease reserves a part of it. None = anything.
         """
-        self._made += 1
-        lease_id = f"{self._owner} {self._made}"
+        bound = (epochs, NO_LIMIT if limit is None else limit, most)
 
-        def run(db: sqlite3.Connection) -> SampleLease | None:
-            key = db.execute(
+        def run(db: sqlite3.Connection) -> Leased:
+            waiting = db.execute(
                 "SELECT sample_id, epoch FROM samples WHERE state = 'waiting' AND epoch <= ? "
-                "AND position < ? ORDER BY epoch, position LIMIT 1",
-                (epochs, NO_LIMIT if limit is None else limit),
-            ).fetchone()
-            if key is None:
-                return None
-            row = self._rules.lease(_row(db, key), lease_id)
-            if row is None:
-                return None
-            _put(db, key, row)
-            now = _now_ms(db)
-            db.execute(
-                "INSERT INTO attempts(lease_id, sample_id, epoch, number, owner, started_at_ms, beat_at_ms, "
-                "reserved_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (lease_id, *key, row.attempts, self._owner, now, now, reserved_usd),
-            )
-            return SampleLease(lease_id, key[0], key[1], row.attempts)
+                "AND position < ? ORDER BY epoch, position LIMIT ?",
+                bound,
+            ).fetchall()
+            leases = []
+            for key in waiting:
+                reserved = None
+                if cap is not None:
+                    reserved = cap.reserve(spent_usd(db), reserved_usd(db), stopped_at(db, key))
+                    if reserved == "wait":
+                        break
+                    if reserved == "reached":
+                        return Leased(leases, is_capped=True)
+                leases.append(self._begin(db, key, reserved))
+            return Leased(leases)
 
         return await self._do(run)
+
+    def _begin(self, db: sqlite3.Connection, key: Key, reserved_usd: float | None) -> SampleLease:
+        self._made += 1
+        lease_id = f"{self._owner} {self._made}"
+        row = self._rules.lease(sample_row(db, key), lease_id)
+        if row is None:
+            raise ConfigError(f"sample {key[0]!r} was selected to be leased and does not wait")
+        put_sample(db, key, row)
+        now = now_ms(db)
+        workspace = workspace_name(*key, row.attempts, lease_id)
+        db.execute(
+            "INSERT INTO attempts(lease_id, sample_id, epoch, number, owner, workspace, started_at_ms, "
+            "beat_at_ms, reserved_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (lease_id, *key, row.attempts, self._owner, workspace, now, now, reserved_usd),
+        )
+        self._open.add(lease_id)
+        return SampleLease(lease_id, *key, row.attempts, workspace, reserved_usd)
 
     async def commit(self, lease: SampleLease, result: Result) -> bool:
         """Write the score of an attempt; False = the lease no longer counts, and nothing was written."""
 
         def run(db: sqlite3.Connection) -> bool:
             key = (lease.sample_id, lease.epoch)
-            row = self._rules.commit(_row(db, key), lease.lease_id)
+            row = self._rules.commit(sample_row(db, key), lease.lease_id)
             if row is None:
                 return False
-            now = _now_ms(db)
-            used = [line.usage for line in result.receipt]
-            cost_usd = sum(each.cost_usd for each in used)
-            _put(db, key, row)
-            db.execute(
-                "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *key,
-                    lease.lease_id,
-                    result.tree_id,
-                    _scores_text(result.scores),
-                    bool(result.scores) and all(each.is_pass for each in result.scores.values()),
-                    result.status,
-                    result.wall_ms,
-                    sum(each.input_tokens for each in used),
-                    sum(each.output_tokens for each in used),
-                    cost_usd,
-                    sum(each.turns for each in used),
-                    sum(each.tool_calls for each in used),
-                    len(used),
-                    result.output,
-                    now,
-                ),
-            )
-            for line in result.receipt:
-                db.execute(_INSERT_SESSION, _session_row(key, lease.lease_id, result, line))
-            _end(db, lease.lease_id, now, "timeout" if result.status == "timeout" else "scored", cost_usd)
+            now = now_ms(db)
+            put_sample(db, key, row)
+            cost_usd = insert_score(db, key, lease.lease_id, result, now)
+            outcome = "timeout" if result.status == "timeout" else "scored"
+            self._end(db, lease.lease_id, outcome, cost_usd)
             db.execute(
                 "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ? WHERE lease_id = ?",
                 (result.tree_id, result.error_kind, result.error, lease.lease_id),
@@ -286,8 +284,8 @@ class Ledger:
 
         def run(db: sqlite3.Connection) -> bool:
             key = (lease.sample_id, lease.epoch)
-            row = self._rules.give_back(_row(db, key), lease.lease_id, ending, retries)
-            _end(db, lease.lease_id, _now_ms(db), ending, cost_usd)
+            row = self._rules.give_back(sample_row(db, key), lease.lease_id, ending, retries)
+            self._end(db, lease.lease_id, ending, cost_usd)
             if error is not None:
                 db.execute(
                     "UPDATE attempts SET error_kind = ?, error = ? WHERE lease_id = ?",
@@ -295,44 +293,54 @@ class Ledger:
                 )
             if row is None:
                 return False
-            _put(db, key, row)
+            put_sample(db, key, row)
             return True
 
         return await self._do(run)
 
-    async def note_tree(self, lease: SampleLease, tree_id: str, workspace: str) -> None:
-        """Record the tree and the workspace of an attempt, before the tree does anything."""
+    def _end(self, db: sqlite3.Connection, lease_id: str, outcome: str, cost_usd: float) -> None:
+        self._open.discard(lease_id)
+        end_attempt(db, lease_id, now_ms(db), outcome, max(cost_usd, self.costs.get(lease_id, 0.0)))
+
+    def _release(self, db: sqlite3.Connection) -> None:
+        """Take back every lease of this program: whoever comes next works on their samples."""
+        open_leases = db.execute(
+            "SELECT lease_id, sample_id, epoch FROM attempts WHERE owner = ? AND ended_at_ms IS NULL",
+            (self._owner,),
+        ).fetchall()
+        for lease_id, *key in open_leases:
+            row = self._rules.give_back(sample_row(db, (key[0], key[1])), lease_id, "cancelled", 0)
+            if row is not None:
+                put_sample(db, (key[0], key[1]), row)
+            self._end(db, lease_id, "cancelled", 0.0)
+
+    def note_tree(self, lease: SampleLease, tree_id: str) -> None:
+        """Have the tree of an attempt written together with the next commit."""
 
         def run(db: sqlite3.Connection) -> None:
+            db.execute("UPDATE attempts SET tree_id = ? WHERE lease_id = ?", (tree_id, lease.lease_id))
+
+        self._work.put((run, None))
+
+    def _beat(self, db: sqlite3.Connection) -> None:
+        """Raise the beat of this program's leases, and report those that somebody has taken over."""
+        if not self._open:
+            return
+        for lease_id, cost_usd in list(self.costs.items()):
             db.execute(
-                "UPDATE attempts SET tree_id = ?, workspace = ? WHERE lease_id = ?",
-                (tree_id, workspace, lease.lease_id),
+                "UPDATE attempts SET cost_usd = ? WHERE lease_id = ? AND ended_at_ms IS NULL",
+                (cost_usd, lease_id),
             )
-
-        await self._do(run)
-
-    async def beat(self, costs: Mapping[str, float]) -> set[str]:
-        """Raise the beat of this program's leases; return those that still count.
-
-        Args:
-            costs: What the attempts have cost so far, in US dollars, by lease.
-        """
-
-        def run(db: sqlite3.Connection) -> set[str]:
-            now = _now_ms(db)
-            for lease_id, cost_usd in costs.items():
-                db.execute(
-                    "UPDATE attempts SET cost_usd = ? WHERE lease_id = ? AND ended_at_ms IS NULL",
-                    (cost_usd, lease_id),
-                )
-            found = db.execute(
-                "UPDATE attempts SET beat = beat + 1, beat_at_ms = ? "
-                "WHERE owner = ? AND ended_at_ms IS NULL RETURNING lease_id",
-                (now, self._owner),
-            )
-            return {lease_id for (lease_id,) in found.fetchall()}
-
-        return await self._do(run)
+        found = db.execute(
+            "UPDATE attempts SET beat = beat + 1, beat_at_ms = ? "
+            "WHERE owner = ? AND ended_at_ms IS NULL RETURNING lease_id",
+            (now_ms(db), self._owner),
+        )
+        lost = self._open - {lease_id for (lease_id,) in found.fetchall()}
+        self._open -= lost
+        if self._loop is not None and not self._loop.is_closed():
+            for lease_id in lost:
+                self._loop.call_soon_threadsafe(self.on_lost, lease_id)
 
     async def others(self) -> dict[str, tuple[str, int]]:
         """Return the owner and the beat of each open lease of other programs."""
@@ -346,15 +354,15 @@ class Ledger:
 
         return await self._do(run)
 
-    async def take_over(self, beats: Mapping[str, int], retries: int) -> list[tuple[str, str | None]]:
+    async def take_over(self, beats: Mapping[str, int], retries: int) -> list[str]:
         """End leases whose holders are gone, each only if its beat is still the one that was seen.
 
         Returns:
-            Lease and workspace of each that was ended.
+            Names of the workspaces of those that were ended.
         """
 
-        def run(db: sqlite3.Connection) -> list[tuple[str, str | None]]:
-            ended = []
+        def run(db: sqlite3.Connection) -> list[str]:
+            ended: list[str] = []
             for lease_id, beat in beats.items():
                 found = db.execute(
                     "SELECT sample_id, epoch, workspace, cost_usd FROM attempts "
@@ -364,33 +372,29 @@ class Ledger:
                 if found is None:
                     continue
                 sample_id, epoch, workspace, cost_usd = found
-                row = self._rules.give_back(_row(db, (sample_id, epoch)), lease_id, "lost", retries)
+                row = self._rules.give_back(sample_row(db, (sample_id, epoch)), lease_id, "lost", retries)
                 if row is not None:
-                    _put(db, (sample_id, epoch), row)
-                _end(db, lease_id, _now_ms(db), "lost", cost_usd)
-                ended.append((lease_id, workspace))
+                    put_sample(db, (sample_id, epoch), row)
+                self._end(db, lease_id, "lost", cost_usd)
+                ended.append(workspace)
             return ended
 
         return await self._do(run)
 
-    async def tally(self, epochs: int, limit: int | None) -> Tally:
+    async def tally(self, epochs: int, limit: int | None = None) -> Tally:
         """Count the samples of a command by state."""
         bound = (epochs, NO_LIMIT if limit is None else limit)
 
         def run(db: sqlite3.Connection) -> Tally:
-            states = dict(
-                db.execute(
-                    "SELECT state, count(*) FROM samples WHERE epoch <= ? AND position < ? GROUP BY state",
-                    bound,
-                ).fetchall()
+            found = db.execute(
+                "SELECT state, count(*) FROM samples WHERE epoch <= ? AND position < ? GROUP BY state", bound
             )
             (passed,) = db.execute(
                 "SELECT count(*) FROM scores JOIN samples USING (sample_id, epoch) "
                 "WHERE passed AND epoch <= ? AND position < ?",
                 bound,
             ).fetchone()
-            (cost_usd,) = db.execute("SELECT total(cost_usd) FROM attempts").fetchone()
-            return Tally(**states, passed=passed, cost_usd=cost_usd)
+            return Tally(**dict(found.fetchall()), passed=passed, cost_usd=spent_usd(db))
 
         return await self._do(run)
 
@@ -409,30 +413,37 @@ class Ledger:
             self._settle([(opened, None, error)])
             return
         self._settle([(opened, None, None)])
+        beat_at = time.monotonic() + self._beat_s
         try:
             is_over = False
             while not is_over:
-                batch = [self._work.get()]
-                while not self._work.empty():
-                    batch.append(self._work.get())
+                batch = self._ready(beat_at - time.monotonic())
                 is_over = None in batch
-                self._settle(self._commit(db, [each for each in batch if each is not None]))
+                pieces = [each for each in batch if each is not None]
+                if time.monotonic() >= beat_at:
+                    beat_at = time.monotonic() + self._beat_s
+                    pieces.append((self._beat, None))
+                self._settle(self._commit(db, pieces))
         finally:
             db.close()
 
-    def _commit(
-        self,
-        db: sqlite3.Connection,
-        batch: Collection[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]],
-    ) -> list[tuple[asyncio.Future[Any], Any, BaseException | None]]:
+    def _ready(self, wait_s: float) -> list[_Piece | None]:
+        """Return the work that is ready, after waiting for the first piece of it."""
+        try:
+            batch = [self._work.get(timeout=max(0.0, wait_s))]
+        except queue.Empty:
+            return []
+        while not self._work.empty():
+            batch.append(self._work.get())
+        return batch
+
+    def _commit(self, db: sqlite3.Connection, batch: Sequence[_Piece]) -> list[_Done]:
         """Run a batch in one transaction; return the value or the error of each piece of work."""
-        done: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
         if not batch:
-            return done
+            return []
         try:
             db.execute("BEGIN IMMEDIATE")
-            for run, future in batch:
-                done.append(_separately(db, run, future))
+            done = [_separately(db, *piece) for piece in batch]
             db.execute("COMMIT")
         except sqlite3.Error as error:
             if db.in_transaction:
@@ -441,23 +452,25 @@ class Ledger:
             return [(future, None, failed) for _, future in batch]
         return done
 
-    def _settle(self, done: list[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    def _settle(self, done: Sequence[_Done]) -> None:
+        """Hand values and errors to those who wait, on the loop."""
+
         def settle() -> None:
             for future, value, error in done:
-                if future.done():
+                if future is None or future.done():
                     continue
                 if error is None:
                     future.set_result(value)
                 else:
                     future.set_exception(error)
 
-        if self._loop is not None and not self._loop.is_closed():
+        if done and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(settle)
 
 
 def _separately(
-    db: sqlite3.Connection, run: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any]
-) -> tuple[asyncio.Future[Any], Any, BaseException | None]:
+    db: sqlite3.Connection, run: Callable[[sqlite3.Connection], Any], future: asyncio.Future[Any] | None
+) -> _Done:
     """Run one piece of a batch; if it is refused, only its own changes are undone."""
     db.execute("SAVEPOINT piece")
     try:
@@ -468,103 +481,3 @@ def _separately(
         return future, None, error
     db.execute("RELEASE piece")
     return future, value, None
-
-
-def open_ledger(path: Path, *, shared: bool = False) -> sqlite3.Connection:
-    """Return a connection to a ledger, new or not.
-
-    Raises:
-        LedgerUnusable: it can't be opened, or is of another release.
-    """
-    try:
-        db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        db.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("BEGIN IMMEDIATE")
-        for statement in TABLES.split(";"):
-            db.execute(statement)
-        db.execute("INSERT OR IGNORE INTO run VALUES ('ledger_version', ?)", (VERSION,))
-        (version,) = db.execute("SELECT value FROM run WHERE key = 'ledger_version'").fetchone()
-        db.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise LedgerUnusable(str(path), f"{error}; give another run directory") from error
-    if version != VERSION:
-        db.close()
-        raise LedgerUnusable(
-            str(path), f"its form is {version}, this release writes {VERSION}; go on with the release it has"
-        )
-    return db
-
-
-def _now_ms(db: sqlite3.Connection) -> int:
-    """Return the time, at least the latest that the ledger has seen; only people read it."""
-    db.execute(
-        "INSERT INTO run VALUES ('clock_ms', ?1) ON CONFLICT(key) DO UPDATE "
-        "SET value = max(CAST(value AS INTEGER), ?1)",
-        (int(time.time() * 1000),),
-    )
-    (now,) = db.execute("SELECT CAST(value AS INTEGER) FROM run WHERE key = 'clock_ms'").fetchone()
-    return int(now)
-
-
-def _row(db: sqlite3.Connection, key: Key) -> SampleRow:
-    found = db.execute(
-        "SELECT state, attempts, failures, lease_id FROM samples WHERE sample_id = ? AND epoch = ?", key
-    ).fetchone()
-    if found is None:
-        raise ConfigError(f"the ledger has no sample {key[0]!r}, epoch {key[1]}")
-    return SampleRow(*found)
-
-
-def _put(db: sqlite3.Connection, key: Key, row: SampleRow) -> None:
-    db.execute(
-        "UPDATE samples SET state = ?, attempts = ?, failures = ?, lease_id = ? "
-        "WHERE sample_id = ? AND epoch = ?",
-        (row.state, row.attempts, row.failures, row.lease_id, *key),
-    )
-
-
-def _end(db: sqlite3.Connection, lease_id: str, now_ms: int, outcome: str, cost_usd: float) -> None:
-    db.execute(
-        "UPDATE attempts SET ended_at_ms = ?, outcome = ?, cost_usd = max(cost_usd, ?), reserved_usd = NULL "
-        "WHERE lease_id = ? AND ended_at_ms IS NULL",
-        (now_ms, outcome, cost_usd, lease_id),
-    )
-
-
-def _scores_text(scores: Mapping[str, Score]) -> str:
-    return json.dumps(
-        {
-            name: {
-                "value": score.value,
-                "passed": score.is_pass,
-                "answer": score.answer,
-                "explanation": score.explanation,
-                "metadata": dict(score.metadata),
-            }
-            for name, score in scores.items()
-        }
-    )
-
-
-_INSERT_SESSION = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-
-def _session_row(key: Key, lease_id: str, result: Result, line: ReceiptLine) -> tuple[Any, ...]:
-    used = line.usage
-    return (
-        *key,
-        lease_id,
-        result.tree_id,
-        line.session_id,
-        str(line.kind.value),
-        line.session_id.rpartition("/")[0] or None,
-        None,
-        result.model,
-        str(line.status.value),
-        used.input_tokens,
-        used.output_tokens,
-        used.cost_usd,
-        used.turns,
-        used.tool_calls,
-    )

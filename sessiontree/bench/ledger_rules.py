@@ -93,3 +93,39 @@ class BeatWatch:
         return {
             lease_id: beat for lease_id, (beat, since_s) in kept.items() if now_s - since_s >= self._lease_s
         }
+
+
+@dataclass(frozen=True, slots=True)
+class CostCap:
+    """The most that a run may spend. Every lease reserves its part before its tree opens."""
+
+    max_usd: float
+    sample_usd: float | None
+    """What one sample may cost by the suite's budget; None = the suite has none."""
+    concurrency: int
+    """How many attempts of one program run at a time."""
+
+    def reserve(
+        self, spent_usd: float, reserved_usd: float, stopped_usd: float = 0.0
+    ) -> float | Literal["wait", "reached"]:
+        """Return what the next attempt reserves.
+
+        Args:
+            spent_usd: What ended attempts have cost.
+            reserved_usd: What open attempts hold.
+            stopped_usd: The cost at which this cap stopped an earlier attempt at the same sample.
+
+        Returns:
+            US dollars; ``wait`` = open attempts may give back enough; ``reached`` = nothing will.
+        """
+        unspent = self.max_usd - spent_usd
+        if self.sample_usd is not None:
+            need = self.sample_usd
+        else:
+            # Half of what is left is shared out, so that a second program finds something.
+            need = max(unspent / (2 * self.concurrency), 2 * stopped_usd)
+            if need > unspent > stopped_usd:
+                need = unspent
+        if unspent <= 0 or need > unspent:
+            return "wait" if reserved_usd > 0 else "reached"
+        return "wait" if need > unspent - reserved_usd else need

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from sessiontree import AgentSpec, Budget, ConfigError, Rule, SessionTree, SessionTreeError
+from sessiontree import AgentSpec, Budget, ConfigError, Rule, Runtime, SessionTree, SessionTreeError
 from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.paths import absolute_path
 
@@ -98,14 +98,25 @@ class Attempt(Generic[T]):
         epoch: Which repetition of the sample, from 1.
         number: Which try of this sample and epoch, from 1; the second follows a lost process, for instance.
         workspace: The directory that the tree's file tools reach, made for this attempt.
-        model: The model that answers.
+        model: The model, as the run or the suite names it.
+        runtime: The runtime that serves its tree.
+        run_dir: The directory of the run.
     """
 
     output: T
     """What the solver returned; scorers only."""
 
-    def __init__(
-        self, suite: str, sample: Sample, epoch: int, number: int, workspace: Path, model: ModelLike | None
+    def __init__(  # noqa: PLR0913 - keyword-only values of one attempt
+        self,
+        suite: str,
+        sample: Sample,
+        epoch: int,
+        number: int,
+        *,
+        workspace: Path,
+        model: ModelLike | None,
+        runtime: Runtime,
+        run_dir: Path,
     ) -> None:
         self.suite = suite
         self.sample = sample
@@ -113,6 +124,8 @@ class Attempt(Generic[T]):
         self.number = number
         self.workspace = workspace
         self.model = model
+        self.runtime = runtime
+        self.run_dir = run_dir
         self.state: dict[str, Any] = {}
         """Objects of this attempt, such as a harness's environment."""
         self._tree: SessionTree | None = None
@@ -140,11 +153,12 @@ Solver: TypeAlias = Callable[[Attempt[Any]], Awaitable[Any]]
 ScoreLike: TypeAlias = "Score | float | bool"
 Scorer: TypeAlias = Callable[[Attempt[Any]], "ScoreLike | Awaitable[ScoreLike]"]
 """Judges ``attempt.output``, or what is in ``attempt.workspace``; its ``__name__`` is the score's name."""
-TreeOptions: TypeAlias = "Mapping[str, Any] | Callable[[Attempt[Any]], Mapping[str, Any]]"
-SamplesLike: TypeAlias = (
-    "Iterable[Sample | Mapping[str, Any]] | str | Path | Callable[[], Iterable[Sample | Mapping[str, Any]]]"
+TreeOptions: TypeAlias = (
+    "Mapping[str, Any] | Callable[[Attempt[Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
 )
-OWN_OPTIONS: Final = frozenset({"runtime", "state_dir", "backend", "workspace", "memory", "slots", "channel"})
+SampleLike: TypeAlias = "Sample | Mapping[str, Any]"
+SamplesLike: TypeAlias = "Iterable[SampleLike] | str | Path | Callable[[], Iterable[SampleLike]]"
+OWN_OPTIONS: Final = ("workspace", "runtime", "state_dir", "backend", "memory", "slots", "channel", "purpose")
 """Arguments of a tree that are the run's own."""
 
 
@@ -158,9 +172,10 @@ class Suite:
         solver: A coroutine function of an :class:`Attempt`; or an agent: Main runs as it, is sent the
             sample's input, and its reply is the output.
         scorers: One scorer or several, with different names; their scores are committed together.
-        tree: Arguments of each :class:`sessiontree.SessionTree`, such as ``tools``, or a function that
-            returns them for an attempt.
+        tree: Arguments of each :class:`sessiontree.SessionTree`, such as ``tools``, or a function, plain or
+            async, that returns them for an attempt. They win over what the suite and the run say.
         model: The model, unless the run names another one.
+        models: Models by names that only this suite knows, each made for one attempt after ``tree``.
         workspace: Template of every workspace whose sample names none: a directory or an archive.
         env: A requirements file or lock: the suite runs in an environment of its own with these packages.
         sample_timeout_s: Time limit of the solver for one sample, in seconds; None = no limit.
@@ -182,6 +197,7 @@ class Suite:
         *,
         tree: TreeOptions | None = None,
         model: ModelLike | None = None,
+        models: Mapping[str, Callable[[Attempt[Any]], ModelLike]] | None = None,
         workspace: str | Path | None = None,
         env: str | Path | None = None,
         sample_timeout_s: float | None = 600.0,
@@ -205,6 +221,7 @@ class Suite:
         self.scorers = _scorers_of(name, scorers)
         self.tree: TreeOptions = {} if tree is None else tree
         self.model = model
+        self.models = dict(models or {})
         self.workspace = None if workspace is None else self.folder / workspace
         self.env = None if env is None else self.folder / env
         self.sample_timeout_s = checked_seconds(sample_timeout_s, f"suite {name!r}: sample_timeout_s")
@@ -222,22 +239,28 @@ class Suite:
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise ConfigError(f"suite {name!r}: rules must hold Rule, not {rule!r}")
+        own = [] if callable(self.tree) else [option for option in self.tree if option in OWN_OPTIONS]
+        if own:
+            raise ConfigError(f"suite {name!r}: tree has {own[0]!r}, which the run sets; leave it out")
 
     async def run(self, run_dir: str | Path, **options: Any) -> RunSummary:
         """Run the suite, or go on with an interrupted run; every sample is scored once.
 
+        Several programs may do the same at the same time: they share the samples.
+
         Args:
             run_dir: Directory of the run: its ledger, its trees' journals, kept workspaces and results.
-            options: Members of :class:`sessiontree.bench.runner.RunOptions`: ``model``, ``epochs``,
-                ``limit``, ``concurrency``, ``sample_timeout_s``, ``max_cost_usd``, ``backend``, ``address``,
-                ``shards``, ``retries``, ``keep``.
+            options: Members of :class:`sessiontree.bench.run_place.RunOptions` by name: ``model``,
+                ``epochs``, ``limit``, ``concurrency``, ``sample_timeout_s``, ``max_cost_usd``, ``backend``,
+                ``address``, ``shards``, ``retries``, ``keep``, ``progress``.
 
         Raises:
             ConfigError: an option or a sample is wrong, or the directory holds another run; says what
                 differs.
+            EngineLost: the runtime was lost again and again; the same call goes on later.
         """
         run: Callable[..., Awaitable[RunSummary]] = importlib.import_module(RUNNER).run_suite
-        return await run(self, run_dir, **options)
+        return await run(self, run_dir, options)
 
     def run_sync(self, run_dir: str | Path, **options: Any) -> RunSummary:
         """Run the suite as :meth:`run` does, without ``await``; also in a cell of a notebook."""
@@ -293,8 +316,8 @@ def _scorers_of(name: str, given: Scorer | Sequence[Scorer]) -> dict[str, Scorer
     return found
 
 
-def checked_seconds(value: float | None, what: str) -> float | None:
-    """Return a time limit.
+def checked_seconds(value: float | None, what: str, unit: str = "seconds") -> float | None:
+    """Return a time limit, or another amount.
 
     Raises:
         ConfigError: it is not a positive number.
@@ -302,7 +325,7 @@ def checked_seconds(value: float | None, what: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ConfigError(f"{what} is {value!r}; give seconds above 0, or None for no limit")
+        raise ConfigError(f"{what} is {value!r}; give {unit} above 0, or None for no limit")
     return float(value)
 
 
