@@ -164,7 +164,7 @@ def test_show_is_an_object_for_programs(sums: RunResults) -> None:
         ("main/w1", "ended: completed", "3"),
         ("main", "message from user", "3"),
         ("main", "reply", "3"),
-        ("main", "ended: cancelled", "3"),
+        ("main", "ended: completed", "scored"),
     ]
 
 
