@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,26 @@ def rows(run_dir: Path, query: str) -> list[tuple[Any, ...]]:
         return db.execute(query).fetchall()
     finally:
         db.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command's run ended."""
+
+    total: int
+    scored: int
+    passed: int
+    failed: int
+    cost_usd: float
+    why: str
+
+
+async def ended(suite: Suite, run_dir: Path, heard: Heard | None = None, **options: Any) -> Ended:
+    """Run a suite on the local backend, and return how that ended."""
+    heard = heard or Heard()
+    results = await suite.run(run_dir, progress=heard, **{"backend": "local", **options})
+    counts, pace = results.counts, heard.pace()
+    return Ended(counts.total, counts.scored, pace.passed, counts.failed, pace.cost_usd, heard.lines[-1])
 
 
 class Heard(RunProgress):

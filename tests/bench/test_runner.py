@@ -24,7 +24,7 @@ from sessiontree import (
     tool,
 )
 from sessiontree.bench import Attempt, Sample, Score
-from tests.bench.suite_fixtures import ECHO, Heard, exact, rows, samples, solve, suite
+from tests.bench.suite_fixtures import ECHO, Heard, ended, exact, rows, samples, solve, suite
 
 LOCAL: dict[str, Any] = {"backend": "local"}
 
@@ -32,7 +32,7 @@ LOCAL: dict[str, Any] = {"backend": "local"}
 async def test_every_sample_is_scored_once(tmp_path: Path) -> None:
     """All epochs of all samples, with what their trees used; a second run finds nothing to do."""
     heard = Heard()
-    summary = await suite(20, epochs=2).run(tmp_path / "run", progress=heard, **LOCAL)
+    summary = await ended(suite(20, epochs=2), tmp_path / "run", heard=heard, **LOCAL)
     assert (summary.total, summary.scored, summary.passed, summary.failed) == (40, 40, 40, 0)
     assert summary.cost_usd == pytest.approx(0.4)
     assert len(rows(tmp_path / "run", "SELECT 1 FROM scores WHERE sessions = 1 AND turns = 1")) == 40
@@ -40,16 +40,16 @@ async def test_every_sample_is_scored_once(tmp_path: Path) -> None:
     assert heard.lines == ["all 40 samples are scored"]
     assert (heard.paces[-1].done, heard.paces[-1].passed) == (40, 40)
     again = Heard()
-    assert (await suite(20, epochs=2).run(tmp_path / "run", progress=again, **LOCAL)).scored == 40
+    assert (await ended(suite(20, epochs=2), tmp_path / "run", heard=again, **LOCAL)).scored == 40
     assert again.results == []
     assert list((tmp_path / "run" / "workspaces").iterdir()) == []
 
 
 async def test_a_larger_limit_goes_on(tmp_path: Path) -> None:
     """The first samples are not solved again."""
-    assert (await suite(6).run(tmp_path / "run", limit=2, **LOCAL)).scored == 2
+    assert (await ended(suite(6), tmp_path / "run", limit=2, **LOCAL)).scored == 2
     heard = Heard()
-    summary = await suite(6).run(tmp_path / "run", progress=heard, **LOCAL)
+    summary = await ended(suite(6), tmp_path / "run", heard=heard, **LOCAL)
     assert summary.scored == 6
     assert sorted(lease.sample_id for lease, _ in heard.results) == ["s2", "s3", "s4", "s5"]
 
@@ -62,10 +62,9 @@ async def test_an_agent_solves(tmp_path: Path) -> None:
         told.append(request.system_prompt)
         return request.messages[-1].text
 
-    found = await suite(1, solver=AgentSpec(prompt="Repeat it."), model=FunctionModel(reply)).run(
-        tmp_path / "run", **LOCAL
-    )
-    assert found.passed == 1
+    agent = AgentSpec(prompt="Repeat it.")
+    summary = await ended(suite(1, solver=agent, model=FunctionModel(reply)), tmp_path / "run")
+    assert summary.passed == 1
     assert "Repeat it." in told[0]
 
 
@@ -90,7 +89,7 @@ async def test_an_error_is_the_samples_and_is_shown(tmp_path: Path, where: str) 
         return exact(attempt)
 
     heard = Heard()
-    summary = await suite(solver=broken, scorers=judge).run(tmp_path / "run", progress=heard, **LOCAL)
+    summary = await ended(suite(solver=broken, scorers=judge), tmp_path / "run", heard=heard, **LOCAL)
     assert (summary.scored, summary.passed) == (3, 2)
     ((tree_id,),) = rows(tmp_path / "run", "SELECT tree_id FROM scores WHERE status = 'error'")
     (line,) = [line for line in heard.lines if "KeyError" in line]
@@ -149,12 +148,11 @@ async def test_infrastructure_errors_are_never_scored(tmp_path: Path) -> None:
     heard = Heard()
     unlucky_suite = suite(4, solver=unlucky)
     options = {"concurrency": 1, **LOCAL}
-    summary = await unlucky_suite.run(tmp_path / "run", retries=3, progress=heard, **options)
+    summary = await ended(unlucky_suite, tmp_path / "run", retries=3, heard=heard, **options)
     assert (summary.scored, summary.passed, summary.failed) == (3, 3, 1)
-    assert not summary.is_complete
-    assert "1 of 4 samples have failed" in summary.ended
+    assert "1 of 4 samples have failed" in summary.why
     assert len([line for line in heard.lines if "is not scored: ShardLost" in line]) == 6
-    summary = await unlucky_suite.run(tmp_path / "run", retries=9, **options)
+    summary = await ended(unlucky_suite, tmp_path / "run", retries=9, **options)
     assert (summary.scored, summary.passed, summary.failed) == (4, 4, 0)
     outcomes = rows(tmp_path / "run", "SELECT outcome, count(*) FROM attempts GROUP BY outcome")
     assert dict(outcomes) == {"error": 7, "scored": 4}
@@ -168,12 +166,12 @@ async def test_the_cost_of_a_run_is_capped(tmp_path: Path) -> None:
         return await solve(attempt)
 
     costly = suite(10, solver=two_cents)
-    summary = await costly.run(tmp_path / "run", max_cost_usd=0.095, concurrency=2, **LOCAL)
+    summary = await ended(costly, tmp_path / "run", max_cost_usd=0.095, concurrency=2, **LOCAL)
     assert 2 <= summary.scored <= 4
     assert summary.cost_usd <= 0.095 + 2 * 0.01  # the next reply of a model in the session is not held back
-    assert "the same command with a larger maximum cost goes on" in summary.ended
+    assert "the same command with a larger maximum cost goes on" in summary.why
     assert rows(tmp_path / "run", "SELECT 1 FROM scores WHERE NOT passed") == []
-    summary = await costly.run(tmp_path / "run", max_cost_usd=9.0, **LOCAL)
+    summary = await ended(costly, tmp_path / "run", max_cost_usd=9.0, **LOCAL)
     assert (summary.scored, summary.passed) == (10, 10)
 
 
@@ -227,7 +225,7 @@ async def test_a_suite_makes_trees_and_models_for_an_attempt(tmp_path: Path) -> 
         models={"truth": lambda attempt: ScriptedModel([attempt.state["said"]])},
         scorers=[lengthy, first_word],
     )
-    summary = await found.run(tmp_path / "run", model="truth", **LOCAL)
+    summary = await ended(found, tmp_path / "run", model="truth", **LOCAL)
     assert summary.passed == 2
     texts = rows(tmp_path / "run", "SELECT scores, output FROM scores ORDER BY sample_id")
     assert texts[1][1] == '"say 1, epoch 1"'
@@ -269,7 +267,7 @@ async def test_two_programs_share_the_samples(tmp_path: Path) -> None:
     heard = [Heard(), Heard()]
     async with asyncio.TaskGroup() as group:
         for each in heard:
-            group.create_task(suite(40).run(tmp_path / "run", progress=each, concurrency=4, **LOCAL))
+            group.create_task(ended(suite(40), tmp_path / "run", heard=each, concurrency=4, **LOCAL))
     done = [lease.sample_id for each in heard for lease, _ in each.results]
     assert sorted(done) == sorted(each.id for each in samples(40))
     assert all(each.results for each in heard)
@@ -299,7 +297,7 @@ async def test_a_run_without_a_model_or_with_a_wrong_tree_ends_with_one_error(tm
     with pytest.raises(ConfigError, match="unexpected keyword argument 'tool'"):
         await suite(tree={"tool": []}).run(tmp_path / "run", **LOCAL)
     assert rows(tmp_path / "run", "SELECT DISTINCT state FROM samples") == [("waiting",)]
-    assert (await suite().run(tmp_path / "run", **LOCAL)).scored == 3
+    assert (await ended(suite(), tmp_path / "run", **LOCAL)).scored == 3
 
 
 async def test_a_tree_is_closed_after_its_attempt(tmp_path: Path) -> None:
