@@ -250,8 +250,14 @@ class Ledger:
         self._open.add(lease_id)
         return SampleLease(lease_id, *key, row.attempts, workspace, reserved_usd)
 
-    async def commit(self, lease: SampleLease, result: Result) -> bool:
-        """Write the score of an attempt; False = the lease no longer counts, and nothing was written."""
+    async def commit(self, lease: SampleLease, result: Result, *, keeps: bool = False) -> bool:
+        """Write the score of an attempt; False = the lease no longer counts, and nothing was written.
+
+        Args:
+            lease: The attempt's lease.
+            result: What it is scored with.
+            keeps: Whether its workspace stays.
+        """
 
         def run(db: sqlite3.Connection) -> bool:
             key = (lease.sample_id, lease.epoch)
@@ -264,8 +270,8 @@ class Ledger:
             outcome = "timeout" if result.status == "timeout" else "scored"
             self._end(db, lease.lease_id, outcome, cost_usd)
             db.execute(
-                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ? WHERE lease_id = ?",
-                (result.tree_id, result.error_kind, result.error, lease.lease_id),
+                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, kept = ? WHERE lease_id = ?",
+                (result.tree_id, result.error_kind, result.error, keeps, lease.lease_id),
             )
             return True
 
@@ -385,6 +391,15 @@ class Ledger:
                 self._end(db, lease_id, "lost", 0.0)
                 ended.append(workspace)
             return ended
+
+        return await self._do(run)
+
+    async def unneeded(self, workspaces: Sequence[str]) -> list[str]:
+        """Return those workspaces whose attempts have ended and that nobody asked to keep."""
+
+        def run(db: sqlite3.Connection) -> list[str]:
+            query = "SELECT 1 FROM attempts WHERE workspace = ? AND NOT kept AND ended_at_ms IS NOT NULL"
+            return [name for name in workspaces if db.execute(query, (name,)).fetchone() is not None]
 
         return await self._do(run)
 

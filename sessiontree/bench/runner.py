@@ -151,6 +151,7 @@ class _Driver:
                 self._progress.count(tally)
         finally:
             await self._keeper.close()
+            await self._tidy()
             if self._has_scored:
                 await asyncio.to_thread(RunResults(self._place.path).write)
         self._progress.end(self._ending(tally, is_capped))
@@ -193,15 +194,17 @@ class _Driver:
     async def _attempt(self, lease: SampleLease) -> None:
         """Carry out one attempt, and commit what it came to."""
         attempt: AttemptRun | None = None
-        keeps = self._options.keep == "all"
+        keeps = False
         try:
             runtime = await self._keeper.current()
             attempt = AttemptRun(self._place, self._ledger, lease, runtime)
             self._running[lease.lease_id] = (attempt, self._running[lease.lease_id][1])
             result = await attempt.run()
-            is_kept = await self._ledger.commit(lease, result)
-            keeps = keeps or (is_kept and self._options.keep == "failed" and not result.passed)
-            if is_kept:
+            keep = self._options.keep
+            wanted = keep == "all" or (keep == "failed" and not result.passed)
+            is_written = await self._ledger.commit(lease, result, keeps=wanted)
+            keeps = is_written and wanted
+            if is_written:
                 self._has_scored = True
                 self._keeper.proved()
                 self._progress.scored(lease, result)
@@ -245,6 +248,13 @@ class _Driver:
             for name in await self._ledger.take_over(gone, self._options.retries):
                 await asyncio.to_thread(remove_workspace, self._place.path / WORKSPACES / name)
             self._changed.set()
+
+    async def _tidy(self) -> None:
+        """Remove the workspaces that killed programs left, or had just begun to remove."""
+        folder = self._place.path / WORKSPACES
+        names = await asyncio.to_thread(lambda: [each.name for each in folder.iterdir()])
+        for name in await self._ledger.unneeded(names):
+            await asyncio.to_thread(remove_workspace, folder / name)
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:

@@ -46,11 +46,11 @@ def suite(count: int = 3, **options: Any) -> Suite:
     return Suite("echo", given.pop("samples", samples(count)), **given)
 
 
-def rows(run_dir: Path, query: str) -> list[tuple[Any, ...]]:
+def rows(run_dir: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
     """Return what a query finds in a run's ledger."""
     db = sqlite3.connect(f"file:{run_dir / 'ledger.sqlite'}?mode=ro", uri=True)
     try:
-        return db.execute(query).fetchall()
+        return db.execute(query, values).fetchall()
     finally:
         db.close()
 
