@@ -15,6 +15,8 @@ import pytest
 import ray
 import yaml
 
+from sessiontree.bench.suite_loader import load_suite
+
 MANIFEST = Path(__file__).parents[2] / "docs" / "cluster" / "rayjob.yaml"
 FIELDS: dict[str, Any] = json.loads(Path(__file__).with_name("rayjob_fields.json").read_text("utf-8"))
 TYPES: dict[str, str] = FIELDS["types"]
@@ -88,6 +90,13 @@ def test_fault_in_a_manifest_is_found(place: tuple[str | int, ...], name: str, v
     if value is None:
         del there[name]
     assert len(faults(altered)) == 1
+
+
+def test_suite_of_the_page_runs(tmp_path: Path) -> None:
+    """The suite that the recipe submits is scored, here in one process."""
+    suite = load_suite(f"{MANIFEST.with_name('arithmetic.py')}:suite")
+    results = suite.run_sync(tmp_path / "run", backend="local", limit=4)
+    assert results.to_arrow().column("passed").to_pylist() == [True] * 4
 
 
 def test_manifest_is_protected_and_of_this_release() -> None:
