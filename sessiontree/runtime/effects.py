@@ -195,7 +195,7 @@ class AwaitedReply:
         self.runner.answered(self, message)
 
     def failed(self, failure: ModelFailure) -> None:
-        """Take the reason why there is none."""
+        """Take the reason why the model did not reply."""
         self.runner.failed(self, failure)
 
     def resend_prompt(self) -> None:

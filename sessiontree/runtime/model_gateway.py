@@ -412,7 +412,7 @@ class GatewayLink:
 
 
 @dataclass(slots=True, eq=False)
-class TicketHolder:
+class PendingAsk:
     """Turns what becomes of a request into an answer with its ticket. Thousands wait, so it holds little."""
 
     host: GatewayHost
@@ -472,7 +472,7 @@ class GatewayHost:
     def _ask(self, frame: Ask) -> None:
         self._equipment[frame.tree_id] = frame.equipment
         emit = partial(self._emit, frame.tree_id, frame.session)
-        asked = TicketHolder(self, frame.ticket)
+        asked = PendingAsk(self, frame.ticket)
         asker = Asker(
             frame.tree_id,
             frame.session,
