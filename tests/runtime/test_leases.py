@@ -181,7 +181,7 @@ async def test_the_next_session_begins_without_a_word_from_the_supervisor(tmp_pa
 
 
 async def test_sessions_that_a_host_gives_back_run_elsewhere(tmp_path: Path) -> None:
-    """A host whose session left a process behind serves nobody else, and forgets nobody who waited there."""
+    """PRC27: a host whose session left a process behind serves nobody else; who waited there is not lost."""
     runtime, backend = await opened(tmp_path, slots=1, process=Littered())
     async with (
         runtime,
@@ -330,7 +330,7 @@ async def test_a_session_taken_back_before_it_began_leaves_nothing_running(tmp_p
 
 
 async def test_a_host_whose_session_just_stopped_serves_the_next_one(tmp_path: Path) -> None:
-    """Cancelled work needs a turn of the loop to end; until then nobody takes it for work that goes on."""
+    """PRC27: cancelled work needs a turn of the loop to end; until then it does not cost the host."""
     async with with_tree(tmp_path) as (backend, tree):
         await tree.main.map("worker", ["look"] * 2, on_error="raise")
         first, second, *_ = backend.sent(Adopt)
