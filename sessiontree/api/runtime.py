@@ -46,6 +46,7 @@ _LATE = {
     "local": "sessiontree.backends.local.backend:LocalBackend",
     "shard": "sessiontree.api.shards:Shard",
     "sharded": "sessiontree.api.shards:ShardedBackend",
+    "live_sessions_of": "sessiontree.api.shards:live_sessions_of",
     "shard_row": "sessiontree.contracts.tree_config:ShardRow",
     "claim": "sessiontree.journal.claim:JournalClaim",
     "journal_holding": "sessiontree.journal.claim:journal_holding",
@@ -481,11 +482,15 @@ class Runtime:
         return self._sharded
 
     def shards(self) -> list[ShardRow]:
-        """Return the shards that were begun, each with its open trees; a lost one says why it is lost."""
+        """Return the shards that were begun, each with its open trees and the number of their live sessions.
+
+        A lost one says why it is lost. Each other one is asked for the number, which takes milliseconds.
+        """
         if self._sharded is not None:
             return self._sharded.rows()
         trees = tuple(each for each in self.sharing.open_trees() if self.backend.is_open(each))
-        return [late("shard_row")(str(self.journal_dir), trees)]
+        live = late("live_sessions_of")(self.backend) if trees else 0
+        return [late("shard_row")(str(self.journal_dir), trees, live_sessions=live)]
 
     async def trees(self, purpose: str | None = None) -> list[TreeSummary]:
         """Return every tree of the state directory, oldest first, including those of other programs.

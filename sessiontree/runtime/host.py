@@ -205,6 +205,9 @@ def build_tooling(
     return questioner, dispatcher
 
 
+STOP_TURNS = 3
+"""How many turns of the event loop the work of a session that left gets to end. Until then nobody can know
+whether it heeds its cancellation, and the host need not be replaced."""
 MAX_KEPT_CHARS = 4_000_000
 """How long the facts of all states that a host keeps may be together."""
 
@@ -317,6 +320,10 @@ class HostCore:
         await self.commands_ended()
         if self._relay is None or self._process is None:
             return reply
+        for _ in range(STOP_TURNS):
+            if not self._has_stopping_work():
+                break
+            await asyncio.sleep(0)
         return replace(reply, progress=self._relay.drain(), unusable=self._is_stained(self._process))
 
     @property
@@ -347,14 +354,18 @@ class HostCore:
     def _is_stained(self, process: HostProcess) -> bool:
         abandoned = 0 if self._watch is None else self._watch.abandoned
         calling = self._runner is not None and self._runner.is_calling
-        self._leaving = [runner for runner in self._leaving if runner.has_leftover_work]
-        if self._left_behind + abandoned > 0 or self._leaving:
+        if self._left_behind + abandoned > 0 or self._has_stopping_work():
             return True
         return not calling and process.is_busy()
 
+    def _has_stopping_work(self) -> bool:
+        """Whether work of a session that left still runs here; most ends with its next turn of the loop."""
+        self._leaving = [runner for runner in self._leaving if runner.has_leftover_work]
+        return bool(self._leaving)
+
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Adopt):
-            if self._runner is None:
+            if self._runner is None and not self._leases:
                 self._adopt(frame)
             else:
                 self._leases[frame.epoch] = Lease(frame)
@@ -410,11 +421,14 @@ class HostCore:
             self._mailbox.put(LetGo(runner.session, runner.epoch, ended, kept))
             self._next()
 
-    def _next(self) -> None:
-        """Embody the session that has waited longest, unless earlier work still runs here."""
+    def _next(self, turns: int = STOP_TURNS) -> None:
+        """Embody the session that has waited longest, unless earlier work runs here for some turns more."""
         while self._leases and self._runner is None:
             if self._process is not None and self._is_stained(self._process):
-                self._give_back()
+                if turns:
+                    asyncio.get_running_loop().call_soon(self._next, turns - 1)
+                else:
+                    self._give_back()
                 return
             _, lease = self._leases.popitem(last=False)
             self._adopt(lease.adopt)
@@ -425,7 +439,7 @@ class HostCore:
         """Let those go that wait here."""
         while self._leases:
             epoch, lease = self._leases.popitem(last=False)
-            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False))
+            self._mailbox.put(LetGo(lease.adopt.session, epoch, 0, kept=False, has_begun=False))
 
     def _keep(self, runner: SessionRunner) -> bool:
         """Keep a session's state if everything in it was reported and it may be needed again."""
@@ -474,7 +488,7 @@ class HostCore:
         self._kept.only(adopt.equipment)
         state = self._kept.take(adopt.session, adopt.kept)
         if adopt.kept and state is None:
-            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False))
+            self._mailbox.put(LetGo(adopt.session, adopt.epoch, 0, kept=False, has_begun=False))
             return
         try:
             self._runner = self._embody(adopt, state)

@@ -187,7 +187,7 @@ class SupervisorCore:
             return
         config, records, _ = await asyncio.to_thread(stored_facts, self.journal, tree_id)
         manifest, own = await asyncio.to_thread(forked, config, records, at, new)
-        self.journal.import_tree(manifest, own)
+        await asyncio.to_thread(self.journal.import_tree, manifest, own)
 
     def _controller(
         self,

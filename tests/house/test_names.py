@@ -12,6 +12,8 @@ import pytest
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 LAZY_DOORS = {
     "sessiontree/__init__.py",
+    "sessiontree/bench/suite.py",
+    "sessiontree/bench/suite_loader.py",
     "sessiontree/api/runtime.py",
     "sessiontree/interpreter/import_guard.py",
     "sessiontree/cli/__main__.py",

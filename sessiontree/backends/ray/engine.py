@@ -284,17 +284,33 @@ def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
 
 
 def _connect(address: str) -> ClusterInfo:
-    if address != "auto":
-        # Ray replaces the loopback address by the node's address.
-        there = str(services.canonicalize_bootstrap_address(address))
-        if not accepts(there, REACH_S):
+    there, on_loopback = _resolved(address)
+    as_it_is: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if there is not None and not accepts(there, REACH_S):
+        if on_loopback is not None and accepts(on_loopback, REACH_S):
+            as_it_is = engine_servers.loopback_only()
+        elif address != "auto":
+            tried = there if on_loopback in (None, there) else f"{there} and {on_loopback}"
             raise ConfigError(
-                f"no Ray answers at address {address!r}, tried as {there}; start a node with `ray start`, "
+                f"no Ray answers at address {address!r}, tried as {tried}; start a node with `ray start`, "
                 "correct the address, or leave it out for a private Ray"
             )
-    with engine_servers.silence():
+    with engine_servers.silence(), as_it_is:
         ray.init(address=address, **QUIET)
     return find_place(None)
+
+
+def _resolved(address: str) -> tuple[str | None, str | None]:
+    """Return where Ray looks for a cluster, and where it would look if nodes were on this machine alone.
+
+    Ray replaces a loopback address by this node's address, where a cluster need not listen. None = Ray finds
+    no address, and says so when it is to connect.
+    """
+    with contextlib.suppress(ConnectionError, ValueError):
+        there = services.canonicalize_bootstrap_address(address)
+        with engine_servers.loopback_only():
+            return there, services.canonicalize_bootstrap_address(address)
+    return None, None
 
 
 def _forget_authentication() -> None:
