@@ -24,7 +24,13 @@ from sessiontree.backends.ray.key_server import (
 )
 from sessiontree.backends.ray.local_line import LocalLine, Methods, line_to
 from sessiontree.backends.ray.process_start import RestartKeeper
-from sessiontree.backends.ray.serialization import open_for_gateway, open_for_host, opened, packed
+from sessiontree.backends.ray.serialization import (
+    open_for_gateway,
+    open_for_host,
+    opened,
+    packed,
+    relocated,
+)
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import (
     AgentInfo,
@@ -41,7 +47,7 @@ from sessiontree.interpreter.import_guard import tidy
 from sessiontree.memory.settings import MemorySettings
 from sessiontree.models.api_key import ask_for_keys_by
 from sessiontree.models.port import GatewayModel
-from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.clock import TreeClock, monotonic_ms
 from sessiontree.runtime.frames import Adopt, Hello, HostHealth
 from sessiontree.runtime.host import HostCore, HostEquipment
 from sessiontree.runtime.host_process import OwnProcess, resident_bytes
@@ -233,6 +239,10 @@ class HostSettings:
     """Where the program hands over keys and variables; None = to this process none."""
     lines: Path | None = None
     """Where the supervisor accepts lines; None = from this process none."""
+    node_id: str | None = None
+    """The supervisor's node, where the process may run on another one; None = it is on the same."""
+    copies: Path | None = None
+    """Where copies of the program's modules are on another node."""
 
 
 Core = TypeVar("Core", HostCore, GatewayHost)
@@ -252,6 +262,9 @@ class FrameActor(Generic[Core]):
     def __init__(self, supervisor: Any, settings: HostSettings) -> None:
         """Keep the settings; nothing runs before the first call."""
         tidy()
+        own = ray.get_runtime_context().get_node_id()
+        self._is_elsewhere = settings.node_id not in {None, own}
+        """Whether the process runs on another node than the supervisor."""
         self._settings = settings
         self._services = RemoteServices(supervisor, settings.key)
 
@@ -273,7 +286,7 @@ class FrameActor(Generic[Core]):
         """Open a line over which the supervisor may submit and poll, if it runs on this machine."""
         settings = self._settings
         methods: Methods = {"submit": self._receive, "poll": self._core.poll}
-        if settings.lines is not None:
+        if settings.lines is not None and not self._is_elsewhere:
             self._line = await line_to(settings.lines, settings.supervisor_pid, methods)
 
     @ray.method(concurrency_group="control")
@@ -295,8 +308,17 @@ class HostActor(FrameActor[HostCore]):
         self._ready = ThreadPoolExecutor(1)
         self._ready.submit(os.getpid).result()
 
-    async def hello(self) -> Hello:
-        """Test the confinement, begin, and return the state."""
+    async def where(self) -> str:
+        """Return Ray's id of the node on which this process runs."""
+        return str(ray.get_runtime_context().get_node_id())
+
+    async def hello(self, passed_ms: int | None = None) -> Hello:
+        """Test the confinement, begin, and return the state.
+
+        Args:
+            passed_ms: The supervisor's monotonic time now, if it is on another machine.
+        """
+        ahead_ms = 0 if passed_ms is None else passed_ms - monotonic_ms()
         victims, level = self._settings.victims, "structural"
         try:
             if victims is not None:
@@ -304,22 +326,32 @@ class HostActor(FrameActor[HostCore]):
                 level = str(in_force)
                 if in_force.is_full or self._settings.enforcement == "required":
                     self_test(victims, self._ready).require()
-            self._begin()
+            self._begin(ahead_ms)
         except Exception as error:  # noqa: BLE001 - the supervisor gets the reason, and starts another host
             return Hello(os.getpid(), level, f"{type(error).__name__}: {error}")
         return Hello(os.getpid(), level, reaper=self._process.reaper)
 
-    def _begin(self) -> None:
+    def _begin(self, ahead_ms: int) -> None:
         sys.setswitchinterval(0.0005)
-        settings, clock = self._settings, TreeClock()
+
+        def passed_ms() -> int:
+            return monotonic_ms() + ahead_ms
+
+        settings, clock = self._settings, TreeClock(passed_ms=passed_ms)
         reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
-        self._process = OwnProcess(settings.supervisor_pid, settings.most_bytes, self._say_last_words, reaper)
-        equipment: ResourceCache[HostEquipment] = ResourceCache(self._services.resources, open_for_host)
+        supervisor = None if self._is_elsewhere else settings.supervisor_pid
+        self._process = OwnProcess(supervisor, settings.most_bytes, self._say_last_words, reaper)
+        equipment: ResourceCache[HostEquipment] = ResourceCache(self._equipment, open_for_host)
         self._resources = equipment
         memory = MemoryClient(self._services.memory).memory
         self._core = HostCore(
-            equipment.of, self._services, memory, ProgressHub(), clock.now_ms, self._process
+            equipment.of, self._services, memory, ProgressHub(), clock.now_ms, self._process, passed_ms
         )
+
+    async def _equipment(self, name: str) -> bytes:
+        packed_here = await self._services.resources(name)
+        copies = self._settings.copies
+        return relocated(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
 
     def _embodied(self) -> tuple[str, int] | None:
         return self._core.embodied

@@ -407,10 +407,7 @@ class Engine:
 
         A private Ray's token is not in a file: its processes pass it to their children.
         """
-        is_private = self._there().home is not None
-        if is_private or not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
-            return None
-        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+        return None if self._there().home is not None else token_file()
 
     @property
     def raylet(self) -> int | None:
@@ -519,6 +516,13 @@ class Engine:
                 f"{own}, and a process can use only one Ray; leave the address out to use that one"
             )
         return place
+
+
+def token_file() -> Path | None:
+    """Return the file with the token of the Ray that this process joined; None if it needs no file."""
+    if not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
+        return None
+    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 
 def _nodes() -> list[dict[str, Any]]:
