@@ -96,6 +96,21 @@ def _remembering(memory: MemorySettings | None) -> dict[str, Any]:
     return {"memory": memory}
 
 
+def _placements_of(placement: object, shards: object) -> Placements | None:
+    """Return where the kinds of sessions run; None = all of them on the supervisor's node.
+
+    Raises:
+        ConfigError: the placement is not valid, or each tree is to be wholly on one node.
+    """
+    found = Placements.of_given(placement)
+    if found is not None and shards == "per-node":
+        raise ConfigError(
+            "shards='per-node' keeps each tree wholly on one node, and placement spreads a tree over nodes; "
+            "leave one of them out"
+        )
+    return found
+
+
 def _names_of(pass_env: object) -> tuple[str, ...]:
     """Return names of environment variables.
 
@@ -442,17 +457,12 @@ class Runtime:
             "enforcement": None if kernel_enforcement == "required" else kernel_enforcement,
             "host_bytes": max_host_bytes,
             "pass_env": _names_of(pass_env) or None,
-            "placement": Placements.of_given(placement),
+            "placement": _placements_of(placement, shards),
         }
         given = {name: value for name, value in wishes.items() if value is not None}
         if given and backend != "ray":
             raise ConfigError(
                 f"only backend 'ray' takes {', '.join(given)}; {backend!r} runs in this process"
-            )
-        if "placement" in given and shards == "per-node":
-            raise ConfigError(
-                "shards='per-node' keeps each tree wholly on one node, and placement spreads one tree over "
-                "nodes; leave one of them out"
             )
         if slots is not None:
             given["slots"] = slots

@@ -166,7 +166,7 @@ class SupervisorServer(SupervisorLifecycle):
         on_places: Called when the nodes that may be used have changed, before a session is placed by them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it starts and is asked, each by a function
         self,
         key: str,
         settings: Settings,

@@ -60,7 +60,7 @@ def sight_of(path: Path, *, entries: bool) -> DirectorySight:
     try:
         found = os.fstat(folder)
         seen = []
-        for name in sorted(os.listdir(folder))[:MAX_ENTRIES] if entries else ():
+        for name in _first_names(folder) if entries else ():
             try:
                 each = os.stat(name, dir_fd=folder, follow_symlinks=False)
             except OSError:  # it was removed just now
@@ -70,6 +70,11 @@ def sight_of(path: Path, *, entries: bool) -> DirectorySight:
         return DirectorySight(found.st_ino, found.st_ctime_ns, tuple(seen))
     finally:
         os.close(folder)
+
+
+def _first_names(folder: int) -> list[str]:
+    with os.scandir(folder) as found:
+        return sorted(entry.name for entry in found)[:MAX_ENTRIES]
 
 
 def renew(path: Path) -> bool:

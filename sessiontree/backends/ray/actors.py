@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ from sessiontree.sandbox import level_in_force, self_test
 from sessiontree.sandbox.launcher import REAPER_VARIABLE, forget_variables
 
 LAST_WORDS_S = 2.0
+ABANDONED_S = 60.0
+"""After how long a host on another node ends if its supervisor, which polls every few seconds, is silent."""
 
 
 class RemoteServices:
@@ -267,10 +270,12 @@ class FrameActor(Generic[Core]):
         """Whether the process runs on another node than the supervisor."""
         self._settings = settings
         self._services = RemoteServices(supervisor, settings.key)
+        self._heard_s = time.monotonic()
 
     @ray.method(num_returns=0)
     async def submit(self, data: bytes) -> None:
         """Receive frames, once everything that they need is loaded."""
+        self._heard_s = time.monotonic()
         await self._receive(opened(data))
 
     async def _receive(self, frames: tuple[tuple[int, Any], ...]) -> None:
@@ -279,6 +284,7 @@ class FrameActor(Generic[Core]):
 
     async def poll(self, after: int, wait_s: float) -> bytes:
         """Return the answers after a number."""
+        self._heard_s = time.monotonic()
         return packed(await self._core.poll(after, wait_s))
 
     @ray.method(num_returns=0)
@@ -339,14 +345,22 @@ class HostActor(FrameActor[HostCore]):
 
         settings, clock = self._settings, TreeClock(passed_ms=passed_ms)
         reaper = int(os.environ.get(REAPER_VARIABLE, "0"))
-        supervisor = None if self._is_elsewhere else settings.supervisor_pid
-        self._process = OwnProcess(supervisor, settings.most_bytes, self._say_last_words, reaper)
+        given = (settings.most_bytes, self._say_last_words, reaper)
+        if self._is_elsewhere:
+            self._heard_s = time.monotonic()
+            self._process = OwnProcess(None, *given, self._is_abandoned)
+        else:
+            self._process = OwnProcess(settings.supervisor_pid, *given)
         equipment: ResourceCache[HostEquipment] = ResourceCache(self._equipment, open_for_host)
         self._resources = equipment
         memory = MemoryClient(self._services.memory).memory
         self._core = HostCore(
             equipment.of, self._services, memory, ProgressHub(), clock.now_ms, self._process, passed_ms
         )
+
+    def _is_abandoned(self) -> bool:
+        """Whether the supervisor was silent for so long that others may do this session's work by now."""
+        return time.monotonic() - self._heard_s > ABANDONED_S
 
     async def _equipment(self, name: str) -> bytes:
         packed_here = await self._services.resources(name)

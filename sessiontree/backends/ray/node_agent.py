@@ -11,6 +11,7 @@ import contextlib
 import os
 import platform
 import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 import ray
 from ray._private import worker as ray_worker
 
-from sessiontree.backends.ray.engine import token_file
+from sessiontree.backends.ray.engine import token_file, words_of_watcher
 from sessiontree.backends.ray.program_copy import write_files
 from sessiontree.backends.ray.transport import reaped
 from sessiontree.contracts.errors import ConfigError, words_of
@@ -109,6 +110,7 @@ class NodeAgent:
         try:
             plan.scratch.mkdir(0o700, parents=True)
             self._scratch = plan.scratch
+            _start_watcher(plan.scratch)
         except FileExistsError:  # nodes may share a directory for temporary files
             pass
         except OSError as error:
@@ -157,3 +159,16 @@ class NodeAgent:
         """Remove the runtime's directory, if it was made here."""
         if self._scratch is not None:
             await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
+
+
+def _start_watcher(scratch: Path) -> None:
+    """Start the process that removes the directory when this one has ended, however it ends.
+
+    It is not a child of this process: Ray ends the children of its workers.
+    """
+    subprocess.run(  # noqa: S603 - fixed words, and this package's own file
+        ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", *words_of_watcher(scratch)],
+        cwd="/",
+        start_new_session=True,
+        check=True,
+    )

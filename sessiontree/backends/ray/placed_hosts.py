@@ -146,8 +146,8 @@ class PlacedTransport(LineTransport):
         except TimeoutError:
             wanted = ", ".join(each.name for each in self._pools.places(pool).values())
             reason = (
-                f"Ray started no host on {wanted} within {FIND_S:g} s: what the placement asks for is in use, "
-                "or a process does not start there"
+                f"Ray started no host on {wanted} within {FIND_S:g} s: what the placement asks for is in "
+                "use, or a process does not start there"
             )
             raise HostLost(reason, served=False) from None
         place = self._pools.places(pool).get(node)

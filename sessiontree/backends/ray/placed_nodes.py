@@ -122,8 +122,14 @@ class PlacedNodes:
         async with self._finding:
             nodes = await self._candidates(scratch)
             reasons: dict[str, str] = {node: reason for node, (_, reason) in self._refused.items()}
-            seen = await asyncio.gather(*(self._refusal_of(node, workspace, program) for node in nodes))
-            reasons |= {node: reason for node, reason in zip(nodes, seen, strict=True) if reason is not None}
+            async with asyncio.TaskGroup() as group:
+                asked = {
+                    node: group.create_task(self._refusal_of(node, workspace, program)) for node in nodes
+                }
+            for node, answer in asked.items():
+                reason = answer.result()
+                if reason is not None:
+                    reasons[node] = reason
             found = TreePlaces(
                 workspace,
                 {
@@ -161,7 +167,9 @@ class PlacedNodes:
             node: told for node, told in self._refused.items() if told[0] > until and node in fitting
         }
         new = [node for node in fitting if node not in self._places and node not in self._refused]
-        await asyncio.gather(*(self._meet(node, _name_of(fitting[node]), scratch) for node in new))
+        async with asyncio.TaskGroup() as group:
+            for node in new:
+                group.create_task(self._meet(node, _name_of(fitting[node]), scratch))
         return {node: row for node, row in fitting.items() if node in self._places}
 
     async def _meet(self, node: str, name: str, scratch: Path) -> None:
@@ -250,10 +258,8 @@ class PlacedNodes:
         if not found:
             against += [reason for node, reason in reasons.items() if node not in nodes]
             told = "; ".join(against) or "no node that is alive has that"
-            raise ConfigError(
-                f"placement: no node fits the {'workers' if pool == OBSERVING else 'branches'}, which ask for "
-                f"{placement}: {told}"
-            )
+            kind = "worker" if pool == OBSERVING else "branch"
+            raise ConfigError(f"placement: no node fits {kind!r}, which asks for {placement}: {told}")
         return tuple(found)
 
 

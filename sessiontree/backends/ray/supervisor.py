@@ -176,9 +176,9 @@ class SupervisorActor:
     def _leave_unfit_nodes(self) -> None:
         """End hosts on nodes that do not fit a tree that opens; their sessions get other hosts."""
         for each in list(self._transports):
-            if isinstance(each, PlacedTransport) and each.place is not None:
-                if each.place.node_id not in self._placed.places(each.pool):
-                    ray.kill(each.actor)
+            place = each.place if isinstance(each, PlacedTransport) else None
+            if place is not None and place.node_id not in self._placed.places(each.pool):
+                ray.kill(each.actor)
 
     def _start_gateway(self, name: str) -> RayTransport:
         settings = self._settings

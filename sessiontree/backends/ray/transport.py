@@ -58,7 +58,7 @@ class RayTransport:
     """Carries frames to one actor.
 
     Args:
-        actor: With ``hello``, ``submit``, ``poll`` and ``health``; None = it is started while ``ready`` waits.
+        actor: With ``hello``, ``submit``, ``poll`` and ``health``; None = ``ready`` starts it.
         on_close: Called once, when the host is ended.
         reports: Directory in which its reaper, if it has one, reports how many processes it ended.
         start: Watches the host's start; None = it can't be seen.
