@@ -421,7 +421,7 @@ class Runtime:
         pass_env: Sequence[str] = (),
         tree_id: str | None = None,
         shards: Shards = 1,
-        placement: Placements | Mapping[str, Any] | None = None,
+        placement: Mapping[str, Mapping[str, Any]] | None = None,
         telemetry: TelemetryLike = None,
         log: Literal["json"] | None = None,
     ) -> None:

@@ -104,8 +104,6 @@ class Placements(StrictSettings):
         """
         if given is None:
             return None
-        if isinstance(given, cls):
-            return given
         if not isinstance(given, Mapping):
             raise ConfigError(
                 f"placement is {given!r}; give a mapping such as {{'worker': {{'num_cpus': 1}}}}, or None"

@@ -7,7 +7,7 @@ change that has just happened.
 
 No file is made or changed for that, and no time of modification. Only the owner of a directory can renew its
 time; without that, the names, inode numbers and times of its first entries are compared as well, and the copy
-of a disk that was not changed since cannot be told from its original.
+of a disk that was not changed since looks like its original.
 """
 
 from __future__ import annotations
@@ -31,12 +31,8 @@ _UTIME_OMIT: Final = 0x3FFFFFFE
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
-class _Time(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
-
-
 @dataclass(frozen=True, slots=True)
-class DirectorySight:
+class DirectoryView:
     """What a machine sees of a directory."""
 
     inode: int
@@ -46,7 +42,7 @@ class DirectorySight:
     """Of the first names in order: name, inode number, size of a file, time of the last change."""
 
 
-def sight_of(path: Path, *, entries: bool) -> DirectorySight:
+def view_of(path: Path, *, entries: bool) -> DirectoryView:
     """Look at a directory. Blocks.
 
     Args:
@@ -54,7 +50,7 @@ def sight_of(path: Path, *, entries: bool) -> DirectorySight:
         entries: Whether to look at its entries, too.
 
     Raises:
-        OSError: there is no directory, or it can't be read.
+        OSError: it is not a directory, or can't be read.
     """
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # a shared one is looked up again
     try:
@@ -67,7 +63,7 @@ def sight_of(path: Path, *, entries: bool) -> DirectorySight:
                 continue
             size = each.st_size if stat.S_ISREG(each.st_mode) else 0
             seen.append((name, each.st_ino, size, each.st_ctime_ns))
-        return DirectorySight(found.st_ino, found.st_ctime_ns, tuple(seen))
+        return DirectoryView(found.st_ino, found.st_ctime_ns, tuple(seen))
     finally:
         os.close(folder)
 
@@ -77,14 +73,14 @@ def _first_names(folder: int) -> list[str]:
         return sorted(entry.name for entry in found)[:MAX_ENTRIES]
 
 
-def renew(path: Path) -> bool:
+def mark_changed(path: Path) -> bool:
     """Renew the time of a directory's last change, and nothing else; return False if this user may not."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # The time of the last access is set to what it is. The time of modification is left out, and not set
         # to what it was: an entry made meanwhile would not be noticed then.
         seconds, nanoseconds = divmod(os.fstat(folder).st_atime_ns, 1_000_000_000)
-        times = (_Time * 2)(_Time(seconds, nanoseconds), _Time(0, _UTIME_OMIT))
+        times = (ctypes.c_long * 4)(seconds, nanoseconds, 0, _UTIME_OMIT)
         return int(_LIBC.futimens(folder, times)) == 0
     finally:
         os.close(folder)
@@ -92,7 +88,7 @@ def renew(path: Path) -> bool:
 
 async def difference(
     path: Path,
-    look: Callable[[bool], Awaitable[DirectorySight | str]],
+    look: Callable[[bool], Awaitable[DirectoryView | str]],
     pause: Callable[[float], Awaitable[None]],
 ) -> str | None:
     """Return why a path leads to another directory on another machine; None = it is the same one.
@@ -105,14 +101,14 @@ async def difference(
     held = 0
     for round_number in range(LATE_ANSWERS):
         try:
-            is_renewed = renew(path)
-            before = sight_of(path, entries=not is_renewed)
+            is_marked = mark_changed(path)
+            before = view_of(path, entries=not is_marked)
         except OSError as error:
             return f"it can't be looked at on the node of the state directory: {words_of(error)}"
-        there = await look(not is_renewed)
+        there = await look(not is_marked)
         if isinstance(there, str):
             return there
-        after = sight_of(path, entries=False)
+        after = view_of(path, entries=False)
         if there.inode != before.inode:
             return f"the directory there has inode {there.inode}, and here it has {before.inode}"
         if not before.changed_ns <= there.changed_ns <= after.changed_ns:

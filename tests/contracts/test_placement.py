@@ -49,7 +49,6 @@ def test_nothing_placed_is_no_placement() -> None:
     placed = Placements.of_given({"worker": {}})
     assert placed is not None
     assert placed.by_kind() == {SessionKind.WORKER: Placement()}
-    assert Placements.of_given(placed) is placed
 
 
 Fits = Callable[[Placement, Mapping[str, str], Mapping[str, float]], bool]

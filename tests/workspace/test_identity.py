@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.workspace.identity import MAX_ENTRIES, DirectorySight, difference, renew, sight_of
+from sessiontree.workspace.identity import MAX_ENTRIES, DirectoryView, difference, mark_changed, view_of
 
-Look = Callable[[bool], Awaitable[DirectorySight | str]]
+Look = Callable[[bool], Awaitable[DirectoryView | str]]
 
 
 def seen_at(path: Path) -> Look:
     """Return how another machine looks at a path."""
 
-    async def look(entries: bool) -> DirectorySight | str:
-        return sight_of(path, entries=entries)
+    async def look(entries: bool) -> DirectoryView | str:
+        return view_of(path, entries=entries)
 
     return look
 
@@ -54,7 +54,7 @@ async def test_same_directory_is_recognised(workspace: Path) -> None:
         after.st_mode,
     )
     assert after.st_ctime_ns >= before.st_ctime_ns
-    assert [each[0] for each in sight_of(workspace, entries=True).entries] == ["file", "folder"]
+    assert [each[0] for each in view_of(workspace, entries=True).entries] == ["file", "folder"]
 
 
 async def test_copy_is_another_directory(workspace: Path) -> None:
@@ -68,9 +68,9 @@ async def test_copy_is_another_directory(workspace: Path) -> None:
 
 async def test_copy_of_a_disk_is_another_directory(workspace: Path) -> None:
     """The same inode numbers and times, as on a copied disk, do not suffice: a change is not seen there."""
-    copied = sight_of(workspace, entries=True)
+    copied = view_of(workspace, entries=True)
 
-    async def look(entries: bool) -> DirectorySight | str:
+    async def look(entries: bool) -> DirectoryView | str:
         return copied
 
     assert await difference(workspace, look, at_once) == "a change of the directory here is not seen there"
@@ -79,8 +79,8 @@ async def test_copy_of_a_disk_is_another_directory(workspace: Path) -> None:
 async def test_directory_that_changes_elsewhere_is_another_one(workspace: Path) -> None:
     """A time of change that this machine never saw is not this directory's."""
 
-    async def look(entries: bool) -> DirectorySight | str:
-        seen = sight_of(workspace, entries=entries)
+    async def look(entries: bool) -> DirectoryView | str:
+        seen = view_of(workspace, entries=entries)
         return replace(seen, changed_ns=seen.changed_ns + 10**9)
 
     assert await difference(workspace, look, at_once) == "the directory there has changed later than here"
@@ -88,11 +88,11 @@ async def test_directory_that_changes_elsewhere_is_another_one(workspace: Path) 
 
 async def test_late_answers_are_asked_for_again(workspace: Path) -> None:
     """A file system may show what it knew some seconds ago; then the other machine looks again."""
-    answers = [sight_of(workspace, entries=False)] * 3
+    answers = [view_of(workspace, entries=False)] * 3
     waited: list[float] = []
 
-    async def look(entries: bool) -> DirectorySight | str:
-        return answers.pop() if answers else sight_of(workspace, entries=entries)
+    async def look(entries: bool) -> DirectoryView | str:
+        return answers.pop() if answers else view_of(workspace, entries=entries)
 
     async def pause(seconds: float) -> None:
         waited.append(seconds)
@@ -105,9 +105,9 @@ async def test_sessions_may_write_meanwhile(workspace: Path) -> None:
     """A directory that changes while it is compared is still the same one."""
     numbers = iter(range(100))
 
-    async def look(entries: bool) -> DirectorySight | str:
+    async def look(entries: bool) -> DirectoryView | str:
         (workspace / f"made-{next(numbers)}").touch()
-        seen = sight_of(workspace, entries=entries)
+        seen = view_of(workspace, entries=entries)
         (workspace / f"made-{next(numbers)}").touch()
         return seen
 
@@ -117,7 +117,7 @@ async def test_sessions_may_write_meanwhile(workspace: Path) -> None:
 async def test_missing_directory_is_named(workspace: Path) -> None:
     """What the other machine says is the reason; a directory that is missing here is a reason as well."""
 
-    async def look(entries: bool) -> DirectorySight | str:
+    async def look(entries: bool) -> DirectoryView | str:
         return "no such directory can be read there"
 
     assert await difference(workspace, look, at_once) == "no such directory can be read there"
@@ -130,17 +130,17 @@ def test_entries_are_the_first_by_name(tmp_path: Path) -> None:
     """The sample is bounded, and the same on every machine."""
     for number in range(MAX_ENTRIES + 5):
         (tmp_path / f"{number:03}").touch()
-    names = [each[0] for each in sight_of(tmp_path, entries=True).entries]
+    names = [each[0] for each in view_of(tmp_path, entries=True).entries]
     assert names == [f"{number:03}" for number in range(MAX_ENTRIES)]
-    assert sight_of(tmp_path, entries=False).entries == ()
+    assert view_of(tmp_path, entries=False).entries == ()
 
 
 def test_directory_of_another_user_is_not_renewed() -> None:
-    """Only the owner may renew the time; whoever is not told so compares entries as well."""
+    """Only the owner may renew the time; without that, entries are compared as well."""
     if os.geteuid() == 0:
         assert not _as_nobody(Path("/usr"))
     else:
-        assert not renew(Path("/usr"))
+        assert not mark_changed(Path("/usr"))
 
 
 def _as_nobody(path: Path) -> bool:
@@ -149,5 +149,5 @@ def _as_nobody(path: Path) -> bool:
     if child == 0:
         os.setgroups([])
         os.setuid(65534)
-        os._exit(int(renew(path)))
+        os._exit(int(mark_changed(path)))
     return os.waitpid(child, 0)[1] != 0

@@ -30,7 +30,7 @@ from sessiontree.backends.ray.serialization import (
     open_for_host,
     opened,
     packed,
-    relocated,
+    with_copies_in,
 )
 from sessiontree.contracts.errors import MemoryFailed, words_of
 from sessiontree.contracts.ports import (
@@ -314,7 +314,7 @@ class HostActor(FrameActor[HostCore]):
         self._ready = ThreadPoolExecutor(1)
         self._ready.submit(os.getpid).result()
 
-    async def where(self) -> str:
+    async def node(self) -> str:
         """Return Ray's id of the node on which this process runs."""
         return str(ray.get_runtime_context().get_node_id())
 
@@ -365,7 +365,9 @@ class HostActor(FrameActor[HostCore]):
     async def _equipment(self, name: str) -> bytes:
         packed_here = await self._services.resources(name)
         copies = self._settings.copies
-        return relocated(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
+        return (
+            with_copies_in(packed_here, copies) if self._is_elsewhere and copies is not None else packed_here
+        )
 
     def _embodied(self) -> tuple[str, int] | None:
         return self._core.embodied

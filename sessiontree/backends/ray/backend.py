@@ -106,8 +106,8 @@ class RayBackend:
         """Check the settings; nothing is started yet.
 
         Raises:
-            ConfigError: sessions are to be placed, and there is no cluster; or confinement is required,
-                and the kernel cannot confine Workers.
+            ConfigError: sessions are to be placed on other nodes without a cluster; or confinement is
+                required, and the kernel cannot confine Workers.
         """
         level = available_level()
         if enforcement == "required" and not level.is_full:

@@ -268,7 +268,7 @@ def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
     os.close(lock)
 
 
-def words_of_watcher(home: Path) -> list[str]:
+def watch_command(home: Path) -> list[str]:
     """Return the command that removes a directory of this process, and what runs for it, if it is killed."""
     me = engine_home.process_of(os.getpid())
     assert me is not None, "a running process is in /proc"  # noqa: S101 - it calls this
@@ -278,7 +278,7 @@ def words_of_watcher(home: Path) -> list[str]:
 def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
     """Start the process that cleans up if this one is killed, because Ray's agents live on for a minute."""
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own file
-        words_of_watcher(home),
+        watch_command(home),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

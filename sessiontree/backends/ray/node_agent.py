@@ -20,14 +20,14 @@ from typing import Any
 import ray
 from ray._private import worker as ray_worker
 
-from sessiontree.backends.ray.engine import token_file, words_of_watcher
+from sessiontree.backends.ray.engine import token_file, watch_command
 from sessiontree.backends.ray.program_copy import write_files
-from sessiontree.backends.ray.transport import reaped
+from sessiontree.backends.ray.transport import wait_for_reaper
 from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.interpreter.import_guard import tidy
 from sessiontree.sandbox import Jail, prepare_canaries, probe
 from sessiontree.version import VERSION
-from sessiontree.workspace.identity import DirectorySight, sight_of
+from sessiontree.workspace.identity import DirectoryView, view_of
 
 
 def release() -> tuple[str, str, str]:
@@ -124,10 +124,10 @@ class NodeAgent:
             refusal = str(error)
         return NodeFacts(None, confinement, refusal, token_file())
 
-    async def look(self, workspace: Path, entries: bool) -> DirectorySight | str:
+    async def look(self, workspace: Path, entries: bool) -> DirectoryView | str:
         """Return what this node sees of a workspace, or why it sees none."""
         try:
-            return await asyncio.to_thread(sight_of, workspace, entries=entries)
+            return await asyncio.to_thread(view_of, workspace, entries=entries)
         except OSError as error:
             return f"no such directory can be read there: {words_of(error)}"
 
@@ -151,9 +151,9 @@ class NodeAgent:
             self._reapers[host] = os.pidfd_open(reaper)
 
     async def ended(self, host: int) -> int:
-        """Wait for the end of a host's reaper, as :func:`reaped` does; return how many processes it ended."""
+        """Wait for the end of a host's reaper; return how many processes it ended."""
         descriptor = self._reapers.pop(host, None)
-        return 0 if descriptor is None else await reaped(descriptor, self._reports, host)
+        return 0 if descriptor is None else await wait_for_reaper(descriptor, self._reports, host)
 
     async def close(self) -> None:
         """Remove the runtime's directory, if it was made here."""
@@ -167,7 +167,7 @@ def _start_watcher(scratch: Path) -> None:
     It is not a child of this process: Ray ends the children of its workers.
     """
     subprocess.run(  # noqa: S603 - fixed words, and this package's own file
-        ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", *words_of_watcher(scratch)],
+        ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", *watch_command(scratch)],
         cwd="/",
         start_new_session=True,
         check=True,

@@ -120,7 +120,7 @@ class HostOrder:
 
 
 class PlacedTransport(LineTransport):
-    """Carries frames to a host that Ray places. On another node there is no line to it.
+    """Carries frames to a host that Ray places. A host on another node has no line.
 
     Args:
         pools: The nodes that fit.
@@ -133,16 +133,20 @@ class PlacedTransport(LineTransport):
         super().__init__(lines, {}, None, *given)
         self._pools = pools
         self._order = order
-        self.pool = order.pool
         self.place: NodePlace | None = None
         """Where it runs; None = not known yet."""
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether it runs on a node that does not fit all open trees any more."""
+        return self.place is not None and self.place.node_id not in self._pools.places(self._order.pool)
 
     async def _hello(self) -> Any:
         pool = self._order.pool
         options = await self._pools.options(pool)
         self.actor = self._order.begin(options)
         try:
-            node = await self._answer(self.actor.where.remote(), FIND_S)
+            node = await self._answer(self.actor.node.remote(), FIND_S)
         except TimeoutError:
             wanted = ", ".join(each.name for each in self._pools.places(pool).values())
             reason = (

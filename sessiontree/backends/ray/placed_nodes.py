@@ -29,7 +29,7 @@ from sessiontree.contracts.errors import ConfigError, words_of
 from sessiontree.contracts.placement import Placement, Placements
 from sessiontree.runtime.settings import OBSERVING, placed_pools
 from sessiontree.sandbox import launcher
-from sessiontree.workspace.identity import DirectorySight, difference
+from sessiontree.workspace.identity import DirectoryView, difference
 
 LOOK_S: Final = 60.0
 """How long a node may take to start an agent and to look around, on a busy machine."""
@@ -72,10 +72,10 @@ class TreePlaces:
 async def difference_at(workspace: Path, agent: Any) -> str | None:
     """Return why a path leads to another directory on an agent's node; None = it is the same one."""
 
-    async def look(entries: bool) -> DirectorySight | str:
+    async def look(entries: bool) -> DirectoryView | str:
         try:
             async with asyncio.timeout(ANSWER_S):
-                seen: DirectorySight | str = await agent.look.remote(workspace, entries)
+                seen: DirectoryView | str = await agent.look.remote(workspace, entries)
         except TimeoutError:
             return f"the node did not answer within {ANSWER_S:g} s"
         except RayError as error:
@@ -229,7 +229,7 @@ class PlacedNodes:
         """Return the nodes for the hosts of a pool.
 
         Raises:
-            ConfigError: there are none.
+            ConfigError: no node fits.
         """
         found, against = [], []
         shared = [

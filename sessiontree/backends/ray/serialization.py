@@ -75,7 +75,7 @@ def with_program(
     )
 
 
-def relocated(packed: bytes, folder: Path) -> bytes:
+def with_copies_in(packed: bytes, folder: Path) -> bytes:
     """Return resources whose modules are imported from a copy in another folder, on another node."""
     program, _, value = packed.partition(b"\0")
     place = os.fsencode(folder / Path(os.fsdecode(program)).name) if program else b""

@@ -176,8 +176,7 @@ class SupervisorActor:
     def _leave_unfit_nodes(self) -> None:
         """End hosts on nodes that do not fit a tree that opens; their sessions get other hosts."""
         for each in list(self._transports):
-            place = each.place if isinstance(each, PlacedTransport) else None
-            if place is not None and place.node_id not in self._placed.places(each.pool):
+            if isinstance(each, PlacedTransport) and each.is_unfit:
                 ray.kill(each.actor)
 
     def _start_gateway(self, name: str) -> RayTransport:

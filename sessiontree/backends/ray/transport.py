@@ -29,7 +29,7 @@ ANSWER_S = 2.0
 """How late an answer of a host may be."""
 
 
-async def reaped(reaper: int, reports: Path, host: int) -> int:
+async def wait_for_reaper(reaper: int, reports: Path, host: int) -> int:
     """Wait up to ``REAPED_S`` for the end of a host's reaper; return how many processes it ended.
 
     Args:
@@ -181,7 +181,7 @@ class RayTransport:
     async def ended(self) -> int:
         """Wait up to ``REAPED_S`` for the host's reaper; return how many processes the reaper ended."""
         descriptor, self._reaper = self._reaper, None
-        return 0 if descriptor is None else await reaped(descriptor, self._reports, self.pid)
+        return 0 if descriptor is None else await wait_for_reaper(descriptor, self._reports, self.pid)
 
     def _flush(self) -> None:
         if self.actor is None and not self._closed:

@@ -79,7 +79,7 @@ def reply(request: ModelRequest) -> Answer:
     """Do what the task names; a session that roams asks where it is until it has been on two nodes."""
     if request.kind is SessionKind.MAIN:
         return "done"
-    task = request.messages[0].text  # type: ignore[union-attr]  # a task is text
+    task = request.messages[0].text
     results = [each.text for each in request.messages if isinstance(each, ToolResultMessage)]
     if task == "roam":
         nodes = list(dict.fromkeys(json.loads(each)["node"] for each in results))
@@ -180,10 +180,11 @@ async def play(base: Path, cluster: Any, nodes: Nodes) -> dict[str, Any]:
     limits = Limits(max_turns=100_000, cancel_grace_s=1)
     model, tools = FunctionModel(reply), [Misdeed("where", where)]
     workspace = base / "workspace"
-    found: dict[str, Any] = {"cpus": PLACEMENT["worker"]["num_cpus"]}
+    found: dict[str, Any] = {}
     async with Runtime(STATE, placement=PLACEMENT) as runtime:
         tree = await SessionTree(workspace, model=model, tools=tools, runtime=runtime, limits=limits).start()
-        found["main"] = (await tree.main.call("where")).output["node"] == cluster.head_node.node_id
+        of_main = await tree.main.call("where")
+        found["main"] = cluster.head_node.node_id in json.dumps(of_main.output)
         workers = [await tree.main.spawn("worker", "where") for _ in range(4)]
         told = [json.loads((await each.result()).summary) for each in workers]
         found["workers"] = {each["node"] for each in told} <= spot.keys()
