@@ -12,6 +12,7 @@ of a disk that was not changed since looks like its original.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import stat
@@ -89,7 +90,7 @@ def mark_changed(path: Path) -> bool:
 async def difference(
     path: Path,
     look: Callable[[bool], Awaitable[DirectoryView | str]],
-    pause: Callable[[float], Awaitable[None]],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> str | None:
     """Return why a path leads to another directory on another machine; None = it is the same one.
 
@@ -98,30 +99,42 @@ async def difference(
         look: Returns what the other machine sees, with or without entries, or why it sees none.
         pause: Waits for some seconds.
     """
-    held = 0
+    try:
+        return await _difference(path, look, pause)
+    except OSError as error:
+        return f"it can't be looked at on the node of the state directory: {words_of(error)}"
+
+
+async def _difference(
+    path: Path,
+    look: Callable[[bool], Awaitable[DirectoryView | str]],
+    pause: Callable[[float], Awaitable[None]],
+) -> str | None:
+    held, reason = 0, ""
     for round_number in range(LATE_ANSWERS):
-        try:
-            is_marked = mark_changed(path)
-            before = view_of(path, entries=not is_marked)
-        except OSError as error:
-            return f"it can't be looked at on the node of the state directory: {words_of(error)}"
+        is_marked = await asyncio.to_thread(mark_changed, path)
+        before = await asyncio.to_thread(view_of, path, entries=not is_marked)
         there = await look(not is_marked)
         if isinstance(there, str):
             return there
-        after = view_of(path, entries=False)
+        after = await asyncio.to_thread(view_of, path, entries=False)
         if there.inode != before.inode:
             return f"the directory there has inode {there.inode}, and here it has {before.inode}"
-        if not before.changed_ns <= there.changed_ns <= after.changed_ns:
-            if there.changed_ns > after.changed_ns:
-                return "the directory there has changed later than here"
-            await pause(0.05 * 2**round_number)
+        if before.changed_ns <= there.changed_ns <= after.changed_ns:
+            if before.changed_ns == after.changed_ns and there.entries != before.entries:
+                return f"other entries are there: {_first_difference(before.entries, there.entries)}"
+            held += 1
+            if held == ROUNDS:
+                return None
             continue
-        if before.changed_ns == after.changed_ns and there.entries != before.entries:
-            return f"other entries are there: {_first_difference(before.entries, there.entries)}"
-        held += 1
-        if held == ROUNDS:
-            return None
-    return "a change of the directory here is not seen there"
+        is_older = there.changed_ns < before.changed_ns
+        reason = (
+            "a change of the directory here is not seen there"
+            if is_older
+            else "the directory there has changed later than here"
+        )
+        await pause(0.05 * 2**round_number)
+    return reason
 
 
 def _first_difference(

@@ -19,6 +19,7 @@ from sessiontree.backends.ray.local_line import LineListener
 from sessiontree.backends.ray.placed_nodes import NodePlace, TreePlaces, difference_at
 from sessiontree.backends.ray.serialization import opened
 from sessiontree.backends.ray.transport import REAPED_S, LineTransport
+from sessiontree.contracts.errors import words_of
 from sessiontree.contracts.placement import NODE_LABEL, Placement
 from sessiontree.runtime.clock import monotonic_ms
 from sessiontree.runtime.frames import Hello
@@ -69,9 +70,9 @@ class PlacedPools:
         places = [place for tree in self.trees() for each in tree.pools.values() for place in each]
         return tuple(dict.fromkeys(place.token for place in places if place.token is not None))
 
-    def refuse(self, place: NodePlace, reason: str) -> None:
-        """Use a node no longer."""
-        self._unfit[place.node_id] = f"{place.name}: {reason}"
+    def reconsider(self) -> None:
+        """Use nodes again that were refused: the program has looked at all of them for a tree that opens."""
+        self._unfit.clear()
 
     async def options(self, pool: str) -> dict[str, Any]:
         """Return the options by which Ray finds a node for a host.
@@ -101,11 +102,17 @@ class PlacedPools:
             HostLost: one does not; the node is not used any more.
         """
         for workspace in dict.fromkeys(tree.workspace for tree in self.trees()):
-            reason = await difference_at(workspace, place.agent)
+            try:
+                reason = await difference_at(workspace, place.agent)
+            except RayError as error:
+                reason = words_of(error).splitlines()[-1].strip()
             if reason is not None:
-                told = f"the workspace {str(workspace)!r} is not the same there: {reason}"
-                self.refuse(place, told)
-                raise HostLost(f"no host runs on node {place.name}: {told}", served=False)
+                self._unfit[place.node_id] = f"{place.name}: {reason}"
+                raise HostLost(
+                    f"no host runs on node {place.name}: the workspace {str(workspace)!r} is not the same "
+                    f"there: {reason}",
+                    served=False,
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +174,27 @@ class PlacedTransport(LineTransport):
         if self._order.victims is not None:
             await self._answer(place.agent.prepare.remote(self._order.victims), PREPARE_S)
         hello: Hello = await self._answer(self.actor.hello.remote(monotonic_ms()), FIND_S)
+        if hello.reaper:
+            await self._answer(place.agent.hold.remote(hello.pid, hello.reaper), PREPARE_S)
         return hello
 
-    async def _hold(self, hello: Hello) -> None:
-        agent = None if self.place is None else self.place.agent
-        if agent is None:
-            await super()._hold(hello)
-        elif hello.reaper:
-            await self._answer(agent.hold.remote(hello.pid, hello.reaper), PREPARE_S)
+    def _hold(self, hello: Hello) -> None:
+        if not self.node:
+            super()._hold(hello)
+
+    async def ready(self) -> None:
+        """Wait until the host has said hello; frames that were sent before go then.
+
+        Raises:
+            HostLost: it did not start, or reported that it cannot serve.
+        """
+        await super().ready()
+        if self._buffer:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.is_ready or self._closed:
+            super()._flush()
 
     def _offer_line(self) -> None:
         if not self.node:

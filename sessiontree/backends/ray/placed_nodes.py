@@ -70,7 +70,11 @@ class TreePlaces:
 
 
 async def difference_at(workspace: Path, agent: Any) -> str | None:
-    """Return why a path leads to another directory on an agent's node; None = it is the same one."""
+    """Return why a path leads to another directory on an agent's node; None = it is the same one.
+
+    Raises:
+        RayError: the agent is gone.
+    """
 
     async def look(entries: bool) -> DirectoryView | str:
         try:
@@ -78,11 +82,9 @@ async def difference_at(workspace: Path, agent: Any) -> str | None:
                 seen: DirectoryView | str = await agent.look.remote(workspace, entries)
         except TimeoutError:
             return f"the node did not answer within {ANSWER_S:g} s"
-        except RayError as error:
-            return _last_line(error)
         return seen
 
-    return await difference(workspace, look, asyncio.sleep)
+    return await difference(workspace, look)
 
 
 class PlacedNodes:
@@ -210,7 +212,11 @@ class PlacedNodes:
         place, _ = self._places[node]
         if place.agent is None:
             return None
-        reason = await difference_at(workspace, place.agent)
+        try:
+            reason = await difference_at(workspace, place.agent)
+        except RayError as error:
+            del self._places[node]  # the next tree starts another agent
+            return f"{place.name}: {_last_line(error)}"
         if reason is not None:
             _LOG.warning("node %s has another workspace at %s: %s", place.name, workspace, reason)
             return f"{place.name}: the workspace {str(workspace)!r} is not the same there: {reason}"
@@ -238,6 +244,9 @@ class PlacedNodes:
             if pool in tree.pools
         ]
         for node, row in nodes.items():
+            if node not in self._places:
+                against.append(reasons[node])
+                continue
             place, facts = self._places[node]
             if not placement.fits(row["Labels"], row["Resources"]):
                 continue

@@ -110,12 +110,10 @@ class RayTransport:
             reason = error.reason if isinstance(error, HostLost) else late
             self._failed(reason)
             raise HostLost(reason, served=False) from None
-        await self._hold(hello)
+        self._hold(hello)
         self.level, self.pid, self.is_ready = hello.level, hello.pid, True
-        if self._buffer:
-            self._flush()
 
-    async def _hold(self, hello: Hello) -> None:
+    def _hold(self, hello: Hello) -> None:
         """Note the host's reaper."""
         with contextlib.suppress(OSError):  # it has ended already, as the host has
             self._reaper = os.pidfd_open(hello.reaper) if hello.reaper else None
@@ -184,8 +182,6 @@ class RayTransport:
         return 0 if descriptor is None else await wait_for_reaper(descriptor, self._reports, self.pid)
 
     def _flush(self) -> None:
-        if self.actor is None and not self._closed:
-            return  # they are sent when it is ready
         frames, self._buffer = tuple(self._buffer), []
         if not self._closed:
             self._send(frames)

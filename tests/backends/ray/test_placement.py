@@ -31,8 +31,8 @@ def test_tree_is_spread_over_the_nodes_that_fit(tmp_path: Path, short_path: Path
         "times": True,
         "visited": True,
         "survivors": 0,
-        "nowhere": "placement: no node fits 'worker', which asks for label zone=nowhere: no node that is alive "
-        "has that",
+        "nowhere": "placement: no node fits 'worker', which asks for label zone=nowhere: "
+        "no node that is alive has that",
         "left": [],
     }
     assert (other is not None) == (os.geteuid() == 0)
