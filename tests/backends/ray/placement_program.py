@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -217,6 +218,7 @@ def main() -> None:
         (base / name).mkdir()
     for name in ("workspace", "another"):
         (base / name / "given").write_text("x", "utf-8")
+    tempfile.tempdir = str(base / "tmp")
     warnings: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
@@ -224,7 +226,7 @@ def main() -> None:
     make: Any = Cluster  # Ray leaves its methods untyped
     with loopback_only():
         head = {**LOOPBACK, "include_dashboard": False, "temp_dir": sys.argv[2]}
-        cluster = make(initialize_head=True, head_node_args=head)
+        cluster = make(initialize_head=True, shutdown_at_exit=False, head_node_args=head)
         try:
             ray.init(address=cluster.address, log_to_driver=False)
             found = asyncio.run(play(base, cluster, Nodes(cluster, base)))
