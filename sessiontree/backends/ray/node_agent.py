@@ -20,6 +20,7 @@ from typing import Any
 import ray
 from ray._private import worker as ray_worker
 
+from sessiontree.backends.ray import engine_home
 from sessiontree.backends.ray.engine import token_file, watch_command
 from sessiontree.backends.ray.program_copy import write_files
 from sessiontree.backends.ray.transport import wait_for_reaper
@@ -83,6 +84,8 @@ class NodeAgent:
         tidy()
         self._scratch: Path | None = None
         """The runtime's directory, if it was made here."""
+        self._lock: int | None = None
+        """Held for as long as the directory is this process's."""
         self._reapers: dict[int, int] = {}
         """Descriptors of reapers by the process ids of their hosts."""
         self._reports = Path()
@@ -110,6 +113,7 @@ class NodeAgent:
         try:
             plan.scratch.mkdir(0o700, parents=True)
             self._scratch = plan.scratch
+            self._lock = engine_home.claim(plan.scratch)
             _start_watcher(plan.scratch)
         except FileExistsError:  # nodes may share a directory for temporary files
             pass
