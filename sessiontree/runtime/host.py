@@ -29,7 +29,7 @@ from sessiontree.models.port import InProcessModel, summary_key
 from sessiontree.policy.compiled import CompiledPolicy
 from sessiontree.policy.steps import WebAccess
 from sessiontree.protected import OwnPlaces
-from sessiontree.runtime.clock import TreeClock
+from sessiontree.runtime.clock import TreeClock, monotonic_ms
 from sessiontree.runtime.frames import (
     Adopt,
     Feed,
@@ -266,6 +266,8 @@ class HostCore:
         now_ms: The clock of trees without their own clock offset.
         process: The host's own process, or None if it shares one. With its own process, the host ends what
             sessions leave running there, and sends progress to the supervisor.
+        passed_ms: The time that clocks of trees count from. On another machine than the supervisor's it is
+            the supervisor's time, because each machine counts from its own start.
     """
 
     def __init__(
@@ -276,6 +278,7 @@ class HostCore:
         hub: ProgressHub,
         now_ms: Callable[[], int],
         process: HostProcess | None = None,
+        passed_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._equip = equip
         self._services = services
@@ -284,6 +287,7 @@ class HostCore:
         self._now_ms = now_ms
         self._mailbox = Mailbox(self._take)
         self._process = process
+        self._passed_ms = passed_ms
         self._relay = None if process is None else ProgressRelay(hub, self._mailbox.wake)
         self._runner: SessionRunner | None = None
         self._watch: CallWatch | None = None
@@ -561,7 +565,7 @@ class HostCore:
         guarded = GuardedFiles(writer, facades)
         put, now_ms = self._mailbox.put, self._now_ms
         if adopt.clock_offset_ms is not None:
-            now_ms = TreeClock(adopt.clock_offset_ms).now_ms
+            now_ms = TreeClock(adopt.clock_offset_ms, self._passed_ms).now_ms
         questioner, dispatcher = build_tooling(equipment, adopt, facades.rights(rights), now_ms, guarded)
         interceptors: tuple[Interceptor, ...] = ()
         if hooks is not None and screened is not None:

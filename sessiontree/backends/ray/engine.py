@@ -268,12 +268,17 @@ def _end(home: Path, lock: int, watcher: subprocess.Popen[bytes]) -> None:
     os.close(lock)
 
 
+def watch_command(home: Path) -> list[str]:
+    """Return the command that removes a directory of this process, and what runs for it, if it is killed."""
+    me = engine_home.process_of(os.getpid())
+    assert me is not None, "a running process is in /proc"  # noqa: S101 - it calls this
+    return [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(me.pid), str(me.started)]
+
+
 def _start_watcher(home: Path) -> subprocess.Popen[bytes]:
     """Start the process that cleans up if this one is killed, because Ray's agents live on for a minute."""
-    me = engine_home.process_of(os.getpid())
-    assert me is not None, "a running process is in /proc"  # noqa: S101 - make_home has just seen it
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own file
-        [sys.executable, "-I", "-S", engine_home.__file__, str(home), str(me.pid), str(me.started)],
+        watch_command(home),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -423,10 +428,7 @@ class Engine:
 
         A private Ray's token is not in a file: its processes pass it to their children.
         """
-        is_private = self._there().home is not None
-        if is_private or not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
-            return None
-        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+        return None if self._there().home is not None else token_file()
 
     @property
     def raylet(self) -> int | None:
@@ -535,6 +537,13 @@ class Engine:
                 f"{own}, and a process can use only one Ray; leave the address out to use that one"
             )
         return place
+
+
+def token_file() -> Path | None:
+    """Return the file with the token of the Ray that this process joined; None if it needs no file."""
+    if not is_token_auth_enabled() or os.environ.get("RAY_AUTH_TOKEN"):
+        return None
+    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 
 def _nodes() -> list[dict[str, Any]]:
