@@ -107,7 +107,7 @@ def module_of(name: str) -> str:
     return name.rpartition(":")[0]
 
 
-def env_of(name: str) -> Path | None:
+def environment_file(name: str) -> Path | None:
     """Return the ``env`` of a ``suite.toml``: its suite may need it to be loaded; None = it has none."""
     env = _parsed(Path(name)).get("env") if name.endswith(".toml") else None
     return None if env is None else Path(name).absolute().parent / env
