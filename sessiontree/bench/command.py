@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 from sessiontree import ConfigError
 from sessiontree.bench.progress import JsonProgress, LineProgress, RunProgress
 from sessiontree.bench.runner import RunSummary
-from sessiontree.bench.suite import Suite
 from sessiontree.bench.suite_loader import load_suite
 from sessiontree.bench.workspaces import LETTERS
 
@@ -48,7 +47,7 @@ def run(
     """Run a suite and return the exit code."""
     found = load_suite(suite)
     summary = found.run_sync(
-        directory or default_place(found),
+        directory or default_place(found.name),
         sample_timeout_s=sample_timeout,
         max_cost_usd=max_cost,
         shards=_shards(shards),
@@ -59,9 +58,9 @@ def run(
     return 0 if summary.is_complete else INCOMPLETE
 
 
-def default_place(suite: Suite) -> Path:
-    """Return the directory of a suite's runs if none is given."""
-    return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite.name))
+def default_place(suite: str) -> Path:
+    """Return the directory of the runs of the suite of this name, if none is given."""
+    return Path(RUNS, "".join(letter if letter in LETTERS else "_" for letter in suite))
 
 
 def _shards(text: str) -> int | str:
