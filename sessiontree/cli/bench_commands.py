@@ -66,6 +66,23 @@ def run(  # noqa: PLR0913 - each option is a parameter
     run_body("bench run", **locals())
 
 
+@commands.command("list")
+def list_suites(
+    directory: Annotated[
+        Path, typer.Option("--dir", help="The directory whose runs are listed.", readable=False)
+    ] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """List the installed suites, and the runs in a directory."""
+    run_body("bench list", **locals())
+
+
+@commands.command()
+def prepare(suite: SuiteName) -> None:
+    """Make the environment of a suite before it runs, if it has one; `bench run` does it too."""
+    run_body("bench prepare", **locals())
+
+
 @commands.command()
 def report(
     run: RunName,

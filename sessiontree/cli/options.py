@@ -32,6 +32,8 @@ BODIES = {
     "journal prune": "sessiontree.cli.journal:prune",
     "journal erase": "sessiontree.cli.journal:erase",
     "bench run": "sessiontree.bench.command:run",
+    "bench list": "sessiontree.bench.command:list_suites",
+    "bench prepare": "sessiontree.bench.command:prepare",
     "bench report": "sessiontree.bench.result_commands:report",
     "bench compare": "sessiontree.bench.result_commands:compare",
     "bench show": "sessiontree.bench.result_commands:show",

@@ -125,6 +125,17 @@ def test_lock_of_the_local_model_holds_two_names_that_nothing_else_asks_for(
     assert not local & (set(read_lock(lock)) | {canonicalize_name(each.name) for each in asked_for(project)})
 
 
+def test_locks_of_suites_pin_everything_with_hashes(checkout: Path) -> None:
+    """Every lock that a suite comes with; inspect's holds the releases that the adapter was written for."""
+    locks = {
+        lock.stem: read_lock(lock.read_text("utf-8"))
+        for lock in (checkout / "sessiontree" / "bench" / "suites" / "locks").iterdir()
+    }
+    assert all(locks.values())
+    pinned = {name: locks["inspect"][name] for name in ("inspect-ai", "inspect-evals")}
+    assert pinned == {"inspect-ai": "0.3.285", "inspect-evals": "0.26.0"}
+
+
 @pytest.mark.parametrize("name", ["pydantic", "hatchling", "pytest"])
 def test_planted_missing_pin_is_found(project: str, lock: str, name: str) -> None:
     """A lock made before a dependency was added is seen to be old."""
