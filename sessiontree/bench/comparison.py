@@ -9,8 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from sessiontree import ConfigError
 from sessiontree.bench.recorded_run import RecordedRun
-from sessiontree.bench.report import OVERALL, number, percent
-from sessiontree.bench.results import html_table
+from sessiontree.bench.report import OVERALL, html_table, number, percent
 from sessiontree.bench.statistics import CONFIDENCE, PairedComparison, compare_paired, resamples_for
 
 Clusters: TypeAlias = dict[str, list[float]]

@@ -82,7 +82,7 @@ def report(
         as_json: Whether a program reads it.
 
     Raises:
-        ConfigError: there is no such run, it has no results yet, or the extra ``plot`` is missing.
+        ConfigError: the run does not exist or has no results yet, or the extra ``plot`` is missing.
         OSError: a file can't be written.
     """
     found = find_run(run)
@@ -234,7 +234,7 @@ def show(
         show_tree: Draws a stored tree on the screen: the body of ``sessiontree tree``.
 
     Raises:
-        ConfigError: there is no such run, sample or epoch.
+        ConfigError: the run, the sample or the epoch does not exist.
         JournalError: the tree is damaged.
     """
     found = find_run(run)

@@ -7,7 +7,7 @@ needed.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -141,19 +141,7 @@ class RunResults:
         counts = self.counts
         if counts.scored + counts.failed == 0:
             return f"<p>{escape(visible(repr(self)))}</p>"
-        report = self.report()
-        return html_table(report.summary_lines(), report.score_table())
-
-
-def html_table(lines: Iterable[str], table: Iterable[Sequence[str]]) -> str:
-    """Return lines and a table, its header first, as escaped HTML for a notebook."""
-    head, *rows = table
-    cells = "".join(f"<th scope='col'>{escape(visible(name))}</th>" for name in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(visible(each))}</td>" for each in row) + "</tr>" for row in rows
-    )
-    said = "<br>".join(escape(visible(line)) for line in lines)
-    return f"<p>{said}</p><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+        return self.report()._repr_html_()
 
 
 def _known(table: str) -> str:
