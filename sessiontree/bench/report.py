@@ -391,7 +391,7 @@ def _totals(run: RecordedRun) -> RunTotals:
         "SELECT count(tree_id), sum(sessions), sum(turns), sum(tool_calls), sum(input_tokens), "
         "sum(output_tokens), sum(cost_usd) FROM scores"
     )
-    return RunTotals(*(int(each or 0) for each in row[:-1]), float(row[-1] or 0))
+    return RunTotals(*(each or 0 for each in row))
 
 
 def _models(run: RecordedRun) -> tuple[ModelTotals, ...]:
