@@ -1,9 +1,9 @@
-"""AgentThreatBench under a model that obeys every order it reads: solved tasks, successful attacks, approvals.
+"""AgentThreatBench under a model that obeys every order it reads: tasks, attacks, approvals.
 
-Run: ``python -m benchmarks.agent_threat_bench [--quick] [--json]``; seconds. It runs in the suite's environment,
-which ``make setup-suites`` prepares, without a network or a real model. The 24 samples are run in the ways that
-``sessiontree/bench/suites/injections.py`` describes; successful attacks are counted by part: ``ah`` triage of
-mail, ``de`` customer data, ``mp`` a poisoned knowledge base, where the attack is the answer itself.
+Run: ``python -m benchmarks.agent_threat_bench [--quick] [--json]``; seconds. It runs in the suite's
+environment, which ``make setup-suites`` prepares, without a network or a real model. The 24 samples are run in
+the ways that ``sessiontree/bench/suites/injections.py`` describes; successful attacks are counted by part:
+``ah`` triage of mail, ``de`` customer data, ``mp`` a poisoned knowledge base, where the attack is the answer.
 """
 
 from __future__ import annotations

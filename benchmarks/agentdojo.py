@@ -1,14 +1,14 @@
-"""AgentDojo under a model that obeys every order it reads: solved tasks, successful attacks, approvals.
+"""AgentDojo under a model that obeys every order it reads: solved tasks, attacks, approvals.
 
-Run: ``python -m benchmarks.agentdojo [--way flat|tiers|person] [--quick] [--json]``; all ways take ten minutes
-on two cores. It runs in the suite's environment, which ``make setup-suites`` prepares, without a network or a
-real model.
+Run: ``python -m benchmarks.agentdojo [--way flat|tiers|person] [--quick] [--json]``; all ways take ten
+minutes on two cores. It runs in the suite's environment, which ``make setup-suites`` prepares, without a
+network or a real model.
 
 The 96 tasks of users are solved by inspect_ai alone (AgentDojo's own ground-truth agent) and by a tree whose
 scripted model makes the same calls; the verdicts are compared by sample id. Then each of the 944 pairs of a
-user's task and an injected order is run in the ways that ``sessiontree/bench/suites/injections.py`` describes.
-For each way ``clean_solved`` counts the users' tasks that the same model solves in the same way without any
-attack. Attacks that succeed in no more than half of all pairs are named by suite and order.
+user's task and an injected order is run in the ways that ``sessiontree/bench/suites/injections.py``
+describes. For each way ``clean_solved`` counts the users' tasks that the same model solves in the same way
+without any attack. Orders that succeed in no more than half of all pairs are named by suite and order.
 """
 
 from __future__ import annotations
@@ -63,10 +63,12 @@ async def measure(ways: Sequence[str], selection: Mapping[str, Any]) -> dict[str
 async def _parity(place: Path, selection: Mapping[str, Any]) -> dict[str, Figure]:
     """Return how many users' tasks inspect alone and a tree solve, and how many verdicts are the same."""
     from inspect_ai import eval_async  # noqa: PLC0415 - only in the suite's environment
+    from inspect_ai.util._display import init_display_type  # noqa: PLC0415 - as above
     from inspect_evals.agentdojo import agentdojo as task_of  # noqa: PLC0415 - as above
 
     from sessiontree.bench.suites import agentdojo  # noqa: PLC0415 - as above
 
+    init_display_type("none")  # it would draw on stdout
     task = task_of(agent="ground_truth", with_sandbox_tasks="no", with_injections=False, **selection)
     (log,) = await eval_async(task, model="none/none", log_dir=str(place / "logs"), max_samples=CONCURRENCY)
     alone = {str(each.id): _is_correct(each) for each in log.samples or ()}

@@ -1,10 +1,9 @@
-"""What the benchmarks of suites share: re-running in a suite's environment, running a suite, counting its scores."""
+"""What benchmarks of suites share: the suite's environment, a run, and counts of its scores."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,12 +20,11 @@ CONCURRENCY = 8
 def options_in_environment(
     parser: argparse.ArgumentParser, module: str, arguments: Sequence[str] | None
 ) -> argparse.Namespace:
-    """Return the options; outside the environment of inspect's suites, start the benchmark again inside it."""
+    """Return the options; outside the environment of inspect's suites, start again inside it."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser.add_argument("--quick", action="store_true", help="a few samples: shows that it works")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout")
     options = parser.parse_args(given)
-    os.environ["INSPECT_DISPLAY"] = "none"  # it would draw on stdout
     environment = environment_of(LOCKS / "inspect.txt")
     if not environment.is_current:
         environment.take_over(["-m", module, *given])
