@@ -1,8 +1,8 @@
 """AgentThreatBench under a model that obeys every order it reads: tasks, attacks, approvals.
 
 Run: ``python -m benchmarks.agent_threat_bench [--quick] [--json]``; seconds. It runs in the suite's
-environment, which ``make setup-suites`` prepares, without a network or a real model. The 24 samples are run in
-the ways that ``sessiontree/bench/suites/injections.py`` describes; successful attacks are counted by part:
+environment, which ``make setup-suites`` prepares, without a network or a real model. The 24 samples are run
+in the ways that ``sessiontree/bench/suites/injections.py`` describes; successful attacks are counted by part:
 ``ah`` triage of mail, ``de`` customer data, ``mp`` a poisoned knowledge base, where the attack is the answer.
 """
 

@@ -70,7 +70,13 @@ async def _parity(place: Path, selection: Mapping[str, Any]) -> dict[str, Figure
 
     init_display_type("none")  # it would draw on stdout
     task = task_of(agent="ground_truth", with_sandbox_tasks="no", with_injections=False, **selection)
-    (log,) = await eval_async(task, model="none/none", log_dir=str(place / "logs"), max_samples=CONCURRENCY)
+    (log,) = await eval_async(
+        task,
+        model="none/none",
+        log_dir=str(place / "logs"),
+        max_samples=CONCURRENCY,
+        log_level="error",  # warnings would be written to stdout
+    )
     alone = {str(each.id): _is_correct(each) for each in log.samples or ()}
     scored = await scores_of(agentdojo.user_tasks(**selection), place / "parity")
     ours = {sample: scores["utility"]["value"] == 1 for sample, scores in scored.items()}
