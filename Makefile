@@ -112,6 +112,7 @@ lock: ## resolve the locks again (needs uv: UV=/path/to/uv)
 	printf '%s\n' inspect-ai==0.3.285 'pydantic[email]' backoff deepdiff jinja2 pyyaml toml \
 	  | $(UV) $(COMPILE) - >$(SUITE_LOCKS)/inspect.txt
 	echo inspect-evals==0.26.0 | $(UV) $(COMPILE) --no-deps - >>$(SUITE_LOCKS)/inspect.txt
+	printf '%s\n' bfcl-eval==2026.3.23 mpmath | $(UV) $(COMPILE) --no-deps - >$(SUITE_LOCKS)/bfcl.txt
 
 clean: ## remove what can be made again
 	rm -rf .venv .venv-bench dist SURVEY.md $(CACHES)

@@ -83,7 +83,6 @@ class Result:
     """JSON text."""
     tree_id: str | None = None
     receipt: Sequence[ReceiptLine] = ()
-    model: str = ""
     error_kind: str | None = None
     error: str | None = None
 
@@ -248,8 +247,8 @@ def _session_row(key: Key, lease_id: str, result: Result, line: ReceiptLine) -> 
         line.session_id,
         str(line.kind.value),
         line.session_id.rpartition("/")[0] or None,
-        None,
-        result.model,
+        line.agent,
+        line.model,
         str(line.status.value),
         used.input_tokens,
         used.output_tokens,
