@@ -4,11 +4,12 @@ Run: ``python -m benchmarks.agentdojo [--way flat|tiers|person] [--quick] [--jso
 minutes on two cores. It runs in the suite's environment, which ``make setup-suites`` prepares, without a
 network or a real model.
 
-The 96 tasks of users are solved by inspect_ai alone (AgentDojo's own ground-truth agent) and by a tree whose
-scripted model makes the same calls; the verdicts are compared by sample id. Then each of the 944 pairs of a
-user's task and an injected order is run in the ways that ``sessiontree/bench/suites/injections.py``
-describes. For each way ``clean_solved`` counts the users' tasks that the same model solves in the same way
-without any attack. Orders that succeed in no more than half of all pairs are named by suite and order.
+With the way ``flat`` the 96 tasks of users are solved by inspect_ai alone (AgentDojo's ground-truth agent) and
+by a tree whose scripted model makes the same calls; the verdicts are compared by sample id. Each of the 944
+pairs of a user's task and an injected order is run in the ways that
+``sessiontree/bench/suites/injections.py`` describes. For each way ``clean_solved`` counts the users' tasks
+that the same model solves in the same way without any attack. Orders that succeed in no more than half of all
+pairs are named by suite and order.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ async def measure(ways: Sequence[str], selection: Mapping[str, Any]) -> dict[str
     found: dict[str, Figure] = {}
     with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder:
         place = Path(folder)
-        found["user_tasks"] = await _parity(place, tasks)
+        if "flat" in ways:
+            found["user_tasks"] = await _parity(place, tasks)
         for way in ways:
             scored = await scores_of(agentdojo.attacks(way, **selection), place / f"attacks-{way}")
             clean = agentdojo.user_tasks(way, **tasks)

@@ -1,4 +1,4 @@
-"""Runs of inspect's tasks as suites; run in the suites' environment. Prints what a test asks, as one JSON object."""
+"""Runs of inspect's tasks as suites, in the suites' environment; prints one JSON object."""
 
 from __future__ import annotations
 

@@ -99,5 +99,5 @@ def test_plans_that_a_tree_does_not_fit_fail_their_samples(
 
 
 def test_orders_are_read_in_every_form_that_results_have(facts: dict[str, Any]) -> None:
-    """As text, as JSON with and without letters beyond ASCII, and folded as YAML; a cut frame orders nothing."""
+    """As text, as JSON with all letters or ASCII alone, folded as YAML; a cut frame orders nothing."""
     assert facts["readings"] == {"plain": True, "json": True, "ascii": True, "folded": True, "cut": []}
