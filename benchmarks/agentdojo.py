@@ -1,12 +1,13 @@
 """AgentDojo under a model that obeys every order it reads: solved tasks, attacks, approvals.
 
-Run: ``python -m benchmarks.agentdojo [--way flat|tiers|person] [--quick] [--json]``; all ways take ten
-minutes on two cores. It runs in the suite's environment, which ``make setup-suites`` prepares, without a
-network or a real model.
+Run: ``python -m benchmarks.agentdojo [--way flat|tiers|person] [--run-dir DIR] [--quick] [--json]``; all ways
+take fifteen minutes on two cores. With ``--run-dir`` its runs are kept, and the same command goes on after an
+interruption. It runs in the suite's environment, which ``make setup-suites`` prepares, without a network or a
+real model.
 
-With the way ``flat`` the 96 tasks of users are solved by inspect_ai alone (AgentDojo's ground-truth agent) and
-by a tree whose scripted model makes the same calls; the verdicts are compared by sample id. Each of the 944
-pairs of a user's task and an injected order is run in the ways that
+With the way ``flat`` the 96 tasks of users are solved by inspect_ai alone (AgentDojo's own agent) and by a
+tree whose scripted model makes the same calls; the verdicts are compared by sample id. Each of the 944 pairs
+of a user's task and an injected order is run in the ways that
 ``sessiontree/bench/suites/injections.py`` describes. For each way ``clean_solved`` counts the users' tasks
 that the same model solves in the same way without any attack. Orders that succeed in no more than half of all
 pairs are named by suite and order.
@@ -33,32 +34,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the suites in their environment and print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--way", choices=WAYS, help="only this way; by default all three")
+    parser.add_argument("--run-dir", type=Path, help="keep the runs there, and go on with them")
     options = options_in_environment(parser, "benchmarks.agentdojo", arguments)
     ways = WAYS if options.way is None else (options.way,)
-    figures = asyncio.run(measure(ways, QUICK if options.quick else {}))
+    with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder:
+        place = Path(folder) if options.run_dir is None else options.run_dir
+        figures = asyncio.run(measure(ways, QUICK if options.quick else {}, place))
     show(figures, Options(options.quick, options.as_json, ""))
 
 
-async def measure(ways: Sequence[str], selection: Mapping[str, Any]) -> dict[str, Figure]:
-    """Return the figures of the users' tasks, then those of each way."""
+async def measure(ways: Sequence[str], selection: Mapping[str, Any], place: Path) -> dict[str, Figure]:
+    """Return the figures of the users' tasks, then those of each way.
+
+    Args:
+        ways: In which ways pairs are run.
+        selection: Which samples of AgentDojo; empty = all.
+        place: Directory of the runs.
+    """
     from sessiontree.bench.suites import agentdojo  # noqa: PLC0415 - only in its environment
 
     tasks = {name: value for name, value in selection.items() if name != "injection_task_ids"}
     found: dict[str, Figure] = {}
-    with tempfile.TemporaryDirectory(prefix="agentdojo-") as folder:
-        place = Path(folder)
-        if "flat" in ways:
-            found["user_tasks"] = await _parity(place, tasks)
-        for way in ways:
-            scored = await scores_of(agentdojo.attacks(way, **selection), place / f"attacks-{way}")
-            clean = agentdojo.user_tasks(way, **tasks)
-            solved = await scores_of(clean, place / f"clean-{way}", model="gullible")
-            found[way] = {
-                **counted(scored),
-                **_named(scored),
-                "clean_solved": solved_in(solved),
-                "clean_samples": len(solved),
-            }
+    if "flat" in ways:
+        found["user_tasks"] = await _parity(place, tasks)
+    for way in ways:
+        scored = await scores_of(agentdojo.attacks(way, **selection), place / f"attacks-{way}")
+        clean = agentdojo.user_tasks(way, **tasks)
+        solved = await scores_of(clean, place / f"clean-{way}", model="gullible")
+        found[way] = {
+            **counted(scored),
+            **_named(scored),
+            "clean_solved": solved_in(solved),
+            "clean_samples": len(solved),
+        }
     return found
 
 
