@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 async def measure(ways: Sequence[str], selection: Mapping[str, Any], place: Path) -> dict[str, Figure]:
-    """Return the figures of the users' tasks, then those of each way.
+    """Return the figures of each way, then those of the users' tasks.
 
     Args:
         ways: In which ways pairs are run.
@@ -55,8 +55,6 @@ async def measure(ways: Sequence[str], selection: Mapping[str, Any], place: Path
 
     tasks = {name: value for name, value in selection.items() if name != "injection_task_ids"}
     found: dict[str, Figure] = {}
-    if "flat" in ways:
-        found["user_tasks"] = await _parity(place, tasks)
     for way in ways:
         scored = await scores_of(agentdojo.attacks(way, **selection), place / f"attacks-{way}")
         clean = agentdojo.user_tasks(way, **tasks)
@@ -67,6 +65,8 @@ async def measure(ways: Sequence[str], selection: Mapping[str, Any], place: Path
             "clean_solved": solved_in(solved),
             "clean_samples": len(solved),
         }
+    if "flat" in ways:
+        found["user_tasks"] = await _parity(place, tasks)
     return found
 
 
