@@ -108,7 +108,7 @@ def test_program_is_replaced_by_the_environments_interpreter(built: SuiteEnviron
 
 @pytest.mark.slow
 def test_changed_lock_and_broken_builds_are_built_again(tmp_path: Path, wheels: Path) -> None:
-    """A wrong hash is refused with pip's words; what was built is noted last, and not used without the note."""
+    """A wrong hash is refused with pip's words; without the note of a finished build nothing is used."""
     environment = environment_in(tmp_path, wheels)
     pin(environment.lock, wheels, "1", "0" * 64)
     with pytest.raises(ConfigError, match=r"pip ended with exit code 1\n[\s\S]*HASHES"):
