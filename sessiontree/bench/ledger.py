@@ -19,9 +19,9 @@ from typing import Any, Final, Self, TypeVar
 from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.ledger_rules import BEAT_S, CostCap, Ending, LedgerRules
 from sessiontree.bench.ledger_tables import (
+    AttemptResult,
     Key,
     LedgerUnusable,
-    Result,
     end_attempt,
     insert_score,
     now_ms,
@@ -219,15 +219,16 @@ class Ledger:
                 "AND position < ? ORDER BY epoch, position LIMIT ?",
                 bound,
             ).fetchall()
-            leases = []
+            leases: list[SampleLease] = []
             for key in waiting:
-                reserved = None
+                reserved: float | None = None
                 if cap is not None:
-                    reserved = cap.reserve(spent_usd(db), reserved_usd(db), stopped_at(db, key))
-                    if reserved == "wait":
+                    answer = cap.reserve(spent_usd(db), reserved_usd(db), stopped_at(db, key))
+                    if answer == "wait":
                         break
-                    if reserved == "reached":
+                    if answer == "reached":
                         return Leased(leases, is_capped=True)
+                    reserved = float(answer)
                 leases.append(self._begin(db, key, reserved))
             return Leased(leases)
 
@@ -250,8 +251,14 @@ class Ledger:
         self._open.add(lease_id)
         return SampleLease(lease_id, *key, row.attempts, workspace, reserved_usd)
 
-    async def commit(self, lease: SampleLease, result: Result) -> bool:
-        """Write the score of an attempt; False = the lease no longer counts, and nothing was written."""
+    async def commit(self, lease: SampleLease, result: AttemptResult, *, keeps: bool = False) -> bool:
+        """Write the score of an attempt; False = the lease no longer counts, and nothing was written.
+
+        Args:
+            lease: The attempt's lease.
+            result: What it is scored with.
+            keeps: Whether its workspace stays.
+        """
 
         def run(db: sqlite3.Connection) -> bool:
             key = (lease.sample_id, lease.epoch)
@@ -264,8 +271,8 @@ class Ledger:
             outcome = "timeout" if result.status == "timeout" else "scored"
             self._end(db, lease.lease_id, outcome, cost_usd)
             db.execute(
-                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ? WHERE lease_id = ?",
-                (result.tree_id, result.error_kind, result.error, lease.lease_id),
+                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, kept = ? WHERE lease_id = ?",
+                (result.tree_id, result.error_kind, result.error, keeps, lease.lease_id),
             )
             return True
 
@@ -377,14 +384,23 @@ class Ledger:
                 if found is None:
                     continue
                 sample_id, epoch, workspace, now_beat = found
-                row = sample_row(db, (sample_id, epoch))
-                row = self._rules.take_over(row, lease_id, now_beat, beat, retries)
+                before = sample_row(db, (sample_id, epoch))
+                row = self._rules.take_over(before, lease_id, now_beat, beat, retries)
                 if row is None:
                     continue
                 put_sample(db, (sample_id, epoch), row)
                 self._end(db, lease_id, "lost", 0.0)
                 ended.append(workspace)
             return ended
+
+        return await self._do(run)
+
+    async def ended_workspaces(self, workspaces: Sequence[str]) -> list[str]:
+        """Return those workspaces whose attempts have ended and that nobody asked to keep."""
+
+        def run(db: sqlite3.Connection) -> list[str]:
+            query = "SELECT 1 FROM attempts WHERE workspace = ? AND NOT kept AND ended_at_ms IS NOT NULL"
+            return [name for name in workspaces if db.execute(query, (name,)).fetchone() is not None]
 
         return await self._do(run)
 

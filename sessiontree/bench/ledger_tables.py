@@ -36,7 +36,9 @@ CREATE TABLE IF NOT EXISTS attempts(
   lease_id TEXT PRIMARY KEY, sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL,
   owner TEXT NOT NULL, tree_id TEXT, workspace TEXT, started_at_ms INTEGER NOT NULL,
   beat INTEGER NOT NULL DEFAULT 0, beat_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, outcome TEXT,
-  error_kind TEXT, error TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL) WITHOUT ROWID;
+  error_kind TEXT, error TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL,
+  kept INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS attempts_by_workspace ON attempts(workspace);
 CREATE INDEX IF NOT EXISTS attempts_open ON attempts(owner) WHERE ended_at_ms IS NULL;
 CREATE INDEX IF NOT EXISTS attempts_of ON attempts(sample_id, epoch);
 CREATE TABLE IF NOT EXISTS scores(
@@ -72,7 +74,7 @@ class LedgerUnusable(SessionTreeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AttemptResult:
     """What an attempt is scored with."""
 
     scores: Mapping[str, Score]
@@ -190,7 +192,7 @@ def end_attempt(db: sqlite3.Connection, lease_id: str, now_ms: int, outcome: str
 
 
 def insert_score(
-    db: sqlite3.Connection, key: Key, lease_id: str, result: Result, committed_at_ms: int
+    db: sqlite3.Connection, key: Key, lease_id: str, result: AttemptResult, committed_at_ms: int
 ) -> float:
     """Write a score and the sessions of its tree; return what they cost, in US dollars."""
     used = [line.usage for line in result.receipt]
@@ -238,7 +240,7 @@ def _scores_text(scores: Mapping[str, Score]) -> str:
 _INSERT_SESSION = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def _session_row(key: Key, lease_id: str, result: Result, line: ReceiptLine) -> tuple[Any, ...]:
+def _session_row(key: Key, lease_id: str, result: AttemptResult, line: ReceiptLine) -> tuple[Any, ...]:
     used = line.usage
     return (
         *key,
