@@ -5,6 +5,7 @@ It is a program that uses this package: public names, and ``sessiontree.api`` wh
 
 from __future__ import annotations
 
+from sessiontree.bench.results import RunResults
 from sessiontree.bench.suite import Attempt, Sample, Score, Suite
 
-__all__ = ["Attempt", "Sample", "Score", "Suite"]
+__all__ = ["Attempt", "RunResults", "Sample", "Score", "Suite"]

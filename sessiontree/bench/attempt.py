@@ -29,6 +29,7 @@ from sessiontree import (
     SessionStatus,
     SessionTree,
     SessionTreeError,
+    Usage,
 )
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_tables import Result
@@ -90,6 +91,8 @@ class AttemptRun:
         self.tree: SessionTree | None = None
         """The tree, once there is one."""
         self._began_s = 0.0
+        self._budget: Budget | None = None
+        """What its tree may spend."""
 
     @property
     def tree_id(self) -> str | None:
@@ -148,7 +151,7 @@ class AttemptRun:
                 receipt = await tree.cancel(f"the sample is over: {outcome.status}")
             if outcome.error is not None:
                 self._check(outcome.error, receipt)
-                if _spent_member(outcome.error, receipt):
+                if spent_member(self._budget, outcome.error, receipt):
                     outcome.status = "budget"
         return self._result(attempt, outcome, receipt)
 
@@ -196,10 +199,10 @@ class AttemptRun:
         if callable(options.get("approver")):  # it is a channel by itself
             options.pop("channel", None)
             options["approvals"] = given.get("approvals", "always")
-        options["budget"] = self._budget(options.get("budget", suite.budget))
+        options["budget"] = self._budget = self._bounded(options.get("budget", suite.budget))
         return options
 
-    def _budget(self, budget: Budget | None) -> Budget | None:
+    def _bounded(self, budget: Budget | None) -> Budget | None:
         """Return a budget that spends no more than the run has reserved."""
         reserved = self._lease.reserved_usd
         if reserved is None:
@@ -233,7 +236,7 @@ class AttemptRun:
         reserved = self._lease.reserved_usd
         budget = self._place.suite.budget
         is_own = budget is not None and budget.cost_usd is not None
-        if reserved is not None and not is_own and _spent_member(error, receipt) == "cost_usd":
+        if reserved is not None and not is_own and spent_member(self._budget, error, receipt) == "cost_usd":
             self._ledger.costs[self._lease.lease_id] = self._cost(receipt)
             raise CostCapReached(self._lease.sample_id, reserved) from error
 
@@ -246,6 +249,8 @@ class AttemptRun:
         if scores is None:
             scores = {name: Score(0.0, passed=False) for name in self._place.suite.scorers}
         error = outcome.error
+        while isinstance(error, BaseExceptionGroup):  # the first of a group says what went wrong
+            error = error.exceptions[0]
         return Result(
             scores,
             outcome.status,
@@ -254,7 +259,7 @@ class AttemptRun:
             self.tree_id,
             receipt,
             error_kind=None if error is None else type(error).__name__,
-            error=None if error is None else _words_of(error),
+            error=None if error is None else str(error),
         )
 
 
@@ -324,18 +329,15 @@ def _is_crash(main: ReceiptLine) -> bool:
     return main.status is SessionStatus.FAILED and main.forced and "crashed" in main.summary
 
 
-def _spent_member(error: BaseException, receipt: tuple[ReceiptLine, ...]) -> str:
-    """Return the member of a budget that stopped an attempt; empty = none did."""
-    said = [str(each) for each in causes_of(error) if isinstance(each, SessionTreeError)]
-    said += [line.summary for line in receipt[:1] if line.status is SessionStatus.FAILED]
-    found = (_BUDGET.search(text) for text in said)
-    return next((match[1] for match in found if match is not None), "")
-
-
-def _words_of(error: BaseException) -> str:
-    leaves = [each for each in causes_of(error) if not isinstance(each, BaseExceptionGroup)]
-    return (
-        str(error)
-        if not isinstance(error, BaseExceptionGroup) or not leaves
-        else (f"{type(leaves[0]).__name__}: {leaves[0]}")
-    )
+def spent_member(budget: Budget | None, error: BaseException, receipt: tuple[ReceiptLine, ...]) -> str:
+    """Return the member of a tree's budget that is used up; empty = none is."""
+    if budget is None:
+        return ""
+    used = sum((line.usage for line in receipt), Usage())
+    amounts = {"cost_usd": used.cost_usd, "tokens": used.tokens, "tool_calls": used.tool_calls}
+    for name, amount in amounts.items():
+        most = getattr(budget, name)
+        if most is not None and receipt and amount >= most:
+            return name
+    said = (_BUDGET.search(str(each)) for each in causes_of(error) if isinstance(each, SessionTreeError))
+    return next((match[1] for match in said if match is not None), "")

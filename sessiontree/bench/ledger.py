@@ -250,8 +250,14 @@ class Ledger:
         self._open.add(lease_id)
         return SampleLease(lease_id, *key, row.attempts, workspace, reserved_usd)
 
-    async def commit(self, lease: SampleLease, result: Result) -> bool:
-        """Write the score of an attempt; False = the lease no longer counts, and nothing was written."""
+    async def commit(self, lease: SampleLease, result: Result, *, keeps: bool = False) -> bool:
+        """Write the score of an attempt; False = the lease no longer counts, and nothing was written.
+
+        Args:
+            lease: The attempt's lease.
+            result: What it is scored with.
+            keeps: Whether its workspace stays.
+        """
 
         def run(db: sqlite3.Connection) -> bool:
             key = (lease.sample_id, lease.epoch)
@@ -264,8 +270,8 @@ class Ledger:
             outcome = "timeout" if result.status == "timeout" else "scored"
             self._end(db, lease.lease_id, outcome, cost_usd)
             db.execute(
-                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ? WHERE lease_id = ?",
-                (result.tree_id, result.error_kind, result.error, lease.lease_id),
+                "UPDATE attempts SET tree_id = ?, error_kind = ?, error = ?, kept = ? WHERE lease_id = ?",
+                (result.tree_id, result.error_kind, result.error, keeps, lease.lease_id),
             )
             return True
 
@@ -322,10 +328,14 @@ class Ledger:
 
         self._work.put((run, None))
 
-    def _beat(self, db: sqlite3.Connection) -> None:
+    async def beat(self) -> set[str]:
+        """Raise the beat of this program's leases now; return those that still count."""
+        return await self._do(self._beat)
+
+    def _beat(self, db: sqlite3.Connection) -> set[str]:
         """Raise the beat of this program's leases, and report those that somebody has taken over."""
         if not self._open:
-            return
+            return set()
         for lease_id, cost_usd in list(self.costs.items()):
             db.execute(
                 "UPDATE attempts SET cost_usd = ? WHERE lease_id = ? AND ended_at_ms IS NULL",
@@ -336,11 +346,12 @@ class Ledger:
             "WHERE owner = ? AND ended_at_ms IS NULL RETURNING lease_id",
             (now_ms(db), self._owner),
         )
-        lost = self._open - {lease_id for (lease_id,) in found.fetchall()}
-        self._open -= lost
+        held = {lease_id for (lease_id,) in found.fetchall()}
+        lost, self._open = self._open - held, held
         if self._loop is not None and not self._loop.is_closed():
             for lease_id in lost:
                 self._loop.call_soon_threadsafe(self.on_lost, lease_id)
+        return held
 
     async def others(self) -> dict[str, tuple[str, int]]:
         """Return the owner and the beat of each open lease of other programs."""
@@ -365,19 +376,30 @@ class Ledger:
             ended: list[str] = []
             for lease_id, beat in beats.items():
                 found = db.execute(
-                    "SELECT sample_id, epoch, workspace, cost_usd FROM attempts "
-                    "WHERE lease_id = ? AND beat = ? AND ended_at_ms IS NULL",
-                    (lease_id, beat),
+                    "SELECT sample_id, epoch, workspace, beat FROM attempts "
+                    "WHERE lease_id = ? AND ended_at_ms IS NULL",
+                    (lease_id,),
                 ).fetchone()
                 if found is None:
                     continue
-                sample_id, epoch, workspace, cost_usd = found
-                row = self._rules.give_back(sample_row(db, (sample_id, epoch)), lease_id, "lost", retries)
-                if row is not None:
-                    put_sample(db, (sample_id, epoch), row)
-                self._end(db, lease_id, "lost", cost_usd)
+                sample_id, epoch, workspace, now_beat = found
+                row = sample_row(db, (sample_id, epoch))
+                row = self._rules.take_over(row, lease_id, now_beat, beat, retries)
+                if row is None:
+                    continue
+                put_sample(db, (sample_id, epoch), row)
+                self._end(db, lease_id, "lost", 0.0)
                 ended.append(workspace)
             return ended
+
+        return await self._do(run)
+
+    async def unneeded(self, workspaces: Sequence[str]) -> list[str]:
+        """Return those workspaces whose attempts have ended and that nobody asked to keep."""
+
+        def run(db: sqlite3.Connection) -> list[str]:
+            query = "SELECT 1 FROM attempts WHERE workspace = ? AND NOT kept AND ended_at_ms IS NOT NULL"
+            return [name for name in workspaces if db.execute(query, (name,)).fetchone() is not None]
 
         return await self._do(run)
 

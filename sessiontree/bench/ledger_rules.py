@@ -57,6 +57,16 @@ class LedgerRules:
         state: State = "failed" if failures > retries else "waiting"
         return replace(row, state=state, failures=failures, lease_id=None)
 
+    def beat(self, row: SampleRow, lease_id: str, beat: int) -> int | None:
+        """Raise the beat of a lease, if it still counts."""
+        return beat + 1 if row.state == "leased" and row.lease_id == lease_id else None
+
+    def take_over(
+        self, row: SampleRow, lease_id: str, beat: int, seen_beat: int, retries: int
+    ) -> SampleRow | None:
+        """End the lease of a holder that is gone, unless it has raised its beat since that was seen."""
+        return None if beat != seen_beat else self.give_back(row, lease_id, "lost", retries)
+
     def reopen(self, row: SampleRow, retries: int) -> SampleRow | None:
         """Let a failed sample wait again where a run allows more retries than before."""
         if row.state != "failed" or row.failures > retries:

@@ -36,7 +36,9 @@ CREATE TABLE IF NOT EXISTS attempts(
   lease_id TEXT PRIMARY KEY, sample_id TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL,
   owner TEXT NOT NULL, tree_id TEXT, workspace TEXT, started_at_ms INTEGER NOT NULL,
   beat INTEGER NOT NULL DEFAULT 0, beat_at_ms INTEGER NOT NULL, ended_at_ms INTEGER, outcome TEXT,
-  error_kind TEXT, error TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL) WITHOUT ROWID;
+  error_kind TEXT, error TEXT, cost_usd REAL NOT NULL DEFAULT 0, reserved_usd REAL,
+  kept INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS attempts_by_workspace ON attempts(workspace);
 CREATE INDEX IF NOT EXISTS attempts_open ON attempts(owner) WHERE ended_at_ms IS NULL;
 CREATE INDEX IF NOT EXISTS attempts_of ON attempts(sample_id, epoch);
 CREATE TABLE IF NOT EXISTS scores(
@@ -83,7 +85,6 @@ class Result:
     """JSON text."""
     tree_id: str | None = None
     receipt: Sequence[ReceiptLine] = ()
-    model: str = ""
     error_kind: str | None = None
     error: str | None = None
 
@@ -248,8 +249,8 @@ def _session_row(key: Key, lease_id: str, result: Result, line: ReceiptLine) -> 
         line.session_id,
         str(line.kind.value),
         line.session_id.rpartition("/")[0] or None,
-        None,
-        result.model,
+        line.agent,
+        line.model,
         str(line.status.value),
         used.input_tokens,
         used.output_tokens,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from sessiontree.bench.attempt import AttemptLost, AttemptRun, causes_of
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease, Tally
 from sessiontree.bench.ledger_rules import BEAT_S, BeatWatch, CostCap
 from sessiontree.bench.owner import has_ended, own_name
+from sessiontree.bench.results import RunResults
 from sessiontree.bench.run_place import LEDGER, STATE, WORKSPACES, RunOptions, RunPlace
 from sessiontree.bench.samples import samples_of
 from sessiontree.bench.suite import Suite
@@ -31,26 +31,7 @@ CLOSE_S: Final = 60.0
 COST_S: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """What a run came to, over all programs and commands."""
-
-    run_dir: Path
-    total: int
-    scored: int
-    passed: int
-    failed: int
-    cost_usd: float
-    ended: str
-    """Why this command ended, for people."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every sample is scored."""
-        return self.scored == self.total
-
-
-async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any]) -> RunSummary:
+async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
     """Run a suite, or go on with an interrupted run; see :meth:`sessiontree.bench.suite.Suite.run`."""
     chosen = RunOptions.of(options)
     samples = await asyncio.to_thread(samples_of, suite)
@@ -62,14 +43,11 @@ async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any
         held = await ledger.prepare(place.identity(), ids, place.epochs, chosen.retries)
         place.check(held)
         place.write_config(held)
-        driver = _Driver(place, ledger)
         try:
-            why = await driver.run()
+            await _Driver(place, ledger).run()
         except BaseExceptionGroup as group:
             raise _first(group) from None
-        tally = await driver.tally()
-    counts = (tally.total, tally.scored, tally.passed, tally.failed, tally.cost_usd)
-    return RunSummary(place.path, *counts, why)
+    return RunResults(place.path)
 
 
 class RuntimeKeeper:
@@ -147,6 +125,7 @@ class _Driver:
         self._running: dict[str, tuple[AttemptRun | None, asyncio.Task[None]]] = {}
         self._changed = asyncio.Event()
         self._watch = BeatWatch()
+        self._has_scored = False
         budget = place.suite.budget
         max_usd = self._options.max_cost_usd
         self._cap = None
@@ -158,8 +137,8 @@ class _Driver:
         """Count the samples of this command."""
         return await self._ledger.tally(self._place.epochs, self._options.limit)
 
-    async def run(self) -> str:
-        """Work until the end; return why it ended."""
+    async def run(self) -> None:
+        """Work until the end, and write the results as far as they are there."""
         self._ledger.on_lost = self._drop
         (self._place.path / WORKSPACES).mkdir(exist_ok=True)
         await self._take_over()
@@ -172,9 +151,10 @@ class _Driver:
                 self._progress.count(tally)
         finally:
             await self._keeper.close()
-        why = self._ending(tally, is_capped)
-        self._progress.end(why)
-        return why
+            await self._tidy()
+            if self._has_scored:
+                await asyncio.to_thread(RunResults(self._place.path).write)
+        self._progress.end(self._ending(tally, is_capped))
 
     def _ending(self, tally: Tally, is_capped: bool) -> str:
         if is_capped:
@@ -214,15 +194,18 @@ class _Driver:
     async def _attempt(self, lease: SampleLease) -> None:
         """Carry out one attempt, and commit what it came to."""
         attempt: AttemptRun | None = None
-        keeps = self._options.keep == "all"
+        keeps = False
         try:
             runtime = await self._keeper.current()
             attempt = AttemptRun(self._place, self._ledger, lease, runtime)
             self._running[lease.lease_id] = (attempt, self._running[lease.lease_id][1])
             result = await attempt.run()
-            is_kept = await self._ledger.commit(lease, result)
-            keeps = keeps or (is_kept and self._options.keep == "failed" and not result.passed)
-            if is_kept:
+            keep = self._options.keep
+            wanted = keep == "all" or (keep == "failed" and not result.passed)
+            is_written = await self._ledger.commit(lease, result, keeps=wanted)
+            keeps = is_written and wanted
+            if is_written:
+                self._has_scored = True
                 self._keeper.proved()
                 self._progress.scored(lease, result)
         except CostCapReached as error:
@@ -265,6 +248,13 @@ class _Driver:
             for name in await self._ledger.take_over(gone, self._options.retries):
                 await asyncio.to_thread(remove_workspace, self._place.path / WORKSPACES / name)
             self._changed.set()
+
+    async def _tidy(self) -> None:
+        """Remove the workspaces that killed programs left, or had just begun to remove."""
+        folder = self._place.path / WORKSPACES
+        names = await asyncio.to_thread(lambda: [each.name for each in folder.iterdir()])
+        for name in await self._ledger.unneeded(names):
+            await asyncio.to_thread(remove_workspace, folder / name)
 
     @asynccontextmanager
     async def _watching(self) -> AsyncIterator[None]:

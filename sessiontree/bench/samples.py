@@ -105,11 +105,15 @@ def _parsed(line: bytes, path: Path, number: int) -> Any:
 
 
 def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file; ``metadata`` may be JSON text, or a struct."""
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():
-                yield from batch.to_pylist()
-    except pyarrow.ArrowException as error:
+                for row in batch.to_pylist():
+                    if isinstance(row.get("metadata"), str):
+                        row["metadata"] = json.loads(row["metadata"])
+                    yield row
+    except (pyarrow.ArrowException, ValueError) as error:
         raise ConfigError(f"samples {str(path)!r} can't be read: {error}") from error
 
 

@@ -18,7 +18,7 @@ from sessiontree.api.model_choice import ModelLike
 from sessiontree.api.paths import absolute_path
 
 if TYPE_CHECKING:
-    from sessiontree.bench.runner import RunSummary
+    from sessiontree.bench.results import RunResults
 
 T = TypeVar("T")
 MAX_ID_CHARS: Final = 200
@@ -243,7 +243,7 @@ class Suite:
         if own:
             raise ConfigError(f"suite {name!r}: tree has {own[0]!r}, which the run sets; leave it out")
 
-    async def run(self, run_dir: str | Path, **options: Any) -> RunSummary:
+    async def run(self, run_dir: str | Path, **options: Any) -> RunResults:
         """Run the suite, or go on with an interrupted run; every sample is scored once.
 
         Several programs may do the same at the same time: they share the samples.
@@ -259,10 +259,10 @@ class Suite:
                 differs.
             EngineLost: the runtime was lost again and again; the same call goes on later.
         """
-        run: Callable[..., Awaitable[RunSummary]] = importlib.import_module(RUNNER).run_suite
+        run: Callable[..., Awaitable[RunResults]] = importlib.import_module(RUNNER).run_suite
         return await run(self, run_dir, options)
 
-    def run_sync(self, run_dir: str | Path, **options: Any) -> RunSummary:
+    def run_sync(self, run_dir: str | Path, **options: Any) -> RunResults:
         """Run the suite as :meth:`run` does, without ``await``; also in a cell of a notebook."""
         return _outcome_of(self.run(run_dir, **options))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tarfile
 import zipfile
@@ -34,10 +35,11 @@ def template_of(suite: Suite, sample: Sample) -> Path | None:
     return template
 
 
-def workspace_name(sample_id: str, epoch: int, number: int, mark: str) -> str:
-    """Return the name of an attempt's directory: readable, and unique by its mark."""
+def workspace_name(sample_id: str, epoch: int, number: int, lease_id: str) -> str:
+    """Return the name of an attempt's directory: readable, and unique by its lease."""
     readable = "".join(letter if letter in LETTERS else "_" for letter in sample_id)[:NAME_CHARS]
-    return f"{readable.lstrip('.') or '_'}-{epoch}-{number}-{mark}"
+    mark = hashlib.sha256(f"{sample_id} {lease_id}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{readable.lstrip('.-') or '_'}-{epoch}-{number}-{mark}"
 
 
 def make_workspace(path: Path, template: Path | None) -> None:

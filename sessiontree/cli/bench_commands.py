@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sessiontree.cli.options import Backend, run_body
+from sessiontree.cli.options import BODIES, AsJson, Backend, load, run_body
 
 commands = typer.Typer(
     help="Run benchmark suites over trees, and look at their results.",
@@ -19,6 +19,9 @@ SuiteName = Annotated[
     typer.Argument(
         metavar="SUITE", help="module:suite, file.py:suite, a suite.toml, or the name of an installed suite."
     ),
+]
+RunName = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's directory, or a suite that was run from here.")
 ]
 
 
@@ -61,3 +64,73 @@ def run(  # noqa: PLR0913 - each option is a parameter
     Exit codes: 0 all samples are scored, 1 some are not, 2 can't begin, 130 after Ctrl-C.
     """
     run_body("bench run", **locals())
+
+
+@commands.command("list")
+def list_suites(
+    directory: Annotated[
+        Path, typer.Option("--dir", help="The directory whose runs are listed.", readable=False)
+    ] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """List the installed suites, and the runs in a directory."""
+    run_body("bench list", **locals())
+
+
+@commands.command()
+def prepare(suite: SuiteName) -> None:
+    """Make the environment of a suite before it runs, if it has one; `bench run` does it too."""
+    run_body("bench prepare", **locals())
+
+
+@commands.command()
+def report(
+    run: RunName,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page that needs no other file (extra: plot).", readable=False),
+    ] = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option(help="Write pictures into this directory, as PNG (extra: plot).", readable=False),
+    ] = None,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Write the run's tables, as Parquet in its directory.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Report a run, also while it goes on: pass rates with intervals, cost, time, tokens, failures.
+
+    Exit codes: 0 reported, 2 no such run, or no results yet.
+    """
+    run_body("bench report", **locals())
+
+
+@commands.command()
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="A run's directory.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The directory of another run of the suite.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare two runs of a suite, sample by sample; differences are B minus A.
+
+    Exit codes: 0 compared, 2 no such run, or they can't be compared.
+    """
+    run_body("bench compare", **locals())
+
+
+@commands.command()
+def show(
+    run: RunName,
+    sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="The sample's id.")],
+    epoch: Annotated[
+        int | None,
+        typer.Option(help="Which epoch [default: the first that did not pass, or the first]."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a sample of a run: its scores, its attempts, its tree and the transcript.
+
+    Exit codes: 0 shown, 2 no such run, sample or epoch.
+    """
+    run_body("bench show", **locals(), show_tree=load(BODIES["tree"]))

@@ -35,6 +35,7 @@ from sessiontree import (
     PolicyConfig,
     SessionTree,
     SessionTreeError,
+    ToolCall,
     ToolPolicy,
 )
 from sessiontree.bench.adapters.inspect_messages import (
@@ -139,7 +140,8 @@ class SampleBridge:
         self._choices = choices
         self._prefix: list[ChatMessage] = list(state.messages)
         self._task = task_of(self._prefix)
-        self._calls = CallDesk(definitions)
+        self._said: dict[str, Sequence[ToolCall]] = {}
+        self._calls = CallDesk(definitions, lambda session_id: self._said.get(session_id, ()))
         self._seen = 0
         self._work: asyncio.Queue[tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any]]] = asyncio.Queue()
         self._failure: Exception | None = None
@@ -266,7 +268,9 @@ class SampleBridge:
         is_acting = request.session_id == ("main/b1" if SPAWN in self._choices.builtin else "main")
         if is_acting and not request.summarises:
             return await self._generate_acting(request)
-        messages = [chat_message_of(each, self._calls.results) for each in request.messages]
+        messages = [
+            chat_message_of(each, request.session_id, self._calls.results) for each in request.messages
+        ]
         async with span(name=request.session_id, type="agent"):
             output = await self._ask_model(
                 request, [ChatMessageSystem(content=request.system_prompt), *messages]
@@ -279,7 +283,7 @@ class SampleBridge:
             self._state.messages = [*self._prefix]
             self._seen = 0
         for each in said[self._seen :]:
-            self._state.messages.append(chat_message_of(each, self._calls.results))
+            self._state.messages.append(chat_message_of(each, request.session_id, self._calls.results))
         self._seen = len(said)
         own = [ChatMessageSystem(content=request.system_prompt)] if self._choices.own_prompt else []
         output = await self._ask_model(request, [*own, *self._state.messages])
@@ -301,7 +305,7 @@ class SampleBridge:
         if output.stop_reason == "model_length":
             raise ContextOverflow(f"{self._model}: the conversation is longer than the model's context")
         reply = reply_of(output, request.turn)
-        self._calls.note(request.session_id, reply)
+        self._said[request.session_id] = reply.tool_calls
         return reply
 
 

@@ -105,17 +105,20 @@ def model_usage_of(usage: Usage) -> ModelUsage:
     )
 
 
-def chat_message_of(message: Message, results: Mapping[str, ChatMessageTool]) -> ChatMessage:
+def chat_message_of(
+    message: Message, session_id: str, results: Mapping[tuple[str, str], ChatMessageTool]
+) -> ChatMessage:
     """Return inspect's form of a session's message.
 
     Args:
         message: The message.
-        results: What inspect's tools returned, by call id: the errors keep their types.
+        session_id: The session.
+        results: What inspect's tools returned, by session and call id: the errors keep their types.
     """
     if isinstance(message, UserMessage):
         return ChatMessageUser(content=_content(message.content))
     if isinstance(message, ToolResultMessage):
-        return _tool_message(message, results.get(message.tool_call_id))
+        return _tool_message(message, results.get((session_id, message.tool_call_id)))
     return _assistant_message(message)
 
 

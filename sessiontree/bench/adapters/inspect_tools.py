@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -13,10 +12,8 @@ from inspect_ai.tool import ToolCall as InspectCall
 from inspect_ai.tool import ToolDef
 
 from sessiontree import (
-    AssistantMessage,
     ClientTool,
     PermissionTier,
-    SchemaWarning,
     SessionKind,
     ToolCall,
     ToolResult,
@@ -62,22 +59,42 @@ def client_tools_of(definitions: Sequence[ToolDef], tiers: ToolTiers) -> list[Cl
         ConfigError: a name or a schema can't be used.
     """
     found: list[ClientTool] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SchemaWarning)  # the harness's author can't be asked to change it
-        for each in definitions:
-            tier = tiers.tier_of(each.name)
-            found.append(
-                ClientTool(
-                    each.name,
-                    each.description,
-                    each.parameters.model_dump(mode="json", exclude_none=True),
-                    tier=tier,
-                    kinds=_ALL if tier is PermissionTier.READ_ONLY else _ACTING,
-                    timeout_s=TOOL_TIMEOUT_S,
-                    untrusted=tiers.is_untrusted(each.name),
-                )
+    for each in definitions:
+        tier = tiers.tier_of(each.name)
+        found.append(
+            ClientTool(
+                each.name,
+                each.description,
+                parameters_of(each),
+                tier=tier,
+                kinds=_ALL if tier is PermissionTier.READ_ONLY else _ACTING,
+                timeout_s=TOOL_TIMEOUT_S,
+                untrusted=tiers.is_untrusted(each.name),
             )
+        )
     return found
+
+
+def parameters_of(definition: ToolDef) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's parameters.
+
+    A parameter that may be null becomes one that may be missing: providers reject null as a variant, and a
+    null argument counts as missing here.
+    """
+    schema: dict[str, Any] = definition.parameters.model_dump(mode="json", exclude_none=True)
+    required = list(schema.get("required", ()))
+    for name, member in schema.get("properties", {}).items():
+        variants = [each for each in member.get("anyOf", ()) if each.get("type") != "null"]
+        if len(variants) == len(member.get("anyOf", ())):
+            continue
+        if len(variants) == 1:
+            del member["anyOf"]
+            member.update({key: value for key, value in variants[0].items() if key not in member})
+        else:
+            member["anyOf"] = variants
+        required = [each for each in required if each != name]
+    schema["required"] = required
+    return schema
 
 
 class CallDesk:
@@ -85,17 +102,15 @@ class CallDesk:
 
     Args:
         definitions: inspect's tools.
+        calls_of: Returns the calls of the newest reply of a session, which has some.
     """
 
-    def __init__(self, definitions: Sequence[ToolDef]) -> None:
+    def __init__(self, definitions: Sequence[ToolDef], calls_of: Callable[[str], Sequence[ToolCall]]) -> None:
         self._definitions = list(definitions)
-        self._said: dict[str, list[ToolCall]] = {}
-        self.results: dict[str, ChatMessageTool] = {}
-        """What inspect's tools returned, by the provider's call id."""
-
-    def note(self, session_id: str, reply: AssistantMessage) -> None:
-        """Remember the calls of a reply: inspect's log pairs calls and results by the provider's ids."""
-        self._said[session_id] = list(reply.tool_calls)
+        self._calls_of = calls_of
+        self._begun: set[tuple[str, str]] = set()
+        self.results: dict[tuple[str, str], ChatMessageTool] = {}
+        """What inspect's tools returned, by session and the provider's call id: the calls that ran."""
 
     async def run(self, waiting: WaitingCall) -> None:
         """Run one call and answer it; an error of the tool is an answer too.
@@ -107,19 +122,23 @@ class CallDesk:
         asking = ChatMessageAssistant(content="", tool_calls=[call], source="generate")
         messages, _ = await execute_tools([asking], self._definitions)
         result: Any = messages[0]
-        self.results[call.id] = result
+        self.results[waiting.session_id, call.id] = result
         if result.error is not None:
             await waiting.fail(result.error.message or result.error.type)
         else:
             await waiting.answer(ToolResult(result.text, images=images_in(result.content)))
 
     def _id_of(self, waiting: WaitingCall) -> str:
-        """Return the provider's id of a call; arguments may have been coerced on the way."""
-        said = self._said.get(waiting.session_id, [])
+        """Return the provider's id of a call, by which inspect's log pairs calls and results.
+
+        Arguments may have been coerced on the way; then the first open call of the tool is meant.
+        """
+        session = waiting.session_id
+        said = [each for each in self._calls_of(session) if (session, each.id) not in self._begun]
         named = [each for each in said if each.name == waiting.tool]
         same = [each for each in named if dict(each.arguments) == dict(waiting.arguments)]
         found = next(iter(same or named), None)
         if found is None:
             return waiting.call_id
-        said.remove(found)
+        self._begun.add((session, found.id))
         return found.id
