@@ -11,7 +11,6 @@ import contextlib
 import functools
 import gzip
 import inspect
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +74,7 @@ class ServiceDesk:
     def __init__(self, domain: DomainName, task: Task) -> None:
         self.domain = domain
         self.task = task
-        database = _DATABASES[domain].model_validate(json.loads(_database_text(domain)))
+        database = _DATABASES[domain].model_validate_json(_database_text(domain))
         # A store of its own: inspect would keep all attempts' databases in one.
         self.backend = _TOOLS[domain](store=Store(), instance="attempt", db=database, initialized=True)
         self.tools = tuple(self._tool(make()) for make in _FACTORIES[domain])
