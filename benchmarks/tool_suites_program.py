@@ -59,7 +59,7 @@ async def directly(every: int) -> list[dict[str, Any]]:
     return found
 
 
-def main(arguments: list[str]) -> None:
+def answer(arguments: list[str]) -> None:
     """Run what the command line names, and print it."""
     name, model, place, every = arguments
     began, used = time.perf_counter(), time.process_time()
@@ -71,4 +71,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    answer(sys.argv[1:])
