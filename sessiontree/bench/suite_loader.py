@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.suite import Suite
+from sessiontree.interpreter.import_guard import add_copy, is_closed
 
 GROUP: Final = "sessiontree.suites"
 """The group of entry points by which installed distributions offer suites."""
@@ -44,6 +45,7 @@ def load_suite(name: str) -> Suite:
 def _member(target: str) -> Any:
     """Return what ``module:name`` or ``file.py:name`` names."""
     place, _, name = target.rpartition(":")
+    add_own_modules(Path.cwd())
     try:
         module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except SessionTreeError:
@@ -59,6 +61,13 @@ def _member(target: str) -> Any:
     return getattr(module, name)
 
 
+def add_own_modules(folder: Path) -> None:
+    """Let modules of a folder be found, after all others: none of them replaces an installed one."""
+    add_copy(str(folder))
+    if not is_closed() and str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
 def _module_of_file(path: Path) -> ModuleType:
     """Load a file as a module of its own name; its neighbours can be imported by it."""
     file = path.absolute()
@@ -71,8 +80,7 @@ def _module_of_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{str(path)!r} can't be loaded as Python")
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
+    add_own_modules(file.parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

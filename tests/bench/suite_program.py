@@ -17,7 +17,8 @@ from sessiontree.bench import Attempt, Sample, Score, Suite
 async def note(text: str, ctx: ToolContext) -> str:
     """Write a line into the workspace, and one that outlives it."""
     (ctx.workspace_root / "note.txt").write_text(text)
-    descriptor = os.open(os.environ["EFFECTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    effects = ctx.workspace_root.parents[2] / "effects"  # next to the run
+    descriptor = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, f"{text} {ctx.call_id}\n".encode())
     os.close(descriptor)
     return f"noted {text}"

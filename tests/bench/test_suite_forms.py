@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import sqlite3
@@ -27,16 +26,9 @@ MAX_S = 240.0
 pytestmark = pytest.mark.slow
 
 
-def environment(place: Path) -> dict[str, str]:
-    """Return the environment of a program whose effects are counted."""
-    return {**os.environ, "EFFECTS": str(place / "effects")}
-
-
 def run(place: Path, *command: str) -> str:
     """Run a program to its end; return what it printed."""
-    done = subprocess.run(
-        command, cwd=place, env=environment(place), capture_output=True, text=True, timeout=MAX_S, check=False
-    )
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=MAX_S, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
@@ -45,9 +37,7 @@ def start(place: Path, *options: str) -> subprocess.Popen[bytes]:
     """Start the command on the suite."""
     command = [COMMAND, "bench", "run", f"{PROGRAM}:suite", "--dir", place / "run", *options]
     with (place / "log").open("ab") as log:
-        return subprocess.Popen(
-            command, cwd=place, env=environment(place), stdout=log, stderr=log, stdin=subprocess.DEVNULL
-        )
+        return subprocess.Popen(command, cwd=place, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
 def check_scored_once(place: Path) -> None:
