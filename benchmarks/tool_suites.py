@@ -70,7 +70,7 @@ def verdicts(found: Mapping[str, Any]) -> dict[str, Figure]:
 
 
 def compared(found: Mapping[str, Any], direct: Mapping[str, Any]) -> dict[str, Figure]:
-    """Return the figures of a run beside its baseline."""
+    """Return the figures of a run and of its baseline."""
     own = {each["id"]: each["value"] for each in found["scores"]}
     base = {each["id"]: each["value"] for each in direct["scores"]}
     return verdicts(found) | {
