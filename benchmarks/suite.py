@@ -42,7 +42,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.chaos import kill, lines_of, rest, role_of
 from benchmarks.report import Figure, Options, show
@@ -79,8 +79,16 @@ class SuiteChaos:
         self._program = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [Path(sys.executable).with_name("sessiontree"), "bench", "run"]
-        options = ["--dir", self._place / "run", "--backend", self._backend, "--retries", "1000", "--json"]
+        command = [str(Path(sys.executable).with_name("sessiontree")), "bench", "run"]
+        options = [
+            "--dir",
+            str(self._place / "run"),
+            "--backend",
+            self._backend,
+            "--retries",
+            "1000",
+            "--json",
+        ]
         with (self._place / "log").open("ab") as log:
             return subprocess.Popen(
                 [*command, "benchmarks.suite_program:suite", *options, "--concurrency", str(AT_A_TIME)],
@@ -143,7 +151,7 @@ class SuiteChaos:
         return "\n".join(lines_of(self._place / "log")[-20:])
 
 
-def query(run: Path, text: str) -> list[tuple[object, ...]]:
+def query(run: Path, text: str) -> list[tuple[Any, ...]]:
     """Return what a query finds in the ledger of a run."""
     db = sqlite3.connect(f"file:{run / 'ledger.sqlite'}?mode=ro", uri=True, timeout=30)
     try:
@@ -169,8 +177,8 @@ def judge(place: Path, samples: int) -> dict[str, Figure]:
         "scored_twice": sum(count > 1 for count in committed.values()),
         "unscored": samples - len(scored),
         "wrong": len(wrong),
-        "lost_attempts": int(str(outcomes.get("lost", 0))),
-        "retried_attempts": int(str(outcomes.get("error", 0))),
+        "lost_attempts": outcomes.get("lost", 0),
+        "retried_attempts": outcomes.get("error", 0),
         "effects": len(effects),
         "effects_twice": sum(count > 1 for count in Counter(effects).values()),
         "effects_missing": len(scored - seen),

@@ -1,4 +1,4 @@
-"""The programs of ``benchmarks.suite``: a suite with an effect for each sample, and what is run beside it.
+"""The programs of ``benchmarks.suite``: a suite with an effect for each sample, and a loop without it.
 
 ``benchmarks.suite`` says what the figures are. Each program is a process of its own. The suite is run by the
 command from this file; ``steady`` measures it next to a direct loop, ``cluster`` runs it on three nodes.
@@ -36,7 +36,7 @@ from sessiontree.api.runtime import BackendName
 from sessiontree.backends.ray.engine_servers import listener_of
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger import SampleLease
-from sessiontree.bench.ledger_tables import Result
+from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.progress import RunProgress
 
 AT_A_TIME: Final = 16
@@ -108,7 +108,7 @@ class Marks(RunProgress):
         self.reached = threading.Event()
         """Set when the last of them is scored."""
 
-    def scored(self, lease: SampleLease, result: Result) -> None:
+    def scored(self, lease: SampleLease, result: AttemptResult) -> None:
         """Note the time and what this process uses."""
         self._count += 1
         if self._count in self._at:

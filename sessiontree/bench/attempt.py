@@ -32,7 +32,7 @@ from sessiontree import (
     Usage,
 )
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
-from sessiontree.bench.ledger_tables import Result
+from sessiontree.bench.ledger_tables import AttemptResult
 from sessiontree.bench.run_place import WORKSPACES, RunPlace
 from sessiontree.bench.suite import OWN_OPTIONS, Attempt, Score
 from sessiontree.bench.workspaces import make_workspace, template_of
@@ -99,7 +99,7 @@ class AttemptRun:
         """Id of its tree."""
         return None if self.tree is None else self.tree.tree_id
 
-    async def run(self) -> Result:
+    async def run(self) -> AttemptResult:
         """Return what the sample is scored with.
 
         Raises:
@@ -137,7 +137,7 @@ class AttemptRun:
         except LOST as error:
             raise AttemptLost(error, self.tree_id, self._cost(())) from error
 
-    async def _in_tree(self, attempt: Attempt[Any], tree: SessionTree) -> Result:
+    async def _in_tree(self, attempt: Attempt[Any], tree: SessionTree) -> AttemptResult:
         async with tree:
             self._began_s = time.monotonic()
             attempt.attach(tree)
@@ -157,8 +157,9 @@ class AttemptRun:
 
     async def _judged(self, attempt: Attempt[Any]) -> _Outcome:
         limit_s = self._place.sample_timeout_s
+        limit = asyncio.timeout(limit_s)
         try:
-            async with asyncio.timeout(limit_s) as limit:
+            async with limit:
                 attempt.output = await self._solved(attempt)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the solver's own: the sample's error
             is_late = isinstance(error, TimeoutError) and limit.expired()
@@ -244,14 +245,16 @@ class AttemptRun:
         known = self._ledger.costs.get(self._lease.lease_id, 0.0)
         return max(known, sum(line.usage.cost_usd for line in receipt))
 
-    def _result(self, attempt: Attempt[Any], outcome: _Outcome, receipt: tuple[ReceiptLine, ...]) -> Result:
+    def _result(
+        self, attempt: Attempt[Any], outcome: _Outcome, receipt: tuple[ReceiptLine, ...]
+    ) -> AttemptResult:
         scores = outcome.scores
         if scores is None:
             scores = {name: Score(0.0, passed=False) for name in self._place.suite.scorers}
         error = outcome.error
         while isinstance(error, BaseExceptionGroup):  # the first of a group says what went wrong
             error = error.exceptions[0]
-        return Result(
+        return AttemptResult(
             scores,
             outcome.status,
             round((time.monotonic() - self._began_s) * 1000),

@@ -19,9 +19,9 @@ from typing import Any, Final, Self, TypeVar
 from sessiontree import ConfigError, SessionTreeError
 from sessiontree.bench.ledger_rules import BEAT_S, CostCap, Ending, LedgerRules
 from sessiontree.bench.ledger_tables import (
+    AttemptResult,
     Key,
     LedgerUnusable,
-    Result,
     end_attempt,
     insert_score,
     now_ms,
@@ -219,15 +219,16 @@ class Ledger:
                 "AND position < ? ORDER BY epoch, position LIMIT ?",
                 bound,
             ).fetchall()
-            leases = []
+            leases: list[SampleLease] = []
             for key in waiting:
-                reserved = None
+                reserved: float | None = None
                 if cap is not None:
-                    reserved = cap.reserve(spent_usd(db), reserved_usd(db), stopped_at(db, key))
-                    if reserved == "wait":
+                    answer = cap.reserve(spent_usd(db), reserved_usd(db), stopped_at(db, key))
+                    if answer == "wait":
                         break
-                    if reserved == "reached":
+                    if answer == "reached":
                         return Leased(leases, is_capped=True)
+                    reserved = float(answer)
                 leases.append(self._begin(db, key, reserved))
             return Leased(leases)
 
@@ -250,7 +251,7 @@ class Ledger:
         self._open.add(lease_id)
         return SampleLease(lease_id, *key, row.attempts, workspace, reserved_usd)
 
-    async def commit(self, lease: SampleLease, result: Result, *, keeps: bool = False) -> bool:
+    async def commit(self, lease: SampleLease, result: AttemptResult, *, keeps: bool = False) -> bool:
         """Write the score of an attempt; False = the lease no longer counts, and nothing was written.
 
         Args:
@@ -383,8 +384,8 @@ class Ledger:
                 if found is None:
                     continue
                 sample_id, epoch, workspace, now_beat = found
-                row = sample_row(db, (sample_id, epoch))
-                row = self._rules.take_over(row, lease_id, now_beat, beat, retries)
+                before = sample_row(db, (sample_id, epoch))
+                row = self._rules.take_over(before, lease_id, now_beat, beat, retries)
                 if row is None:
                     continue
                 put_sample(db, (sample_id, epoch), row)
@@ -394,7 +395,7 @@ class Ledger:
 
         return await self._do(run)
 
-    async def unneeded(self, workspaces: Sequence[str]) -> list[str]:
+    async def ended_workspaces(self, workspaces: Sequence[str]) -> list[str]:
         """Return those workspaces whose attempts have ended and that nobody asked to keep."""
 
         def run(db: sqlite3.Connection) -> list[str]:

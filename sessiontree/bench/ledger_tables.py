@@ -74,7 +74,7 @@ class LedgerUnusable(SessionTreeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AttemptResult:
     """What an attempt is scored with."""
 
     scores: Mapping[str, Score]
@@ -192,7 +192,7 @@ def end_attempt(db: sqlite3.Connection, lease_id: str, now_ms: int, outcome: str
 
 
 def insert_score(
-    db: sqlite3.Connection, key: Key, lease_id: str, result: Result, committed_at_ms: int
+    db: sqlite3.Connection, key: Key, lease_id: str, result: AttemptResult, committed_at_ms: int
 ) -> float:
     """Write a score and the sessions of its tree; return what they cost, in US dollars."""
     used = [line.usage for line in result.receipt]
@@ -240,7 +240,7 @@ def _scores_text(scores: Mapping[str, Score]) -> str:
 _INSERT_SESSION = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-def _session_row(key: Key, lease_id: str, result: Result, line: ReceiptLine) -> tuple[Any, ...]:
+def _session_row(key: Key, lease_id: str, result: AttemptResult, line: ReceiptLine) -> tuple[Any, ...]:
     used = line.usage
     return (
         *key,

@@ -14,14 +14,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from sessiontree.bench.ledger import SampleLease, Tally
-from sessiontree.bench.ledger_tables import Result
+from sessiontree.bench.ledger_tables import AttemptResult
 
 LINE_EVERY_S: Final = 10.0
 """How often lines say how far a run is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RunPace:
     """How far a run is."""
 
     done: int
@@ -79,7 +79,7 @@ class RunProgress:
         self._tally = tally
         self.show(self.pace())
 
-    def scored(self, lease: SampleLease, result: Result) -> None:
+    def scored(self, lease: SampleLease, result: AttemptResult) -> None:
         """Note the score of a sample."""
         if result.status == "error":
             self._errors += 1
@@ -99,21 +99,21 @@ class RunProgress:
     def say(self, text: str) -> None:
         """Show one line for people."""
 
-    def show(self, pace: Pace) -> None:
+    def show(self, pace: RunPace) -> None:
         """Show how far the run is."""
 
     def end(self, why: str) -> None:
         """Note that the command stops working on the run, and why."""
         self.say(why)
 
-    def pace(self) -> Pace:
+    def pace(self) -> RunPace:
         """Return how far the run is."""
         tally = self._tally
         done = tally.scored + tally.failed
         spent_s = max(1e-9, self._now() - self._began_s)
         per_s = (done - self._before) / spent_s
         left_s = (tally.total - done) / per_s if per_s > 0 else None
-        return Pace(
+        return RunPace(
             done,
             tally.total,
             tally.passed,
@@ -164,7 +164,7 @@ class LineProgress(RunProgress):
         """Show the line."""
         self._screen.line(text)
 
-    def show(self, pace: Pace) -> None:
+    def show(self, pace: RunPace) -> None:
         """Show a line, if the last one is old enough."""
         if self._now() - self._shown_s >= LINE_EVERY_S:
             self._shown_s = self._now()
@@ -182,7 +182,7 @@ class JsonProgress(RunProgress):
         super().__init__(now)
         self._screen = screen
 
-    def scored(self, lease: SampleLease, result: Result) -> None:
+    def scored(self, lease: SampleLease, result: AttemptResult) -> None:
         """Show the score."""
         scores = {name: score.value for name, score in result.scores.items()}
         self._errors += result.status == "error"
@@ -204,7 +204,7 @@ class JsonProgress(RunProgress):
         """Show the text."""
         self._put("said", text=text)
 
-    def show(self, pace: Pace) -> None:
+    def show(self, pace: RunPace) -> None:
         """Show how far the run is."""
         self._put("pace", **asdict(pace))
 
@@ -232,7 +232,7 @@ class TerminalProgress(RunProgress):
         """Show the line above the bar."""
         self._bar.console.print(Text(self._printable(text)))
 
-    def show(self, pace: Pace) -> None:
+    def show(self, pace: RunPace) -> None:
         """Draw the bar again."""
         if self._task is None:
             self._task = self._bar.add_task(pace.line(), total=pace.total)

@@ -1,11 +1,14 @@
 """The run of a suite by one program: takes leases, keeps a runtime, and commits what the attempts come to.
 
-Several programs may run the same suite in the same directory; only the ledger stands between them.
+Several programs may run the same suite in the same directory: the ledger is all that they share.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,7 +18,6 @@ from sessiontree import EngineLost, Runtime, SessionTreeError, ShardLost
 from sessiontree.bench.attempt import AttemptLost, AttemptRun, causes_of
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease, Tally
 from sessiontree.bench.ledger_rules import BEAT_S, BeatWatch, CostCap
-from sessiontree.bench.owner import has_ended, own_name
 from sessiontree.bench.results import RunResults
 from sessiontree.bench.run_place import LEDGER, STATE, WORKSPACES, RunOptions, RunPlace
 from sessiontree.bench.samples import samples_of
@@ -29,6 +31,8 @@ MAX_LOSSES: Final = 5
 """How often in a row the runtime may be lost without a score in between."""
 CLOSE_S: Final = 60.0
 COST_S: Final = 2.0
+_PROC: Final = Path("/proc")
+_PARTS: Final = 6
 
 
 async def run_suite(suite: Suite, run_dir: str | Path, options: Mapping[str, Any]) -> RunResults:
@@ -64,7 +68,7 @@ class RuntimeKeeper:
         self._losses = 0
 
     async def current(self) -> Runtime:
-        """Return the runtime; make it if there is none.
+        """Return the runtime; make one first, if necessary.
 
         Raises:
             SessionTreeError: it can't be made.
@@ -80,7 +84,7 @@ class RuntimeKeeper:
                 )
             return self._runtime
 
-    def proved(self) -> None:
+    def note_score(self) -> None:
         """Note that the runtime works: a sample was scored."""
         self._losses = 0
 
@@ -206,7 +210,7 @@ class _Driver:
             keeps = is_written and wanted
             if is_written:
                 self._has_scored = True
-                self._keeper.proved()
+                self._keeper.note_score()
                 self._progress.scored(lease, result)
         except CostCapReached as error:
             await self._ledger.give_back(lease, "cancelled", self._options.retries, error=error)
@@ -253,7 +257,7 @@ class _Driver:
         """Remove the workspaces that killed programs left, or had just begun to remove."""
         folder = self._place.path / WORKSPACES
         names = await asyncio.to_thread(lambda: [each.name for each in folder.iterdir()])
-        for name in await self._ledger.unneeded(names):
+        for name in await self._ledger.ended_workspaces(names):
             await asyncio.to_thread(remove_workspace, folder / name)
 
     @asynccontextmanager
@@ -292,3 +296,45 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     found = [each for each in causes_of(group) if not isinstance(each, BaseExceptionGroup)]
     own = [each for each in found if isinstance(each, SessionTreeError)]
     return (own or found)[0]
+
+
+def own_name(pid: int | None = None) -> str:
+    """Return a new name of a process: machine, boot, process namespace, id, start, and a random part.
+
+    Others on the same machine can see from it whether the process has ended. Source: proc_pid_stat(5); the
+    identity of a boot is in random(4).
+
+    Args:
+        pid: The process; None = this one.
+    """
+    pid = os.getpid() if pid is None else pid
+    host = socket.gethostname().replace(" ", "_") or "-"
+    return " ".join([host, *_here(), str(pid), _start_of(pid) or "-", secrets.token_hex(4)])
+
+
+def has_ended(name: str) -> bool:
+    """Return whether a process is known to have ended; False where this machine can't know."""
+    parts = name.split(" ")
+    if len(parts) != _PARTS or "-" in parts[1:5] or tuple(parts[1:3]) != _here():
+        return False
+    start = _start_of(int(parts[3]))
+    return start is None or start != parts[4]
+
+
+def _here() -> tuple[str, str]:
+    """Return what identifies this boot and this process namespace; ``-`` where it is unknown."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+        space = str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return "-", "-"
+    return boot, space
+
+
+def _start_of(pid: int) -> str | None:
+    """Return when a process started, in ticks since the boot; None = it does not run."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in {"Z", "X"} else fields[19]

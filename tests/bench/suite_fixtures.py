@@ -10,8 +10,8 @@ from typing import Any
 from sessiontree import AssistantMessage, FunctionModel, ModelRequest, Usage
 from sessiontree.bench import Attempt, Sample, Suite
 from sessiontree.bench.ledger import SampleLease
-from sessiontree.bench.ledger_tables import Result
-from sessiontree.bench.progress import Pace, RunProgress
+from sessiontree.bench.ledger_tables import AttemptResult
+from sessiontree.bench.progress import RunPace, RunProgress
 from sessiontree.contracts.messages import TextContent
 
 CENT = Usage(6, 4, 0.01)
@@ -81,10 +81,10 @@ class Heard(RunProgress):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.results: list[tuple[SampleLease, Result]] = []
-        self.paces: list[Pace] = []
+        self.results: list[tuple[SampleLease, AttemptResult]] = []
+        self.paces: list[RunPace] = []
 
-    def scored(self, lease: SampleLease, result: Result) -> None:
+    def scored(self, lease: SampleLease, result: AttemptResult) -> None:
         """Keep the result."""
         super().scored(lease, result)
         self.results.append((lease, result))
@@ -93,6 +93,6 @@ class Heard(RunProgress):
         """Keep the line."""
         self.lines.append(text)
 
-    def show(self, pace: Pace) -> None:
+    def show(self, pace: RunPace) -> None:
         """Keep the pace."""
         self.paces.append(pace)

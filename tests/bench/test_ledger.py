@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from sessiontree.bench.ledger import CostCapReached, Ledger, SampleLease
 from sessiontree.bench.ledger_rules import CostCap, Ending
-from sessiontree.bench.ledger_tables import LedgerUnusable, Result, open_ledger
+from sessiontree.bench.ledger_tables import AttemptResult, LedgerUnusable, open_ledger
 from sessiontree.bench.suite import Score
 from tests.bench.ledger_oracle import MemoryLedger
 
@@ -25,7 +25,7 @@ KEYS = ("a", "b", "c")
 RETRIES = 1
 OWNERS = ("p", "q")
 OWNER = st.sampled_from(OWNERS)
-DONE = Result({"exact": Score(1.0)}, "completed", 5)
+DONE = AttemptResult({"exact": Score(1.0)}, "completed", 5)
 
 
 class TwoLedgers(RuleBasedStateMachine):
@@ -107,7 +107,7 @@ class TwoLedgers(RuleBasedStateMachine):
 def test_ledger_on_sqlite_agrees_with_the_one_in_memory() -> None:
     """Whatever two programs do."""
     few = settings(max_examples=12, stateful_step_count=25, deadline=None)
-    run_state_machine_as_test(TwoLedgers, settings=few)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(TwoLedgers, settings=few)
 
 
 @asynccontextmanager

@@ -175,7 +175,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 def search(machine: type[LedgerMachine]) -> None:
     """Run a machine of programs."""
-    run_state_machine_as_test(machine, settings=SEARCH)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(machine, settings=SEARCH)
 
 
 def test_every_sample_is_scored_once() -> None:

@@ -35,7 +35,7 @@ def run(place: Path, *command: str) -> str:
 
 def start(place: Path, *options: str) -> subprocess.Popen[bytes]:
     """Start the command on the suite."""
-    command = [COMMAND, "bench", "run", f"{PROGRAM}:suite", "--dir", place / "run", *options]
+    command = [str(COMMAND), "bench", "run", f"{PROGRAM}:suite", "--dir", str(place / "run"), *options]
     with (place / "log").open("ab") as log:
         return subprocess.Popen(command, cwd=place, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
