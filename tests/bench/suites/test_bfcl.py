@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench.suites.suite_fixtures import printed_by
+from tests.bench.suites.suite_fixtures import MAX_S, printed_by
 
 pytestmark = pytest.mark.slow
 
@@ -111,3 +116,22 @@ def test_an_entry_passes_on_ray(tmp_path: Path) -> None:
     """The session is another process; the toy instances stay with the suite."""
     printed = printed_by("bfcl", PROGRAM, str(tmp_path), "ray", CHOSEN[1], "")
     assert values(printed["scores"]) == {CHOSEN[1]: 1.0}
+
+
+def test_a_command_runs_the_suite_in_its_environment(tmp_path: Path) -> None:
+    """Started in the base, which lacks BFCL; a file sets the suite's options."""
+    file = tmp_path / "undamaged.toml"
+    file.write_text('suite = "sessiontree.bench.suites.bfcl:bfcl"\n[options]\nrate = 0.0\n', "utf-8")
+    words = ["bench", "run", str(file), "--model", "damaged", "--backend", "local", "--limit", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sessiontree.cli", *words, "--dir", str(tmp_path / "run"), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=MAX_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(tmp_path / "run" / "ledger.sqlite")) as ledger:
+        scores = [json.loads(row[0])["bfcl_checker"] for row in ledger.execute("SELECT scores FROM scores")]
+    assert [score["value"] for score in scores] == [1.0, 1.0]
+    assert [score["metadata"]["damage"] for score in scores] == [[], []]
