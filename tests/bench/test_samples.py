@@ -112,7 +112,7 @@ def test_scores_are_finite_numbers(value: Any) -> None:
         ({"budget": 5}, "budget must be a Budget"),
         ({"rules": [5]}, "rules must hold Rule"),
     ],
-    ids=str,
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else value,
 )
 def test_wrong_suites_are_refused(options: dict[str, Any], said: str) -> None:
     """Where they are made, naming the suite."""
